@@ -1,8 +1,9 @@
-"""Where the `charkha` command begins: until its modules are loaded, an interrupt ends it without a traceback."""
+"""Where the `charkha` command begins: until its modules are loaded, what ends it does so without a traceback."""
 
 from __future__ import annotations
 
 import signal
+import sys
 
 
 def main() -> int:
@@ -10,7 +11,11 @@ def main() -> int:
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, as under nohup
     if is_ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from emulator.cli.main import main as command
+    try:
+        from emulator.cli.main import main as command
+    except (OSError, MemoryError) as error:  # then nothing can be loaded that could say more
+        print("charkha:", str(error) or "out of memory", file=sys.stderr)
+        return 3
 
     if is_ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -99,7 +99,7 @@ class StampedSender(Sender):
         self._delays.postpone(time.monotonic_ns())
         if self._asked_ns:
             self._collect()
-            if self._asked_ns and time.time_ns() - self._asked_ns < _PATIENCE_NS:
+            if self._asked_ns and 0 <= time.time_ns() - self._asked_ns < _PATIENCE_NS:
                 return False
         self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _ASKED)
         self._asked_ns = time.time_ns()
@@ -118,6 +118,6 @@ class StampedSender(Sender):
         for level, kind, data in control:
             if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPING) and self._asked_ns:
                 delay_ns = stamp_ns(data) - self._asked_ns  # the first of three times is by software
-                if delay_ns >= 0:  # else CLOCK_REALTIME was set meanwhile
+                if 0 <= delay_ns < _PATIENCE_NS:  # else CLOCK_REALTIME was set meanwhile
                     self._delays.delays_ns.append(delay_ns)
                 self._asked_ns = 0

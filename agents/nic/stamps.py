@@ -20,6 +20,8 @@ STAMP_BYTES, STAMP_SPACE = _TIMESPEC.size, socket.CMSG_SPACE(_TIMESPEC.size)
 """A struct timespec, alone and as a control message."""
 _READINGS = 5
 _CHECK_NS = 10_000_000
+_STEP_NS = 100_000_000
+"""A clock whose offset changes by more was set; NTP slews what is less (ntpd(8), option -x: 128 ms)."""
 
 
 def stamp_ns(stamp: Buffer) -> int:
@@ -68,5 +70,12 @@ class Stamps:
     def monotonic(self, realtime_ns: int) -> int:
         """A time of CLOCK_REALTIME on CLOCK_MONOTONIC."""
         if not 0 <= realtime_ns - self._checked_ns < _CHECK_NS:
-            self._checked_ns, self._offset_ns = realtime_ns, self._read().offset_ns
+            self._check(realtime_ns)
         return realtime_ns - self._offset_ns
+
+    def _check(self, realtime_ns: int) -> None:
+        """If the clock was set, the stamp may be from before: the latest time that is not in the future is its own."""
+        now, before_ns = self._read(), self._offset_ns
+        offsets = [now.offset_ns] + [before_ns] * (abs(now.offset_ns - before_ns) > _STEP_NS)
+        possible = [one for one in offsets if realtime_ns - one <= now.after_ns]
+        self._checked_ns, self._offset_ns = realtime_ns, min(possible, default=now.offset_ns)

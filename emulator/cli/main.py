@@ -77,6 +77,8 @@ _MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values()
 }
 _LIBRARIES_BYTES = 256 << 20
 """Address space that numpy, Arrow and gRPC take; OpenBLAS tries for ever where it finds no place."""
+_DESCRIPTORS = 8
+"""Files, their folders and the kernel's: whoever has fewer learns it before anything is made that would be left."""
 _LISTED = "\n".join(
     "\n".join([title, *(f"  {name:<12}{summary}" for name, summary in group.items())])
     for title, group in COMMANDS.items()
@@ -135,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    reserve(descriptors=0, threads=0, memory_bytes=_LIBRARIES_BYTES)
+    reserve(descriptors=_DESCRIPTORS, threads=0, memory_bytes=_LIBRARIES_BYTES)
     args = _parser(words).parse_args(words)
     log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler

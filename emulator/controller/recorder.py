@@ -48,6 +48,8 @@ class _OpenIteration:
 class Recorder:
     """Writes what a session reports into the run folder, and passes it on. Implements SessionObserver.
 
+    Observers hear that an iteration is done when all its rows are written: what they say of it outlives the process.
+
     Args:
         writer: of the open run folder.
         catalogue: the fixed columns of every communication node.
@@ -75,6 +77,7 @@ class Recorder:
         self._begun = self._warmup = 0  # iterations
         self._ended_ns = 0  # the newest iteration that all ranks completed
         self._flow_events: dict[int, list[FlowCounters]] = {}  # iteration → as both ends of flows said
+        self._news: list[Callable[[RunObserver], None]] = []  # of iterations, in order; told once their rows are written
 
     def waiting_for(self, agents: Sequence[str]) -> None:
         """See SessionObserver."""
@@ -88,8 +91,15 @@ class Recorder:
             self._monitor.begin()
         self._begun, self._warmup = self._begun + 1, self._warmup + (iteration < 0)
         self._open[iteration] = _OpenIteration()
-        for observer in self._observers:
-            observer.iteration_started(iteration)
+        self._news.append(lambda observer: observer.iteration_started(iteration))
+        if len(self._news) == 1:
+            self._tell()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, []
+        for one in news:
+            for observer in self._observers:
+                one(observer)
 
     def completed(self, completions: Completions) -> None:
         """See SessionObserver."""
@@ -143,8 +153,8 @@ class Recorder:
             assert done.start_ns is not None
             start_ns = max(self._ended_ns, done.start_ns)  # see emulator/statistics/iterations.py
             self._ended_ns = done.end_ns
-            for observer in self._observers:
-                observer.iteration_done(iteration, max(0, self._ended_ns - start_ns))
+            jct_ns = max(0, self._ended_ns - start_ns)
+            self._news.append(lambda observer: observer.iteration_done(iteration, jct_ns))
 
     def moved(self, bytes_sent: int) -> None:
         """See SessionObserver."""
@@ -161,6 +171,7 @@ class Recorder:
         """See SessionObserver."""
         self._record_held()
         self._writer.flush()
+        self._tell()
 
     def flush(self) -> None:
         """Put everything on disk: nobody says anything any more."""
@@ -169,7 +180,7 @@ class Recorder:
         for rows in self._steps.rest():
             self._writer.add_steps(rows)
         self._add_counters()
-        self._writer.flush()
+        self.write()
 
     def _write_flow_events(self, *, is_over: bool = False) -> None:
         """Put both ends of every flow together, of iterations of which all agents have spoken."""

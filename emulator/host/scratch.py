@@ -35,8 +35,8 @@ def scratch_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
+        os.close(lock)  # first: to remove a folder takes a descriptor, and this may be the last one
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
 
 
 def _locked_folder() -> tuple[Path, int]:
@@ -44,11 +44,17 @@ def _locked_folder() -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         # Until it is locked, another command may mistake it for one left behind.
-        with suppress(FileNotFoundError):
+        try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            if _take(lock) and folder.exists():
-                return folder, lock
-            os.close(lock)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            with suppress(OSError):
+                folder.rmdir()
+            raise
+        if _take(lock) and folder.exists():
+            return folder, lock
+        os.close(lock)
 
 
 def _remove_left() -> None:

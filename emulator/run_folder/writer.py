@@ -64,13 +64,14 @@ class RunWriter:
         _create(self.folder)
         with writing(self.folder):
             self._hold = hold(self.folder)
-        self._write_manifest(PARTIAL_MANIFEST)
-        with ExitStack() as opened:
-            self._opened = opened
+        with ExitStack() as undo:
+            undo.callback(self._release)
+            undo.callback(self._opened.close)
+            self._write_manifest(PARTIAL_MANIFEST)
             for part in Part:
                 if not part.is_optional:
                     self._open(part)
-            self._opened = opened.pop_all()
+            undo.pop_all()
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""How the command begins: an interrupt while it loads its modules ends it, and shows no traceback."""
+"""How the command begins: an interrupt or a lack while it loads its modules ends it, and shows no traceback."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ class Loading(ModuleType):
     """In place of the command line; remembers what an interrupt would do while it is imported."""
 
     handlers: list[Any]
+    lack: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name != "main":
             raise AttributeError(name)
+        if self.lack is not None:
+            raise self.lack
         self.handlers.append(signal.getsignal(signal.SIGINT))
         return self.command
 
@@ -49,3 +52,18 @@ def test_an_ignored_interrupt_stays_ignored(loading: Loading) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert loading.handlers == [signal.SIG_IGN, signal.SIG_IGN]
+
+
+@pytest.mark.parametrize(
+    ("lack", "said"),
+    [(OSError(24, "Too many open files", "main.py"), "Too many open files: 'main.py'"), (MemoryError(), "out of memory")],
+)
+def test_what_is_lacking_is_named(
+    loading: Loading, lack: Exception, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loading.lack = lack
+    assert main() == 3
+    shown = capsys.readouterr().err
+    assert shown.startswith("charkha: ")
+    assert said in shown
+    assert len(shown.splitlines()) == 1

@@ -135,20 +135,25 @@ def test_what_is_held_is_put_on_disk_with_everything_else(recorder: Recorder, lo
     assert [one[0] for one in log.seen] == ["samples", "completed", "recorded", "flush"]
 
 
-def test_an_iteration_is_not_done_before_its_samples_are_written(recorder: Recorder, log: Log) -> None:
+def test_an_iteration_is_not_done_before_its_samples_are_on_disk(recorder: Recorder, log: Log) -> None:
     recorder.completed(done(0))
     recorder.iteration_started(0)
     log.seen.clear()
     recorder.completed(done(1))
-    recorder.iteration_done(0, [summary(0, 0, 1)])
+    recorder.iteration_done(0, [summary(0, 0, 1), summary(1, 0, 1)])
+    recorder.iteration_started(1)
     assert [one[0] for one in log.seen] == ["samples", "completed", "recorded", "iteration"]
+    recorder.write()
+    assert log.seen[4:] == [("flush",), ("done", 0, 1), ("started", 1)]
 
 
 def test_an_iteration_is_done_with_its_last_rank_and_lasts_from_the_first_start(recorder: Recorder, log: Log) -> None:
     recorder.iteration_started(0)
     recorder.iteration_done(0, [summary(0, 100, 300)])
+    recorder.write()
     assert ("done", 0, 200) not in log.seen
     recorder.iteration_done(0, [summary(1, 90, 250)])
+    recorder.write()
     assert log.seen[-1] == ("done", 0, 210)
 
 
@@ -159,6 +164,7 @@ def test_an_iteration_that_began_before_the_one_before_was_over_is_counted_from_
         recorder.iteration_started(iteration)
     recorder.iteration_done(0, [summary(0, 100, 200), summary(1, 100, 300)])
     recorder.iteration_done(1, [summary(0, 200, 380), summary(1, 300, 400)])
+    recorder.write()
     assert [one for one in log.seen if one[0] == "done"] == [("done", 0, 200), ("done", 1, 100)]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+import pytest
+
 from agents.nic.stamps import STAMP_BYTES, STAMP_SPACE, Bracket, Stamps, read_clocks, stamp_ns
 
 MS = 1_000_000
@@ -36,8 +38,18 @@ def test_stamps_move_to_the_monotonic_clock_with_one_offset_for_ten_milliseconds
     assert stamps.monotonic(START + 15 * MS) == 15 * MS - 77
 
 
-def test_a_clock_that_was_set_back_is_read_again() -> None:
-    readings = clocks(START, START - 3600 * 1_000 * MS)
-    stamps = Stamps(lambda: next(readings))
-    assert stamps.monotonic(START + MS) == MS
-    assert stamps.monotonic(START + 2 * MS - 3600 * 1_000 * MS) == 2 * MS
+@pytest.mark.parametrize("step_s", [-3600, -1, 1, 3600])
+def test_a_clock_that_is_set_moves_no_stamp_from_before_or_after(step_s: int) -> None:
+    waited = 3 * MS // 1000
+    now, offset = 7_000 * MS, START
+    stamps = Stamps(lambda: Bracket(now, now + offset, now))
+    stamped = []
+    for number in range(60):
+        now += MS
+        if number == 30:
+            offset += step_s * 1_000 * MS
+        stamped.append((now, now + offset))
+        if number in (10, 35, 40):  # what came meanwhile is read late
+            now += waited
+            assert [stamps.monotonic(realtime) for _, realtime in stamped] == [true for true, _ in stamped]
+            stamped.clear()
