@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 
+from emulator import exit_codes
+
 
 def main() -> int:
     """Run the command line of this process; returns its exit code."""
@@ -15,7 +17,7 @@ def main() -> int:
         from emulator.cli.main import main as command
     except (OSError, MemoryError) as error:  # then nothing can be loaded that could say more
         print("charkha:", str(error) or "out of memory", file=sys.stderr)
-        return 3
+        return exit_codes.HOST_LACKS
 
     if is_ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -61,6 +61,7 @@ class Watchdog:
         self._checked_at += absent_s
         if absent_s <= LONGEST_ABSENCE_S:
             return 0.0
+        self._began += absent_s
         for agent in self._heard_at:
             self._heard_at[agent] += absent_s
         return absent_s

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 
 from emulator.errors import HostError
 
-_NO_THREAD = "can't start new thread"  # CPython's words; the error has no class of its own
+_NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # CPython's words, and Arrow's
 _NO_MAPPING = ("failed to map segment", "annot allocate memory")  # the dynamic linker's
 _DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _MIB = 1 << 20
@@ -47,7 +47,7 @@ def exhausted(error: BaseException) -> HostError | None:
     for one in _leaves(error):
         if isinstance(one, OSError) and one.errno in _DESCRIPTORS:
             return HostError(f"too many open files{_limit(resource.RLIMIT_NOFILE)}: raise the limit with `ulimit -n`")
-        if isinstance(one, RuntimeError) and _NO_THREAD in str(one):
+        if not isinstance(one, OSError) and any(words in str(one) for words in _NO_THREAD):
             return HostError(
                 f"no thread can be started{_limit(resource.RLIMIT_NPROC)}: raise the limit with `ulimit -u`, "
                 "that of memory with `ulimit -v`, or those of the container"

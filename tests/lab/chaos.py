@@ -8,32 +8,30 @@ namespace or temporary folder is left.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
 import re
 import shutil
-import subprocess
+import signal
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from emulator.errors import EmulatorError
-from emulator.lab.recipe import exec_prefix
-from emulator.lab.state import LabState, LabStore
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.store import is_run_folder, stored_run
-from tests.lab.faults import FAULTS, Fault, Scene
-from tests.lab.trials import star_lab
+from tests.lab.faults import FAULTS, JOIN_TIMEOUT_S, STANDSTILL_S, Fault, Kind, Scene
+from tests.lab.sites import Site, lab, servers
+from tests.lab.trials import timed
 from tests.support.command import Command, started
-from tests.support.star_lab import Lab
 
 RANKS = 4
 LATEST_S = 2.5
@@ -53,134 +51,106 @@ class Outcome:
         seconds: from the fault to the end.
     """
 
-    fault: str
+    fault: Fault
     problems: Sequence[str]
     said: str
     seconds: float
 
+    def __str__(self) -> str:
+        what = "; ".join(self.problems) or "right"
+        return f"{self.seconds:5.1f} s  {self.fault.name:24} {what:8} {self.said[:150]}"
 
-def play(lab: Lab, fault: Fault, drawn: random.Random, *, patience: float = 1) -> Outcome:
+
+def play(site: Site, fault: Fault, drawn: random.Random, *, patience: float = 1) -> Outcome:
     """Play a run, break something, and judge how it ends; `patience`: times the deadline, on a busy machine."""
-    state = LabStore().read(lab.id)
-    assert state is not None
-    temporary, out = lab.folder / "tmp", lab.folder / "out"
-    lab.folder.chmod(0o711)  # for a run of another user
-    for folder in (temporary, out):
-        folder.mkdir()
-        folder.chmod(0o777)
-    scene = Scene(state, out / "run", drawn)
-    before = _everything(state)
-    try:
+    before = site.state()
+    with _folder(site.folder / "tmp") as temporary, _folder(site.folder / "out") as out:
+        scene = Scene(site, out / "run", drawn)
         with ExitStack() as stack:
             prefix = stack.enter_context(fault.prepare(scene))
-            place = ("--topology", "lab.yaml", "--lab", lab.id) if fault.needs_lab else ("--agents", 2)
-            words = ("--log-level", "info", "bench", "all_reduce", "-n", RANKS, "-b", "64K", "-e", "64K", *place)
-            more = ("--iterations", fault.iterations, "--warmup", 0, "--timeout", 8, "--out", scene.folder)
-            stack.enter_context(_temporary(temporary))
-            command = stack.enter_context(started(*words, *more, cwd=lab.folder, prefix=prefix))
-            stderr = _reader(command, lab.folder / "stderr", stack)
-            time.sleep(drawn.uniform(0.3, LATEST_S))
+            words = ("--log-level", "info", "bench", "all_reduce", "-n", RANKS, "-b", "64K", "-e", "64K", *site.options)
+            limits = ("--join-timeout", JOIN_TIMEOUT_S, "--timeout", STANDSTILL_S)
+            more = ("--iterations", fault.iterations, "--warmup", 0, "--out", scene.folder)
+            environment = (*site.prefix, "env", f"TMPDIR={temporary}")
+            pool = stack.enter_context(ThreadPoolExecutor(2))
+            command = stack.enter_context(
+                started(*words, *limits, *more, cwd=site.folder, prefix=(*environment, *prefix))
+            )
+            stderr = _read(command, pool)
+            if fault.strike is not None:
+                time.sleep(drawn.uniform(0.3, LATEST_S))
+                fault.strike(command, scene)
             began = time.monotonic()
-            fault.strike(command, scene)
-            problems = [*_ending(command, fault, began + patience * fault.deadline_s, state)]
-            seconds = time.monotonic() - began
-        text = stderr.read_text()
-        if not problems:  # what we ended ourselves tells no more
-            problems += _judge(command, fault, text, scene.folder)
-            problems += [] if fault.kills_command else [f"left in TMPDIR: {one.name}" for one in temporary.iterdir()]
-        if (after := _everything(state)) != before:
-            problems.append(f"left: {sorted(after ^ before)}")
-        return Outcome(fault.name, problems, _said(text, command, scene.folder), seconds)
-    finally:
-        for folder in (temporary, out):
-            shutil.rmtree(folder, ignore_errors=True)
+            problems, seconds = _end(command, fault, site, began, patience * fault.deadline_s)
+            text = stderr.result(10)
+            if not problems:  # what we ended ourselves tells no more
+                problems = [*_judge(command, fault, text, scene.folder)]
+                is_killed = command.process.returncode == -signal.SIGKILL
+                problems += [] if is_killed else [f"left in TMPDIR: {one.name}" for one in temporary.iterdir()]
+            said = _said(text, command, scene.folder)
+        while (left := site.state() ^ before) and time.monotonic() < began + patience * fault.deadline_s:
+            time.sleep(0.1)
+        return Outcome(fault, problems + [f"left: {sorted(left)}"] * bool(left), said, seconds)
 
 
 @contextmanager
-def _temporary(folder: Path) -> Iterator[None]:
-    before = os.environ.get("TMPDIR")
-    os.environ["TMPDIR"] = str(folder)
+def _folder(path: Path) -> Iterator[Path]:
+    """A folder for everybody, for the length of a run."""
+    path.mkdir()
+    path.chmod(0o777)
     try:
-        yield
+        yield path
     finally:
-        if before is None:
-            del os.environ["TMPDIR"]
-        else:
-            os.environ["TMPDIR"] = before
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def _reader(command: Command, path: Path, stack: ExitStack) -> Path:
-    """Have a process copy stderr to a file, so that nothing waits for a reader."""
-    copy = subprocess.Popen(["cat"], stdin=command.process.stderr, stdout=stack.enter_context(path.open("wb")))
-    drop = subprocess.Popen(["cat"], stdin=command.process.stdout, stdout=subprocess.DEVNULL)
-    for one in (copy, drop):
-        stack.callback(one.wait)
-        stack.callback(command.process.kill)
-    return path
+def _read(command: Command, pool: ThreadPoolExecutor) -> Future[str]:
+    """What it says on stderr; nothing waits for a reader."""
+    assert command.process.stdout is not None
+    assert command.process.stderr is not None
+    pool.submit(command.process.stdout.read)
+    return pool.submit(command.process.stderr.read)
 
 
-def _ending(command: Command, fault: Fault, deadline: float, state: LabState) -> Iterator[str]:
-    """Wait for the end; what is wrong with it."""
-    if fault.resumes_after_s:
-        time.sleep(fault.resumes_after_s)
-        yield from _frames(state, "while the controller was stopped")
-        fault.resume(command)
-    while command.process.poll() is None and time.monotonic() < deadline:
+def _end(command: Command, fault: Fault, site: Site, began: float, deadline_s: float) -> tuple[list[str], float]:
+    """Wait for the end; what is wrong with it, and how long it took."""
+    problems: list[str] = []
+    if fault.stopped_s:
+        time.sleep(fault.stopped_s)
+        problems += _frames(site, "while the controller was stopped")
+        command.process.send_signal(signal.SIGCONT)
+        began = time.monotonic()
+    while (command.process.poll() is None or command.left()) and time.monotonic() < began + deadline_s:
         time.sleep(0.02)
+    seconds = time.monotonic() - began
     if command.process.poll() is None:
-        yield "not over at the deadline"
+        problems.append("not over at the deadline")
         command.process.kill()
         command.process.wait()
-    while (left := command.left()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    if left:
-        yield f"{len(left)} processes left"
-    yield from _frames(state, "after the end")
+    elif left := command.left():
+        problems.append(f"{len(left)} processes left")
+    return [*problems, *_frames(site, "after the end")], seconds
 
 
-def _frames(state: LabState, when: str) -> Iterator[str]:
-    before = _received(state)
+def _frames(site: Site, when: str) -> Iterator[str]:
+    before = site.frames()
     time.sleep(_QUIET_S)
-    if (frames := _received(state) - before) > 0:
+    if (frames := site.frames() - before) > site.stray_frames:
         yield f"{frames} frames {when}"
-
-
-def _received(state: LabState) -> int:
-    """Frames that the switch has received from hosts."""
-    links = json.loads(_ip(state, "sw0", "-j", "-s", "link"))
-    return sum(one["stats64"]["rx"]["packets"] for one in links if one["ifname"].startswith("p"))
-
-
-def _ip(state: LabState, node: str, *words: str) -> str:
-    command = [*exec_prefix(state.design.node(node)), "ip", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def _everything(state: LabState) -> set[str]:
-    """Namespaces, and the addresses and routes in those of the lab."""
-    found = {
-        f"namespace {line}"
-        for line in subprocess.getoutput("ip netns list").splitlines()
-        if state.design.lab_id in line
-    }
-    for node in state.design.nodes:
-        found |= {f"{node.name}: {line.strip()}" for line in _ip(state, node.name, "-br", "address").splitlines()}
-        found |= {f"{node.name}: {line.strip()}" for line in _ip(state, node.name, "route").splitlines()}
-    return found
 
 
 def _judge(command: Command, fault: Fault, text: str, folder: Path) -> Iterator[str]:
     code = command.process.returncode
-    if fault.kills_command:
+    if code == -signal.SIGKILL and fault.may_kill_command:
         if is_run_folder(folder) and stored_run(folder).status not in ("interrupted", "complete"):
             yield f"the run is {stored_run(folder).status}"
     elif code not in _ENDINGS:
         yield f"exit code {code}"
+    elif code and not text.rstrip().rpartition("\n")[2].startswith("charkha: "):
+        yield "no line names the error"
     for word in ("Traceback", "internal error"):
         if word in text:
             yield word
-    if code and not fault.kills_command and not text.rstrip().rpartition("\n")[2].startswith("charkha: "):
-        yield "no line names the error"
     reported = {int(number) for number in _REPORTED.findall(text)}
     if reported and not fault.loses_folder:
         yield from _missing(reported, folder)
@@ -210,33 +180,37 @@ def _said(text: str, command: Command, folder: Path) -> str:
     return re.sub(r"/\S+/", "", lines[-1] if lines else text[-100:])
 
 
-def chaos(count: int, seed: int, names: Sequence[str] = (), *, patience: float = 1) -> list[Outcome]:
-    """Play so many runs, and tell each on stderr."""
-    drawn = random.Random(seed)
+def chaos(count: int, seed: int, names: Sequence[str] = (), *, first: int = 1, patience: float = 1) -> list[Outcome]:
+    """Play so many runs, from number `first` on, and tell each on stderr; the same seed and number are the same run."""
     faults = [one for one in FAULTS if not names or one.name in names]
-    outcomes: list[Outcome] = []
+    sites: dict[Kind, Site] = {}
+    outcomes = []
     with ExitStack() as stack:
-        lab = stack.enter_context(star_lab(2, rate="1Gbit"))
-        for number in range(count):
-            outcome = play(lab, faults[number % len(faults)], random.Random(drawn.random()), patience=patience)
-            outcomes.append(outcome)
-            what = "; ".join(outcome.problems) or "right"
-            line = f"{number + 1:3} {outcome.seconds:5.1f} s  {outcome.fault:28} {what:8} {outcome.said[:150]}"
-            print(line, file=sys.stderr, flush=True)
+        sites[Kind.LAB] = stack.enter_context(lab())
+        sites[Kind.LOOPBACK] = replace(sites[Kind.LAB], options=("--agents", 2))
+        for number in range(first - 1, first - 1 + count):
+            fault = faults[number % len(faults)]
+            if fault.kind not in sites:
+                place = sites[Kind.LAB].folder / "servers"
+                place.mkdir()
+                sites[fault.kind] = stack.enter_context(servers(place))
+            drawn = random.Random(f"{seed}/{number}")
+            run = partial(play, sites[fault.kind], fault, drawn, patience=patience)
+            outcomes.append(timed(number, run, str))
     return outcomes
 
 
 def summary_text(outcomes: Sequence[Outcome]) -> str:
-    """A line for every fault: runs, how many were done, ended by name, and wrong; the longest time to the end."""
+    """A line for every fault: runs, how many were right and how many were done, and the slowest named end."""
     rows: dict[str, list[Outcome]] = defaultdict(list)
     for one in outcomes:
-        rows[one.fault].append(one)
-    lines = [f"{'fault':28} {'runs':>4} {'done':>4} {'named':>5} {'wrong':>5}  longest"]
-    for name, found in [*sorted(rows.items()), ("all", list(outcomes))]:
-        ends = Counter("wrong" if one.problems else "done" if one.said == "done" else "named" for one in found)
-        longest = max((one.seconds for one in found), default=0)
-        counts = f"{len(found):4} {ends['done']:4} {ends['named']:5} {ends['wrong']:5}"
-        lines.append(f"{name:28} {counts}  {longest:.1f} s")
+        rows[one.fault.name].append(one)
+    lines = [f"{'fault':24} {'runs':>4} {'right':>5} {'done':>4}  slowest named end, deadline"]
+    for name, found in [*rows.items(), ("all", list(outcomes))]:
+        right, done = sum(not one.problems for one in found), sum(one.said == "done" for one in found)
+        slowest = max((one.seconds for one in found if one.said != "done"), default=0)
+        deadline = f", {found[0].fault.deadline_s:g} s" if name in rows else ""
+        lines.append(f"{name:24} {len(found):4} {right:5} {done:4}  {slowest:.1f} s{deadline}")
     return "\n".join(lines)
 
 
@@ -244,11 +218,12 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--first", type=int, default=1, help="number of the first run")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fault", action="append", default=[], choices=[one.name for one in FAULTS])
     parser.add_argument("--patience", type=float, default=1, help="times the deadlines, on a busy machine")
     options = parser.parse_args()
-    outcomes = chaos(options.count, options.seed, options.fault, patience=options.patience)
+    outcomes = chaos(options.count, options.seed, options.fault, first=options.first, patience=options.patience)
     print(summary_text(outcomes))
     return int(any(one.problems for one in outcomes))
 

@@ -12,21 +12,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-from agents.lease import CHECK_S
-from emulator.controller.roster import LEASE_S
-from emulator.controller.watchdog import JOIN_TIMEOUT_S
-from emulator.lab.recipe import exec_prefix
-from emulator.lab.state import LabState
 from emulator.run_folder.store import is_run_folder
-from tests.support.command import Command
+from tests.lab.sites import Site
+from tests.support.command import Command, wait_for
 
-SOON_S, SILENT_S = 6.0, 20.0
-"""Deadlines: of a fault that is noticed at once (2 s are promised on a quiet machine), and of a silence."""
+SOON_S, SILENT_S, LEASE_OVER_S = 2.0, 12.0, 11.0
+"""Deadlines of docs/faults.md: of what is noticed at once, of silence, and of agents whose controller is silent."""
+JOIN_TIMEOUT_S, STANDSTILL_S = 10, 6
+"""Options of the command."""
+SHORT_RUN_S = 6.0
+"""A short run takes so long at most, from its start: it may be played to its end before it notices a fault."""
 ENDLESS, MIDDLE, SHORT = 100_000, 300, 60
+LEAST_DESCRIPTORS = 5
+"""With fewer the Python interpreter does not start."""
 _OTHER_USER = 64_123
 _PORT_HOLDER = """
 import socket, time
@@ -39,20 +42,21 @@ time.sleep(60)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a fault strikes."""
+    """Where a fault strikes: the site, and the folder of the run."""
 
-    lab: LabState
+    site: Site
     folder: Path
     drawn: Random
-
-    def run(self, node: str, *words: object) -> None:
-        """A command in a namespace of the lab."""
-        command = [*exec_prefix(self.lab.design.node(node)), *map(str, words)]
-        subprocess.run(command, check=True, capture_output=True)
 
 
 Prefix: TypeAlias = Sequence[str]
 """What stands before the command."""
+
+
+class Kind(Enum):
+    """Of a run: in the lab, on loopback, or with agents that dial in."""
+
+    LAB, LOOPBACK, SERVERS = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +64,24 @@ class Fault:
     """A fault.
 
     Attributes:
-        strike: breaks something while the command runs.
+        strike: breaks something while the command runs; None: it is broken from the start.
         deadline_s: from the strike to the end of the command and its agents.
         prepare: around the run: yields what stands before the command, and puts back what was broken.
         iterations: ENDLESS, or SHORT where a run may not notice the fault.
-        kills_command: no line can be expected of it.
+        may_kill_command: no line can be expected of it then.
         loses_folder: what was written is not looked for.
-        resumes_after_s: the command is stopped for so long; agents send nothing in the end.
+        stopped_s: the command is stopped for so long, and its agents send nothing in the end.
     """
 
     name: str
-    strike: Callable[[Command, Scene], None]
+    strike: Callable[[Command, Scene], None] | None
     deadline_s: float = SOON_S
     prepare: Callable[[Scene], AbstractContextManager[Prefix]] = lambda scene: nullcontext(())
     iterations: int = ENDLESS
-    kills_command: bool = False
+    kind: Kind = Kind.LAB
+    may_kill_command: bool = False
     loses_folder: bool = False
-    needs_lab: bool = True
-    resumes_after_s: float = 0
-
-    def resume(self, command: Command) -> None:
-        """Let a stopped command go on."""
-        command.process.send_signal(signal.SIGCONT)
+    stopped_s: float = 0
 
 
 def _to_agent(number: signal.Signals) -> Callable[[Command, Scene], None]:
@@ -112,10 +112,6 @@ def _interrupt(command: Command, scene: Scene) -> None:
     command.process.send_signal(signal.SIGINT)
 
 
-def _nothing(command: Command, scene: Scene) -> None:
-    """It was broken before."""
-
-
 def _fill(command: Command, scene: Scene) -> None:
     with suppress(OSError), (scene.folder.parent / "ballast").open("wb", buffering=0) as file:
         while True:
@@ -123,7 +119,7 @@ def _fill(command: Command, scene: Scene) -> None:
 
 
 def _delete(command: Command, scene: Scene) -> None:
-    while not is_run_folder(scene.folder):
+    while not is_run_folder(scene.folder) and command.process.poll() is None:
         time.sleep(0.01)
     time.sleep(scene.drawn.uniform(0, 2))
     while scene.folder.exists():
@@ -174,7 +170,7 @@ def _small_disk(scene: Scene) -> Iterator[Prefix]:
 
 @contextmanager
 def _held_port(scene: Scene) -> Iterator[Prefix]:
-    words = [*exec_prefix(scene.lab.design.node("h1")), sys.executable, "-c", _PORT_HOLDER]
+    words = [*scene.site.nodes["h1"], sys.executable, "-c", _PORT_HOLDER]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
@@ -182,6 +178,26 @@ def _held_port(scene: Scene) -> Iterator[Prefix]:
             yield ()
         finally:
             holder.kill()
+
+
+@contextmanager
+def _little_memory(scene: Scene) -> Iterator[Prefix]:
+    """A group of processes of which the kernel kills one when they have more than so much."""
+    group, limit = _memory_group()
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(scene.drawn.randint(30 << 20, 500 << 20)))
+        yield "sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"
+    finally:
+        wait_for(lambda: not (group / "cgroup.procs").read_text() or None, 5)
+        group.rmdir()
+
+
+def _memory_group() -> tuple[Path, str]:
+    """A group for this process, and the file of its limit: of cgroup v1 or v2."""
+    v1 = Path("/sys/fs/cgroup/memory")
+    parent, limit = (v1, "memory.limit_in_bytes") if v1.is_dir() else (v1.parent, "memory.max")
+    return parent / f"charkha-chaos-{os.getpid()}", limit
 
 
 def _around(*undo: tuple[str, str]) -> Callable[[Scene], AbstractContextManager[Prefix]]:
@@ -193,48 +209,89 @@ def _around(*undo: tuple[str, str]) -> Callable[[Scene], AbstractContextManager[
             yield ()
         finally:
             for node, words in undo:
-                scene.run(node, "ip", *words.split())
+                scene.site.run(node, "ip", *words.split())
 
     return prepare
 
 
+@contextmanager
+def _renewed(scene: Scene) -> Iterator[Prefix]:
+    try:
+        yield ()
+    finally:
+        scene.site.renew()
+
+
 def _ip(node: str, words: str) -> Callable[[Command, Scene], None]:
-    return lambda command, scene: scene.run(node, "ip", *words.split())
+    def strike(command: Command, scene: Scene) -> None:
+        scene.site.run(node, "ip", *words.split())
+
+    return strike
 
 
+def _cut(command: Command, scene: Scene) -> None:
+    """Once there is traffic: who has not joined has nothing to lose."""
+    begun = scene.site.frames() + 100
+    while command.process.poll() is None and scene.site.frames() < begun:
+        time.sleep(0.05)
+    time.sleep(scene.drawn.uniform(0, 1))
+    scene.site.run("middle", "ip", "link", "set", "mgmt1", "down")
+
+
+_NOTICED_OR_PLAYED_S = SOON_S + SHORT_RUN_S
 FAULTS: tuple[Fault, ...] = (
     Fault("agent killed", _to_agent(signal.SIGKILL)),
-    Fault("agent stopped", _to_agent(signal.SIGSTOP), JOIN_TIMEOUT_S + SOON_S),
-    Fault("command killed", _to_command(signal.SIGKILL), kills_command=True),
+    Fault("agent stopped", _to_agent(signal.SIGSTOP), SILENT_S),
+    Fault("command killed", _to_command(signal.SIGKILL), may_kill_command=True),
     Fault(
         "command stopped",
         _to_command(signal.SIGSTOP),
-        LEASE_S + CHECK_S + 1.5 + SILENT_S,
+        _NOTICED_OR_PLAYED_S,
         iterations=MIDDLE,
-        resumes_after_s=LEASE_S + CHECK_S + 1.5,
+        stopped_s=LEASE_OVER_S,
     ),
     Fault("command interrupted", _interrupt),
     Fault("disk full", _fill, prepare=_small_disk),
     Fault("run folder deleted", _delete, loses_folder=True),
-    Fault("no descriptors, agent", _limit(resource.RLIMIT_NOFILE, of_agent=True), SILENT_S, iterations=SHORT),
-    Fault("no descriptors, command", _limit(resource.RLIMIT_NOFILE, of_agent=False), SILENT_S, iterations=SHORT),
-    Fault("few descriptors", _nothing, SILENT_S, _from_the_start("nofile", 4, 70), SHORT),
-    Fault("no memory, agent", _limit(resource.RLIMIT_AS, of_agent=True), SILENT_S, iterations=SHORT),
-    Fault("no memory, command", _limit(resource.RLIMIT_AS, of_agent=False), SILENT_S, iterations=SHORT),
-    Fault("little memory", _nothing, SILENT_S, _from_the_start("as", 40 << 20, 900 << 20), SHORT),
-    Fault("few processes", _nothing, SILENT_S, _as_other_user, SHORT, needs_lab=False),
-    Fault("port in use", _nothing, SILENT_S, _held_port, SHORT),
+    *(
+        Fault(f"no {what}, {who}", _limit(which, of_agent=who == "agent"), _NOTICED_OR_PLAYED_S, iterations=SHORT)
+        for what, which in (("descriptors", resource.RLIMIT_NOFILE), ("memory", resource.RLIMIT_AS))
+        for who in ("agent", "command")
+    ),
+    *(
+        Fault(name, None, _NOTICED_OR_PLAYED_S, prepare, SHORT)
+        for name, prepare in (
+            ("few descriptors", _from_the_start("nofile", LEAST_DESCRIPTORS, 70)),
+            ("little address space", _from_the_start("as", 40 << 20, 900 << 20)),
+            ("port in use", _held_port),
+        )
+    ),
+    Fault("little memory", None, _NOTICED_OR_PLAYED_S, _little_memory, SHORT, may_kill_command=True),
+    Fault("few processes", None, _NOTICED_OR_PLAYED_S, _as_other_user, SHORT, Kind.LOOPBACK),
     Fault(
         "interface down",
         _ip("h1", "link set eth0 down"),
-        SILENT_S,
+        STANDSTILL_S + SOON_S,
         _around(("h1", "link set eth0 up"), ("h1", "route replace 198.18.1.0/24 via 198.18.1.1 dev eth0 onlink")),
     ),
-    Fault("port of the switch down", _ip("sw0", "link set p1 down"), SILENT_S, _around(("sw0", "link set p1 up"))),
+    Fault("interface deleted", _ip("h1", "link delete eth0"), STANDSTILL_S + SOON_S, _renewed),
+    Fault(
+        "port of the switch down",
+        _ip("sw0", "link set p1 down"),
+        STANDSTILL_S + SOON_S,
+        _around(("sw0", "link set p1 up")),
+    ),
     Fault(
         "address removed",
         _ip("h1", "route del local 198.18.2.0/24 dev eth0 table local"),
-        SILENT_S,
+        STANDSTILL_S + SOON_S,
         _around(("h1", "route add local 198.18.2.0/24 dev eth0 table local")),
     ),
+    Fault(
+        "control network cut",
+        _cut,
+        prepare=_around(("middle", "link set mgmt1 up")),
+        kind=Kind.SERVERS,
+    ),
+    Fault("controller killed", _to_command(signal.SIGKILL), kind=Kind.SERVERS, may_kill_command=True),
 )

@@ -12,6 +12,7 @@ import pytest
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.errors import AgentLost, HostError, InputError, RunAborted
+from emulator.run_folder.claim import is_being_written
 from emulator.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials, read_manifest
 from emulator.run_folder.reader import read_run
@@ -148,6 +149,12 @@ def test_a_failed_write_fails_the_run_and_keeps_earlier_rows(tmp_path: Path) -> 
     run = read_run(tmp_path / "run")
     assert run.manifest.status == "aborted"
     assert run.table(Part.SAMPLES).to_pylist() == iteration_rows(0)
+
+
+def test_a_folder_that_cannot_be_begun_is_let_go(tmp_path: Path) -> None:
+    with disk_full_at(1), pytest.raises(HostError, match="cannot write results"), RunWriter(tmp_path, manifest()):
+        pass
+    assert is_being_written(tmp_path) is False
 
 
 def test_a_folder_that_is_deleted_fails_the_run(tmp_path: Path) -> None:
