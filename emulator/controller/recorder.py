@@ -77,7 +77,9 @@ class Recorder:
         self._begun = self._warmup = 0  # iterations
         self._ended_ns = 0  # the newest iteration that all ranks completed
         self._flow_events: dict[int, list[FlowCounters]] = {}  # iteration → as both ends of flows said
-        self._news: list[Callable[[RunObserver], None]] = []  # of iterations, in order; told once their rows are written
+        self._news: list[
+            Callable[[RunObserver], None]
+        ] = []  # of iterations, in order; told once their rows are written
 
     def waiting_for(self, agents: Sequence[str]) -> None:
         """See SessionObserver."""

@@ -34,10 +34,13 @@ def reserve(*, descriptors: int, threads: int, memory_bytes: int) -> None:
                 held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         with ExitStack() as held:
             held.callback(mmap.mmap(-1, memory_bytes).close)  # first: stacks of threads are memory, too
-            release = threading.Event()
+            release, started = threading.Event(), list[threading.Thread]()
+            held.callback(lambda: [one.join() for one in started])
             held.callback(release.set)
             for _ in range(threads):
-                threading.Thread(target=release.wait, daemon=True).start()
+                one = threading.Thread(target=release.wait, daemon=True)
+                one.start()
+                started.append(one)
     except (OSError, RuntimeError, MemoryError) as error:
         raise exhausted(error) or error from error
 

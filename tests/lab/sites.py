@@ -21,6 +21,7 @@ class Site:
     """Hosts and a switch.
 
     Attributes:
+        mark: what names of its namespaces have in common.
         folder: for files.
         options: of the command.
         nodes: name → what stands before a command there.
@@ -30,6 +31,7 @@ class Site:
         renew: makes all nodes anew.
     """
 
+    mark: str
     folder: Path
     options: Sequence[object]
     nodes: Mapping[str, Sequence[str]]
@@ -50,9 +52,9 @@ class Site:
         return sum(one["stats64"]["rx"]["packets"] for one in links if re.fullmatch(ports, one["ifname"]))
 
     def state(self) -> set[str]:
-        """Namespaces of Charkha on this host, and addresses and routes of the nodes."""
+        """Its namespaces, and addresses and routes of the nodes."""
         names = [line.split()[0] for line in subprocess.getoutput("ip netns list").splitlines()]
-        found = {f"namespace {name}" for name in names if "charkha" in name}
+        found = {f"namespace {name}" for name in names if self.mark in name}
         for node in self.nodes:
             for words in (("-br", "address"), ("route",)):
                 lines = re.sub(r"@\S+", "", self.run(node, "ip", *words)).splitlines()  # numbers of the other ends
@@ -73,7 +75,7 @@ def lab() -> Iterator[Site]:
 
         one.folder.chmod(0o711)  # for a run of another user
         nodes = {node.name: exec_prefix(node) for node in state.design.nodes}
-        yield Site(one.folder, ("--topology", "lab.yaml", "--lab", one.id), nodes, ("sw0", r"p\d"), renew=renew)
+        yield Site(one.id, one.folder, ("--topology", "lab.yaml", "--lab", one.id), nodes, ("sw0", r"p\d"), renew=renew)
 
 
 @contextmanager
@@ -82,4 +84,4 @@ def servers(folder: Path) -> Iterator[Site]:
     with rack(2, folder) as one, one.agent(0), one.agent(1):
         nodes = {"s0": one.servers[0].prefix, "s1": one.servers[1].prefix, "middle": one.middle.prefix}
         options = ("--topology", one.topology(ranks_each=2), *one.listening)
-        yield Site(folder, options, nodes, ("middle", r"dut\d"), one.servers[0].prefix, stray_frames=8)
+        yield Site(one.middle.name, folder, options, nodes, ("middle", r"dut\d"), one.servers[0].prefix, stray_frames=8)

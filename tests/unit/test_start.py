@@ -56,7 +56,10 @@ def test_an_ignored_interrupt_stays_ignored(loading: Loading) -> None:
 
 @pytest.mark.parametrize(
     ("lack", "said"),
-    [(OSError(24, "Too many open files", "main.py"), "Too many open files: 'main.py'"), (MemoryError(), "out of memory")],
+    [
+        (OSError(24, "Too many open files", "main.py"), "Too many open files: 'main.py'"),
+        (MemoryError(), "out of memory"),
+    ],
 )
 def test_what_is_lacking_is_named(
     loading: Loading, lack: Exception, said: str, capsys: pytest.CaptureFixture[str]

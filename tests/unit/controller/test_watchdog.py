@@ -102,6 +102,7 @@ def test_time_in_which_the_controller_did_not_run_is_nobodys_silence(
     clock.s += 60
     job.excuse(agents.excused_s())
     assert job.overdue(["b"]) is None
+    assert gathering(agents, "b") is None
     assert silence_after(SILENT_AGENT_S - 3, agents, clock) is None
     assert isinstance(job.overdue(["b"]), RunTimeout)
     assert isinstance(silence_after(0.25, agents, clock), AgentLost)

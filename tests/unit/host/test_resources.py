@@ -59,6 +59,7 @@ def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "out of memory"),
         (ImportError("libarrow.so.2600: failed to map segment from shared object"), "out of memory"),
         (OSError(errno.EMFILE, "Too many open files"), "too many open files"),
+        (Exception("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"), "no thread"),
         (ExceptionGroup("tasks", [ValueError(), RuntimeError("can't start new thread")]), "no thread"),
     ],
 )
