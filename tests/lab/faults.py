@@ -246,7 +246,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "command stopped",
         _to_command(signal.SIGSTOP),
-        _NOTICED_OR_PLAYED_S,
+        _NOTICED_OR_PLAYED_S + SHORT_RUN_S,  # a run of which nothing was lost is played to its end
         iterations=MIDDLE,
         stopped_s=LEASE_OVER_S,
     ),
