@@ -34,13 +34,12 @@ def reserve(*, descriptors: int, threads: int, memory_bytes: int) -> None:
                 held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         with ExitStack() as held:
             held.callback(mmap.mmap(-1, memory_bytes).close)  # first: stacks of threads are memory, too
-            release, started = threading.Event(), list[threading.Thread]()
-            held.callback(lambda: [one.join() for one in started])
+            joined, release = held.enter_context(ExitStack()), threading.Event()
             held.callback(release.set)
             for _ in range(threads):
                 one = threading.Thread(target=release.wait, daemon=True)
                 one.start()
-                started.append(one)
+                joined.callback(one.join)
     except (OSError, RuntimeError, MemoryError) as error:
         raise exhausted(error) or error from error
 
