@@ -146,8 +146,8 @@ def _judge(command: Command, fault: Fault, text: str, folder: Path) -> Iterator[
             yield f"the run is {stored_run(folder).status}"
     elif code not in _ENDINGS:
         yield f"exit code {code}"
-    elif code and not text.rstrip().rpartition("\n")[2].startswith("charkha: "):
-        yield "no line names the error"
+    elif code and not (last := text.rstrip().rpartition("\n")[2]).startswith("charkha: "):
+        yield f"the last line names no error: {last}"
     for word in ("Traceback", "internal error"):
         if word in text:
             yield word
