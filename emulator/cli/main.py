@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable, Container, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -116,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("charkha:", visible(" ".join(str(error).splitlines())), file=sys.stderr)  # names may contain line ends
         return error.exit_code
     except KeyboardInterrupt:
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # it came before the await
         print("charkha: interrupted", file=sys.stderr)
         return exit_codes.INTERRUPTED
     except BrokenPipeError:

@@ -251,7 +251,7 @@ def _play(
         session = Session(session_plan(settled, session_id=session_id), [one.recorder for one in recordings])
         try:
             session.reserve()
-            asyncio.run(_play_interruptibly(session))
+            _play_interruptibly(session)
         except (AgentLost, TransferFailed, RunTimeout) as error:
             failed = session.failed_job if len(settled) > 1 else 0
             if failed is None:
@@ -274,8 +274,9 @@ def _forecast_of_job(settled: Settled) -> str:
     return f"job {settled.experiment.job.name}: {line}"
 
 
-async def _play_interruptibly(session: Session) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, session.abort, RunInterrupted())
-    await session.play()
+def _play_interruptibly(session: Session) -> None:
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):  # before there is a coroutine that an interrupt could orphan
+            loop.add_signal_handler(number, session.abort, RunInterrupted())
+        runner.run(session.play())
