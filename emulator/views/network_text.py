@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from emulator.statistics.metrics import METRICS
-from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
-from emulator.statistics.path_counts import PathCounts
+from emulator.statistics.network_traffic import NetworkTraffic, PathCounts, PortLoad
 from emulator.statistics.worst_flows import LossFocus
 from emulator.units import format_size
 from emulator.views.figures import number_cell, percent_cell
