@@ -20,7 +20,6 @@ from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import domain_share, sum_flow_counters, wire_flows
 from emulator.statistics.flow_figures import FlowFigures, flow_figures
-from emulator.statistics.group_layouts import InstanceLayouts
 from emulator.statistics.iterations import (
     IterationSummary,
     MeasuredIteration,
@@ -32,7 +31,7 @@ from emulator.statistics.network_traffic import NetworkTraffic, PathCounts, host
 from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
-from emulator.statistics.tester_model import TesterModel, TesterShare
+from emulator.statistics.tester_model import InstanceLayouts, TesterModel, TesterShare
 from emulator.statistics.transfers import NO_TRANSFERS, TransferSummary, summarise_transfers
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.statistics.worst_steps import WorstStep, worst_steps_of
