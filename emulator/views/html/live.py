@@ -172,10 +172,6 @@ def main(folder: str, listener: str, *names: str) -> None:
         asyncio.run(serve(Path(folder), socket_, names=frozenset(names)))
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
-
-
 _WAITING = "The run has not begun; agents are starting."
 _NOTHING = "The run ended before anything was recorded. See the terminal it was started in for the reason."
 
@@ -234,3 +230,7 @@ def _as_running(run: Run) -> Run:
 def _notice(folder: Path, text: str, *, is_live: bool) -> Page:
     section = Section("summary", "", [Text("notice", text, "note")])
     return Page(f"{folder.name} · charkha", folder.name, "", [], [], [section], is_live=is_live)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
