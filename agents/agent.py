@@ -28,7 +28,7 @@ from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
 from emulator.control.authentication import new_nonce
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
-from emulator.host.clock_id import clock_id
+from emulator.host.clock import clock_id
 from emulator.host.resources import exhausted
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm

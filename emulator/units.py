@@ -9,13 +9,6 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime, timedelta
-from typing import NewType
-
-Ns = NewType("Ns", int)
-"""A reading of a monotonic clock, or a duration, in nanoseconds."""
-
-Rank = NewType("Rank", int)
-"""A rank of the world, 0 … n-1."""
 
 US_PER_MS = 1_000
 US_PER_S = 1_000_000

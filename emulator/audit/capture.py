@@ -7,10 +7,13 @@ from io import BufferedReader
 from pathlib import Path
 
 from emulator.audit import pcapng
+from emulator.audit.audit import Audit
 from emulator.audit.link import CapturedFrame
 from emulator.audit.pcap import PcapReader, is_pcap
+from emulator.audit.report import AuditReport
 from emulator.audit.stream import ByteStream, Damaged
 from emulator.errors import InputError
+from emulator.roce.constants import UDP_PORT
 
 
 class Capture:
@@ -54,3 +57,24 @@ class Capture:
             return pcapng.PcapngReader(stream) if magic == pcapng.MAGIC else PcapReader(magic, stream)
         except Damaged as problem:
             raise InputError(f"{self._path}: the header of the file is damaged or incomplete ({problem})") from problem
+
+
+def audit_file(path: Path, *, port: int = UDP_PORT) -> AuditReport:
+    """Audit the RoCEv2 frames of a capture file.
+
+    Args:
+        path: pcap or pcapng, plain or gzip.
+        port: UDP destination port of RoCEv2.
+
+    Raises:
+        InputError: the file cannot be read, or has no frame for this port.
+    """
+    capture, audit = Capture(path), Audit(port=port)
+    for frame in capture:
+        audit.add(frame)
+    report = audit.finish(str(path), notes=tuple(capture.notes))
+    if not report.roce_frames:
+        because = "".join(f"; {note}" for note in report.notes)
+        problem = f"none of its {report.frames} frames goes to UDP port {port} (choose another with --port){because}"
+        raise InputError(f"{path}: {problem}")
+    return report

@@ -8,7 +8,7 @@ from functools import partial
 
 from emulator.control import conversation as control
 from emulator.controller.clock_offset import ClockEstimate, ClockWatch, Exchange
-from emulator.host.clock_id import clock_id
+from emulator.host.clock import clock_id
 
 FIRST_BURST, NEXT_BURST = 48, 16
 """Exchanges with an agent of another clock, when it joins and around each iteration."""

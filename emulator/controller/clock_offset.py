@@ -70,14 +70,6 @@ class ClockEstimate:
         """The offset at the last point."""
         return self.points[-1].offset_ns
 
-    @property
-    def drift_ppb(self) -> float | None:
-        """How much faster the agent's clock runs, over the whole run; None if it was looked at once."""
-        first, last = self.points[0], self.points[-1]
-        if last.at_ns <= first.at_ns:
-            return None
-        return 1e9 * (last.offset_ns - first.offset_ns) / (last.at_ns - first.at_ns)
-
     def to_controller(self, stamps_ns: IntArray) -> IntArray:
         """Stamps of the agent's clock on the controller's."""
         base = self.points[0]

@@ -22,7 +22,7 @@ from emulator.units import NS_PER_S
 
 
 class DutWatch:
-    """A context manager around a run; implements DutMonitor.
+    """A context manager around a run, which implements DutCounters; leaving it restores the device.
 
     Args:
         sources: of counters, in addition to those of the lab.
@@ -85,12 +85,12 @@ class DutWatch:
         self._stack.close()
 
     def begin(self) -> None:
-        """See DutMonitor."""
+        """See DutCounters."""
         if self._scenario is not None:
             self._scenario.begin()
 
     def counters(self) -> Columns | None:
-        """See DutMonitor."""
+        """See DutCounters."""
         failure = self._scenario.failure if self._scenario is not None else None
         if failure is not None and not self._is_failure_reported:
             self._is_failure_reported = True
@@ -98,7 +98,7 @@ class DutWatch:
         return self._sampler.take() if self._sampler is not None else None
 
     def end(self) -> None:
-        """See DutMonitor."""
+        """The run has ended, successfully or not: read the counters a last time; idempotent."""
         self._is_failure_reported = True  # facts() reports it
         if self._scenario is not None:
             self._scenario.end()
@@ -106,7 +106,7 @@ class DutWatch:
             self._sampler.stop()
 
     def facts(self) -> Mapping[str, Any]:
-        """See DutMonitor: the profile with the times of its rules, and how counters were read."""
+        """For the manifest: the profile with the times of its rules, and how counters were read."""
         facts: dict[str, Any] = {}
         if self._sampler is not None:
             facts["counters"] = {"period_s": self._period_s, "problems": list(self._sampler.problems)}

@@ -8,10 +8,11 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 
-from emulator.errors import InputError
-from emulator.experiment.algorithm_files import is_file
+from emulator.errors import InputError, PlanError
 from emulator.experiment.spec import FILES_OF_AGENTS, Experiment, Job
 from emulator.experiment.workload import trace_digest
+from emulator.planner.msccl.document import MAX_XML_BYTES
+from emulator.planner.msccl.loaded import load_algorithm
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
 from emulator.shipped import TOPOLOGIES, TRACES
@@ -101,3 +102,31 @@ def relative_to(folder: Path, experiment: Experiment) -> Experiment:
         ),
         observe=replace(observe, calibration=moved(observe.calibration), expect=_moved_rules(folder, observe.expect)),
     )
+
+
+SUFFIX = ".xml"
+"""What the name of a file ends with."""
+
+
+def is_file(algorithm: str) -> bool:
+    """Whether it is the path of a file, not a name."""
+    return algorithm.endswith(SUFFIX)
+
+
+def name_of(algorithm: str) -> str:
+    """The name of an algorithm: as it is, or that of the one in a file.
+
+    Raises:
+        PlanError: the file cannot be read, or its algorithm does not compute its collective.
+    """
+    if not is_file(algorithm):
+        return algorithm
+    try:
+        with Path(algorithm).open("rb") as file:
+            data = file.read(MAX_XML_BYTES + 1)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise PlanError(f"{algorithm}: cannot be read ({error.strerror or error})") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{algorithm}: is not UTF-8 text") from error
+    return load_algorithm(text, algorithm).name

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from emulator.control.parameter import Parameter, Setting, Source
 from emulator.errors import PlanError
-from emulator.experiment.algorithm_files import name_of
+from emulator.experiment.document import name_of
 from emulator.experiment.spec import WORST, Experiment, Job, Observe, Plain, parse_message_bytes
 from emulator.lab.shaping import call_bytes
 from emulator.planner.algorithms import parse_overrides

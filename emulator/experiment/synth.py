@@ -8,10 +8,9 @@ from pathlib import Path
 from emulator.errors import TraceError
 from emulator.experiment.spec import Trace
 from emulator.experiment.workload import load_from_files
-from emulator.planner.workloads.from_trace import group_numbers, numbered_groups
-from emulator.planner.workloads.sampled.distance import distances
+from emulator.planner.workloads.anonymous import group_numbers, numbered_groups
+from emulator.planner.workloads.sampled.distance import SampledTrace, distances
 from emulator.planner.workloads.sampled.draw import MODELLED, NOT_MODELLED, draw
-from emulator.planner.workloads.sampled.report import SampledTrace
 from emulator.planner.workloads.sampled.statistics import statistics_of
 from emulator.wire.trace.write_workload import write_workload
 

@@ -14,11 +14,10 @@ from emulator.run_folder.observer import RunObserver
 from emulator.telemetry.broker import Broker
 from emulator.telemetry.digest import IterationDigest
 from emulator.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
-from emulator.telemetry.job_metrics import labelled
 from emulator.telemetry.messages import Composer
 from emulator.telemetry.publisher import MqttPublisher
 from emulator.telemetry.reporter import RunFacts, TelemetryReporter
-from emulator.telemetry.run_metrics import RunMetrics
+from emulator.telemetry.run_metrics import RunMetrics, labelled
 
 PASSWORD_VARIABLE = "CHARKHA_MQTT_PASSWORD"
 Notify = Callable[[str], None]

@@ -15,7 +15,7 @@ from emulator.controller.watchdog import JOIN_TIMEOUT_S
 from emulator.errors import InputError, PlanError
 from emulator.experiment.listening import listening
 from emulator.experiment.spec import Experiment
-from emulator.host.clock_id import clock_id
+from emulator.host.clock import clock_id
 from emulator.lab.egress import address_pairs, require_egress
 from emulator.lab.playing import LabPlace, find_place, require_addresses
 from emulator.roce.constants import UDP_PORT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 
@@ -16,3 +17,19 @@ class Clock(Protocol):
     def call_at(self, when: int, callback: Callable[[], None]) -> None:
         """Call back once, at `when` or soon after; alarms due at the same time in the order they were set."""
         ...
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TIME_NAMESPACE = Path("/proc/self/ns/time")
+
+
+def clock_id() -> str:
+    """The boot id and the time namespace, which shifts CLOCK_MONOTONIC; "" if the kernel does not provide them."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+    try:
+        return f"{boot}/{_TIME_NAMESPACE.readlink()}"
+    except OSError:
+        return boot  # a kernel without time namespaces

@@ -25,7 +25,6 @@ from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
 
 NAME = "aicb"
-_LAYERED = b"HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 _MICRO = b"MICRO"
 _FIELDS = 12
 _HEAD = re.compile(rb"^(HYBRID_TRANSFORMER_FWD_IN_BCKWD\b[^\n]*|MICRO)\s*\n\s*\d+\s*(\n|$)")

@@ -17,7 +17,6 @@ from emulator.errors import HostError
 from emulator.host.scratch import scratch_folder
 from emulator.importers.model import ImportedNode, Operation, Place
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 PLACES = tuple(Place)
 CPU, DEVICE, NETWORK = map(PLACES.index, (Place.CPU, Place.DEVICE, Place.NETWORK))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -26,13 +27,11 @@ class Placement:
     Attributes:
         agents: their names, as the topology has them.
         interfaces: under test, of every agent.
-        options: more of `charkha agent`, for all.
         has_identities: control is protected by identities; otherwise by a token.
     """
 
     agents: Sequence[str]
     interfaces: Sequence[str] = ()
-    options: Sequence[str] = ()
     has_identities: bool = True
 
     def arguments(self, name: str, target: str, secret: str) -> list[str]:
@@ -44,7 +43,7 @@ class Placement:
             secret: path of the file with its identity or token; not used for a Unix socket.
         """
         ports = [word for one in self.interfaces for word in ("--interface", one)]
-        return ["agent", "--controller", target, "--name", name, *ports, *self.security(target, secret), *self.options]
+        return ["agent", "--controller", target, "--name", name, *ports, *self.security(target, secret)]
 
     def security(self, target: str, secret: str) -> list[str]:
         """Words that protect control, the same for controller and agents; the folder protects a Unix socket."""
@@ -95,3 +94,9 @@ class Engine(Protocol):
             EmulatorError: an agent cannot be started; none is left.
         """
         ...
+
+
+def free_port(address: str = "") -> int:
+    """A TCP port that nobody listens at; "": at any address."""
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        return int(probe.getsockname()[1])

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emulator.certificates.secret_file import write_secret
 from emulator.errors import HostError, InputError, RunError
 from emulator.host.orphan import die_with_parent
-from emulator.launch.engine import CONTROLLER, Placed, Placement
+from emulator.launch.engine import CONTROLLER, Placed, Placement, free_port
 from emulator.visible import visible
 
 STOP_S = 1.0
@@ -88,15 +88,14 @@ class RayEngine:
         ray, actors = connected(self.address), []
         try:
             node = str(ray.util.get_node_ip_address())
-            target, secrets = f"{node}:{_free_port(node)}", self.placement.secrets([node])
+            target, secrets = f"{node}:{free_port(node)}", self.placement.secrets([node])
             group = await self._reserved(ray)
             for index, name in enumerate(self.placement.agents):
                 words = self.placement.arguments(name, target, _SECRET)
                 actors.append(self._actor(ray, group, index).remote(words, secrets[name]))
             await self._all_started(ray, actors)
             own = folder / CONTROLLER
-            own.touch(mode=0o600)
-            own.write_text(secrets[CONTROLLER])
+            write_secret(own, secrets[CONTROLLER].encode())
             watching = asyncio.create_task(_first_end(ray, actors, self.placement.agents))
             yield Placed(target, self.placement.security(target, str(own)), watching)
             watching.cancel()
@@ -200,8 +199,3 @@ async def _happens(look: Callable[[], bool], timeout_s: float) -> bool:
             return False
         await asyncio.sleep(0)
     return True
-
-
-def _free_port(address: str) -> int:
-    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-        return int(probe.getsockname()[1])

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shlex
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -14,8 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from emulator.certificates.secret_file import write_secret
 from emulator.errors import HostError, RunError
-from emulator.launch.engine import CONTROLLER, Placed, Placement
+from emulator.launch.engine import CONTROLLER, Placed, Placement, free_port
 from emulator.launch.playing import last_words
 
 STOP_S = 2.0
@@ -40,11 +40,11 @@ class SlurmStep:
     @asynccontextmanager
     async def place(self, folder: Path) -> AsyncIterator[Placed]:
         """See Engine."""
-        address, port = await _own_address(), _free_port()
+        address, port = await _own_address(), free_port()
         private = Path(tempfile.mkdtemp(prefix=".charkha-launch-", dir=self.shared))
         try:
             for name, content in self.placement.secrets([address]).items():
-                _write_secret(private / f"{name}.pem", content)
+                write_secret(private / f"{name}.pem", content.encode())
             script, log = private / "agents.sh", private / "agents.log"
             log.touch()
             script.write_text(agents_script(self.placement, f"{address}:{port}", str(private)))
@@ -107,13 +107,3 @@ async def _stop(process: asyncio.subprocess.Process, ended: asyncio.Future[str])
     if process.returncode is None:
         process.kill()
     await ended
-
-
-def _free_port() -> int:
-    with socket.create_server(("", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-def _write_secret(path: Path, content: str) -> None:
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        file.write(content)

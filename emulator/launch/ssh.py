@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emulator.certificates.secret_file import write_secret
 from emulator.errors import HostError, RunError
-from emulator.launch.engine import CONTROLLER, Placed, Placement
+from emulator.launch.engine import CONTROLLER, Placed, Placement, free_port
 from emulator.launch.playing import last_words
 from emulator.visible import visible
 
@@ -89,11 +89,10 @@ class SshEngine:
         async with AsyncExitStack() as stack:
             connections = {name: await stack.enter_async_context(self._connection(name)) for name in self.logins}
             addresses = {name: self.address or _near_end(one) for name, one in connections.items()}
-            port = _free_port()
+            port = free_port()
             secrets = self.placement.secrets(sorted(set(addresses.values())))
             own = folder / f"{CONTROLLER}.pem"
-            own.touch(0o600)
-            own.write_text(secrets[CONTROLLER])
+            write_secret(own, secrets[CONTROLLER].encode())
             watchers = []
             for name, connection in connections.items():
                 content = secrets[name].encode()
@@ -173,8 +172,3 @@ async def _stop(process: Any, watcher: asyncio.Task[str]) -> None:
     process.close()
     watcher.cancel()
     await asyncio.gather(watcher, return_exceptions=True)
-
-
-def _free_port() -> int:
-    with socket.create_server(("", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -55,11 +55,6 @@ class GroupLayout:
         self._owned: dict[int, tuple[int, ...]] = {}
         self._in_columns: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    @property
-    def is_even(self) -> bool:
-        """Every node has a member in every column."""
-        return all(len(members) == self.columns for members in self.nodes)
-
     def peers_of(self, member: int) -> tuple[int, ...]:
         """All members of a member's node, itself included."""
         return self.nodes[self.node_of[member]]

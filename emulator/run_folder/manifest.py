@@ -19,7 +19,6 @@ from emulator.run_folder.schema import FORMAT_VERSION
 from emulator.schema import SchemaProblem, decode, json_schema
 from emulator.version import VERSION
 
-Json: TypeAlias = dict[str, Any]
 OBSERVATION_POINT = "endpoint software boundary"
 KERNEL_OBSERVATION_POINT = "kernel's receive time stamps"
 RUNNING: Final = "running"

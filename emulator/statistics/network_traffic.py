@@ -5,6 +5,7 @@ Traffic between ranks of one host never leaves it: it says nothing about the dev
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -123,3 +124,37 @@ def _loads(src: IntArray, dst: IntArray, sizes: IntArray, manifest: Manifest, pe
             name = f"{hosts[host]['name']}:{interface['name']}"
             loads.append(PortLoad(name, direction, BITS_PER_BYTE * size * per_second, interface.get("rate_bps")))
     return loads
+
+
+_PREFIX = "multipath.path"
+
+
+@dataclass(frozen=True, slots=True)
+class PathCounts:
+    """One entropy value, over all flows of a run, warm-up included.
+
+    Attributes:
+        path: number of the entropy value, from 0.
+        packets, retransmits: sent, and those of them that had been sent before.
+        lost, trimmed, marked: packets, as senders have learned.
+        retirements: how often a sender stopped using it.
+    """
+
+    path: int
+    packets: int
+    retransmits: int
+    lost: int
+    trimmed: int
+    marked: int
+    retirements: int
+
+
+def path_counts(manifest: Manifest) -> tuple[PathCounts, ...]:
+    """By path; empty if no flow was sprayed, or the run did not complete."""
+    found: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for host in manifest.hosts:
+        for name, fact in host.transport.items():
+            if name.startswith(_PREFIX) and isinstance(fact.value, int):
+                path, _, counter = name.removeprefix(_PREFIX).partition(".")
+                found[int(path)][counter] += fact.value
+    return tuple(PathCounts(path, **found[path]) for path in sorted(found))

@@ -20,8 +20,6 @@ from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import domain_share, sum_flow_counters, wire_flows
 from emulator.statistics.flow_figures import FlowFigures, flow_figures
-from emulator.statistics.flow_results import flow_results
-from emulator.statistics.group_layouts import InstanceLayouts
 from emulator.statistics.iterations import (
     IterationSummary,
     MeasuredIteration,
@@ -29,12 +27,11 @@ from emulator.statistics.iterations import (
     summarise_iterations,
 )
 from emulator.statistics.measured_rows import read_measured
-from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
-from emulator.statistics.path_counts import PathCounts, path_counts
+from emulator.statistics.network_traffic import NetworkTraffic, PathCounts, hosts_of_ranks, network_traffic, path_counts
 from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
-from emulator.statistics.tester_model import TesterModel, TesterShare
+from emulator.statistics.tester_model import InstanceLayouts, TesterModel, TesterShare
 from emulator.statistics.transfers import NO_TRANSFERS, TransferSummary, summarise_transfers
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.statistics.worst_steps import WorstStep, worst_steps_of
@@ -251,3 +248,12 @@ def _whole(value: float | None) -> int | None:
 
 def _largest(values: list[Any]) -> Any:
     return max((value for value in values if value is not None), default=None)
+
+
+def flow_results(run: Run) -> tuple[FlowResult, ...]:
+    """All rows, in the order of the flows; empty if the run had none.
+
+    Raises:
+        ResultError: the table is damaged.
+    """
+    return tuple(FlowResult(**row) for row in run.table(Part.FLOW_RESULTS).to_pylist())

@@ -20,7 +20,7 @@ from emulator.statistics.dut_counters import DeviceFrames, device_frames, sum_du
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.nccl_conventions import busbw_factor, root_of
-from emulator.statistics.path_counts import PathCounts, path_counts
+from emulator.statistics.network_traffic import PathCounts, path_counts
 from emulator.statistics.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import BoolArray, CommKind, IntArray

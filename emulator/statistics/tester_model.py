@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,10 @@ import pyarrow as pa
 
 from emulator.errors import PlanError
 from emulator.planner.algorithms import depends_on_layout, schedule
-from emulator.planner.group_layout import GroupLayout
+from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.schedule import Collective
 from emulator.statistics.collectives import MergedSamples
 from emulator.statistics.descriptive import median
-from emulator.statistics.group_layouts import InstanceLayouts
 from emulator.statistics.payload import moved_bytes
 from emulator.statistics.table_columns import block_starts, to_ints
 from emulator.trace.model import CommKind, IntArray
@@ -225,3 +225,22 @@ def _ramp(starts: IntArray, rates: FloatArray, times: IntArray) -> FloatArray:
 
 def _key(iteration: IntArray, instance: IntArray) -> IntArray:
     return (iteration << 40) + instance
+
+
+class InstanceLayouts:
+    """The layouts of the groups of a run.
+
+    Args:
+        samples: with `instance` and `rank`.
+        topology: of the manifest.
+    """
+
+    def __init__(self, samples: pa.Table, topology: Mapping[str, Any]) -> None:
+        hosts = topology.get("host_index") or ()
+        self._layouts = Layouts(hosts, topology.get("interface_index") or [0] * len(hosts))
+        self._samples = samples
+
+    def of(self, instance: int) -> GroupLayout | None:
+        """That of the group of an instance, with its members by rank; None if it is not known."""
+        ranks = to_ints(self._samples["rank"])[to_ints(self._samples["instance"]) == instance]
+        return self._layouts.of(np.unique(ranks).tolist())

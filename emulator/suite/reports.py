@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from junitparser import TestCase, TestSuite
+
 from emulator.run_folder.stream import write_text
 from emulator.suite.conformance import conformance_to_json
 from emulator.suite.document import Suite
-from emulator.suite.junit import suite_to_xml
 from emulator.suite.page import suite_page
-from emulator.suite.record import SuiteRecord
+from emulator.suite.record import CaseRecord, SuiteRecord
 from emulator.views.html.page.document import render
+from emulator.views.junit.document import add_properties, result_of, to_text
 
 REPORT, JUNIT, CONFORMANCE = "report.html", "junit.xml", "conformance.json"
 
@@ -27,3 +29,23 @@ def write_reports(suite: Suite, record: SuiteRecord, folder: Path) -> None:
     if suite.clauses:
         document = conformance_to_json(suite.clauses, record)
         write_text(folder / CONFORMANCE, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def suite_to_xml(record: SuiteRecord) -> str:
+    """The document: FAIL is a failure; TESTER-LIMITED and UNDECIDED are skipped cases with their reason."""
+    suite = TestSuite(f"charkha suite {record.suite}")
+    suite.timestamp = record.started
+    suite.add_property("outcome", record.outcome.value)
+    suite.add_property("not_played", str(record.left))
+    for one in record.cases:
+        suite.add_testcase(_case(one, record))
+    return to_text("charkha suite", [suite])
+
+
+def _case(one: CaseRecord, record: SuiteRecord) -> TestCase:
+    case = TestCase(one.name, f"charkha.suite.{record.suite}")
+    case.result = result_of(one.outcome, one.text)
+    figures = {name: getattr(one, name) for name in ("clause", "metric", "value", "unit")}
+    runs = " ".join(run.run_id for run in one.runs if run.run_id is not None)
+    add_properties(case, {"outcome": one.outcome.value, **figures, "jobs": " ".join(one.jobs) or None, "run_ids": runs})
+    return case

@@ -10,7 +10,7 @@ DIR/CASE/250000000-1/    of a search: the run folder of the first trial at 250 M
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -18,16 +18,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from emulator.comparison.interference import measure_interference
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.campaign import complete_run, free_folder
 from emulator.experiment.parts import build_experiment, merge, part_of
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.claim import claimed
 from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.session import complete_session
+from emulator.run_folder.session import Session, complete_session, job_folder, load_session
+from emulator.run_folder.session import is_session as has_session
 from emulator.run_folder.store import is_run_folder
 from emulator.run_folder.stream import write_text
 from emulator.shipped import TOPOLOGIES
+from emulator.statistics.metric import Kind, Metric, Reading, Scope, Unit
 from emulator.suite.document import Case, Suite
 from emulator.suite.record import (
     RECORD,
@@ -42,9 +45,9 @@ from emulator.suite.record import (
 )
 from emulator.suite.search import Search
 from emulator.suite.search_record import search_record
-from emulator.suite.session_record import session_records
 from emulator.topology.load import load_topology
 from emulator.verdict.judge import Outcome
+from emulator.verdict.rules import Bound, Rule, Selection
 
 SUITES = Path("suites")
 """Default root of the folders of suites."""
@@ -244,3 +247,53 @@ def slowest_port_bps(case: Case) -> int:
     if not known:
         raise InputError(f"case {case.name}: searches a share of the ports' rate: it needs a --topology with rates")
     return min(known)
+
+
+def session_records(case: Case, folder: Path, name: str, *, problem: str = "") -> list[RunRecord]:
+    """The jobs of a session by the rules of its case, in their order.
+
+    Args:
+        case: what was played.
+        folder: of the session; need not hold one if `problem` says why.
+        name: of the folder, below that of the suite.
+        problem: why the session failed.
+
+    Raises:
+        ResultError: a run cannot be read.
+    """
+    session = load_session(folder) if has_session(folder) else None
+    factors = _factors(complete_session(folder)) if case.interference is not None else {}
+    records = []
+    for job in case.experiment.jobs:
+        of_job = job_folder(Path(name), job.name).as_posix()
+        run = None if session is None else session.jobs.get(job.name)
+        if run is None:
+            record = RunRecord(folder=of_job, run_id=None, outcome=Outcome.UNDECIDED, problem=problem, job=job.name)
+            records.append(record)
+            continue
+        more = [] if case.interference is None else [_rule(case.interference, factors.get(job.name))]
+        records.append(run_record(case, run, of_job, problem=problem, job=job.name, more=more))
+    return records
+
+
+def _factors(session: Session | None) -> Mapping[str, float]:
+    """Job → interference factor of its JCT, of those that have one."""
+    found = () if session is None else measure_interference([session]).jobs
+    return {one.name: one.jct.effect.ratio for one in found if one.jct is not None and one.jct.effect is not None}
+
+
+def _rule(bound: Bound, factor: float | None) -> Rule:
+    """The bound as a rule for a run; the factor is a figure of the session, not of the summary of a run."""
+    metric = Metric(
+        name="interference",
+        title="interference factor",
+        unit=Unit.RATIO,
+        scope=Scope.RUN,
+        what="median JCT beside the other jobs / median JCT alone",
+        key="interference",
+        kind=Kind.TIMING,
+        family="interference",
+        statistic="",
+        read=lambda summary: iter([Reading(None, factor)]),
+    )
+    return Rule(metric, bound, Selection())

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from emulator.run_folder.observer import RunObserver
 from emulator.statistics.metric import Scope
 from emulator.statistics.metrics import METRICS
+from emulator.telemetry.endpoint import new_registry
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Metric
 
     from emulator.statistics.class_summary import ClassSummary
     from emulator.telemetry.reporter import RunFacts
+
 
 LIVE = ("iteration_jct", "cct_p50", "busbw")
 """The metrics of the registry that a run publishes while it is played."""
@@ -84,3 +86,30 @@ class RunMetrics(RunObserver):
                 value = getattr(one, metric.field)
                 if value is not None:
                     self._metrics[metric.name].labels(*labels).set(metric.published(value))
+
+
+LABEL = "job"
+
+
+def labelled(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
+    """A registry with the metrics of all jobs; `registries`: job → its metrics."""
+    together = new_registry()
+    together.register(_Jobs(registries))
+    return together
+
+
+class _Jobs:
+    """A collector of prometheus_client."""
+
+    def __init__(self, registries: Mapping[str, CollectorRegistry]) -> None:
+        self._registries = registries
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric once, with the samples of all jobs."""
+        found: dict[str, Metric] = {}
+        for job, registry in self._registries.items():
+            for metric in registry.collect():
+                samples = [one._replace(labels={LABEL: job, **one.labels}) for one in metric.samples]
+                known = found.setdefault(metric.name, metric)
+                known.samples = samples if known is metric else known.samples + samples
+        yield from found.values()

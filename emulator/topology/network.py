@@ -152,10 +152,6 @@ class Network:
     ecmp_seed: int = 0
     is_drawn: bool = True
 
-    def links_of(self, node: str) -> list[Link]:
-        """Links of a host or switch, in the order of the file."""
-        return [link for link in self.links if node in (link.ends[0].node, link.ends[1].node)]
-
     def switch(self, name: str) -> Switch:
         """The switch of that name.
 

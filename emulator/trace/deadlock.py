@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.trace.cycles import short_cycle
 from emulator.trace.groups import group_label
 from emulator.trace.merged_graph import Graph, Layout
 from emulator.trace.model import CommKind, Communication, Group, RankProgram
+from emulator.trace.order import short_cycle
 
 SHOWN_WAITS = 6
 """How many waits of a cycle are told; longer ones are cut."""

@@ -39,7 +39,7 @@ from emulator.control import conversation as control
 from emulator.control.authentication import new_nonce
 from emulator.control.observations import Completions, RankSummary
 from emulator.errors import EmulatorError
-from emulator.host.clock_id import clock_id
+from emulator.host.clock import clock_id
 from emulator.planner.rank_program import Chunk
 from emulator.units import NS_PER_S
 from emulator.version import VERSION

@@ -13,7 +13,7 @@ from pathlib import Path
 import vl_convert
 
 from emulator.views.html.page import library
-from emulator.views.html.page.packing import packed
+from emulator.views.html.page.library import packed
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emulator.audit.file import audit_file
+from emulator.audit.capture import audit_file
 from emulator.peer.parameters import DEFAULT_PORT
 from emulator.roce.opcodes import Opcode
 from tests.guest.machine import GID_INDEX, GUEST4, GUEST6, HERE4, HERE6, CaptureIncomplete, Guest, NoGuest

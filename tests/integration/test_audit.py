@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.audit.file import audit_file
+from emulator.audit.capture import audit_file
 from emulator.roce.opcodes import Opcode
 from tests.support.command import charkha
 from tests.support.roce_capture import MTU, Conversation

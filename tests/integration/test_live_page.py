@@ -14,8 +14,7 @@ import pytest
 
 from emulator.run_folder.writer import RunWriter
 from emulator.views.html import live
-from emulator.views.html.live import LivePage, serving
-from emulator.views.html.snapshots import Snapshots
+from emulator.views.html.live import LivePage, Snapshots, serving
 from tests.support.runs import collective, columns, manifest, ranks
 
 LOCALHOST = frozenset({"127.0.0.1", "localhost"})

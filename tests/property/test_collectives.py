@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
-from emulator.planner.collectives.pipeline import CHUNK_BYTES
-from emulator.planner.collectives.trees import Place, two_trees
+from emulator.planner.collectives.trees import CHUNK_BYTES, Place, two_trees
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective, Lane, Step
 from emulator.trace.model import CommKind

@@ -35,7 +35,7 @@ from emulator.controller.control_service import ControlService, Keys
 from emulator.controller.run_plan import RunPlan, SessionPlan
 from emulator.controller.session import Session
 from emulator.errors import EmulatorError
-from emulator.host.clock_id import clock_id
+from emulator.host.clock import clock_id
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource

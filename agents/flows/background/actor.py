@@ -12,8 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from agents.flows.background.durations import Durations
-from agents.flows.background.ends import End, SendingEnd
+from agents.flows.background.ends import Durations, End, SendingEnd
 from agents.flows.background.roce import RoceEnd
 from agents.flows.background.tcp import TcpReceiver, TcpSender
 from agents.flows.background.udp import UdpReceiver, UdpSender

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from emulator import exit_codes
-from emulator.audit.file import audit_file
+from emulator.audit.capture import audit_file
 from emulator.audit.report import to_json
 from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_json, print_tables

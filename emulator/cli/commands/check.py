@@ -17,7 +17,7 @@ from emulator.experiment.spec import Experiment
 from emulator.experiment.workload import load_job
 from emulator.planner.network.flow_loads import FlowLoad
 from emulator.trace.summary import summarise
-from emulator.views.as_json.flow_loads import flows_to_json
+from emulator.views.as_json.plan import flows_to_json
 from emulator.views.as_json.trace import trace_to_json
 from emulator.views.terminal.flow_load_table import flow_table
 from emulator.views.terminal.trace_summary import render

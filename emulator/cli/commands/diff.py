@@ -13,7 +13,7 @@ from emulator.experiment.spec import Trace
 from emulator.experiment.workload import load_from_files
 from emulator.trace.difference.compare import TraceSet, difference
 from emulator.units import parse_fraction
-from emulator.views.as_json.difference import difference_to_json
+from emulator.views.as_json.trace import difference_to_json
 from emulator.views.terminal.trace_difference import render
 
 _EPILOG = """example:

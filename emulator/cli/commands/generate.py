@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from emulator.cli.options.workload import add_workload_options, described_by
+from emulator.cli.options.converters import argument
 from emulator.cli.output import print_json, print_tables
-from emulator.cli.parser import Parser, Subparsers
+from emulator.cli.parser import Group, Parser, Subparsers
 from emulator.importers.mooncake import read_requests
 from emulator.planner.workloads.checkpoint import Checkpointing
 from emulator.planner.workloads.checkpoint_workload import checkpoint_workload
@@ -20,6 +21,7 @@ from emulator.planner.workloads.inference_requests import played_requests, poiss
 from emulator.planner.workloads.inference_workload import inference_workload
 from emulator.planner.workloads.moe import MixtureOfExperts
 from emulator.planner.workloads.moe_workload import moe_workload
+from emulator.planner.workloads.options import WorkloadOption, workload_options
 from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_workload import transformer_workload
@@ -154,3 +156,44 @@ def _run(args: argparse.Namespace) -> None:
         print_json(workload_to_json(workload, paths))
     else:
         print_tables(render(workload), files_line(paths))
+
+
+T = TypeVar("T")
+
+
+def add_workload_options(parser: Parser, description: type) -> None:
+    """Add an option for every field of the description, in groups by their titles."""
+    groups: dict[str, Group] = {}
+    for one in workload_options(description):
+        title = one.facts.group
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        groups[title].add_argument(*one.flags, advanced=one.facts.is_advanced, help=one.text, **_settings(one))
+
+
+def described_by(args: argparse.Namespace, description: type[T]) -> T:
+    """The description that the arguments give.
+
+    Raises:
+        PlanError: they do not fit together.
+    """
+    return description(**{one.name: _value(one, args) for one in workload_options(description)})
+
+
+def _settings(one: WorkloadOption) -> dict[str, Any]:
+    if one.kind is bool:
+        return {"dest": one.name, "action": "store_true"}
+    settings: dict[str, Any] = {"metavar": one.facts.metavar, "type": one.kind}
+    if one.is_named:
+        settings |= {"dest": one.name, "required": one.is_required, "default": None if one.is_required else one.default}
+    if one.facts.read is not None:
+        settings["type"] = argument(one.facts.read)
+    elif issubclass(one.kind, Enum):
+        shown = None if one.facts.metavar == "N" else one.facts.metavar  # None: the choices
+        settings |= {"type": str, "metavar": shown, "choices": [member.value for member in one.kind]}
+    return settings
+
+
+def _value(one: WorkloadOption, args: argparse.Namespace) -> Any:
+    value = getattr(args, one.name)
+    return one.kind(value) if issubclass(one.kind, Enum) else value

@@ -18,8 +18,7 @@ from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_text import parse_transformer
 from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.units import parse_size
-from emulator.views.as_json.flow_loads import flow_links_to_json, flows_to_json
-from emulator.views.as_json.plan import plan_to_json
+from emulator.views.as_json.plan import flow_links_to_json, flows_to_json, plan_to_json
 from emulator.views.terminal.console import console
 from emulator.views.terminal.plan_table import render
 

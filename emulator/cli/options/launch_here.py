@@ -1,19 +1,38 @@
-"""What `charkha launch local`, `ssh` and `slurm` have in common: the controller is a child of this command."""
+"""Options of the engines of `charkha launch` whose controller is a child of this command: all but Kubernetes."""
 
 from __future__ import annotations
 
 import argparse
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emulator.cli.options.converters import argument, at_least
 from emulator.errors import InputError
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser
     from emulator.launch.engine import Engine, Placement
     from emulator.topology.model import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """An engine on the command line.
+
+    Attributes:
+        text: how it starts agents, for the help.
+        example: below its help.
+        add: adds what it takes beside the command.
+        run: plays the command with it, or prints what it would do; returns the exit code, raises EmulatorError.
+    """
+
+    text: str
+    example: str
+    add: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace, Sequence[str]], int]
 
 
 def add_interfaces(parser: Parser) -> None:
@@ -28,12 +47,12 @@ def add_insecure(parser: Parser) -> None:
     parser.add_argument("--insecure", action="store_true", help="control without certificates, with a token")
 
 
-def placement_of(args: argparse.Namespace, agents: Sequence[str], *, options: Sequence[str] = ()) -> Placement:
+def placement_of(args: argparse.Namespace, agents: Sequence[str]) -> Placement:
     """What is to be placed."""
     from emulator.launch.engine import Placement
 
     is_insecure = getattr(args, "insecure", False)
-    return Placement(tuple(agents), tuple(args.interface), tuple(options), has_identities=not is_insecure)
+    return Placement(tuple(agents), tuple(args.interface), has_identities=not is_insecure)
 
 
 def agents_of(command: Sequence[str]) -> list[str]:
@@ -98,3 +117,140 @@ def print_or_play(engine: Engine, args: argparse.Namespace, command: Sequence[st
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # agents are removed either way
     return play(engine, command)
+
+
+def _run_local(args: argparse.Namespace, command: Sequence[str]) -> int:
+    from emulator.launch.local import LocalEngine
+
+    return print_or_play(LocalEngine(placement_of(args, agents_of(command))), args, command)
+
+
+LOCAL = EngineOptions(
+    "as processes of this machine",
+    """example:
+  charkha launch local -- run traces/my-job --topology two-agents.yaml
+
+Starts every agent that the topology names as a process of this machine, to try a topology of
+several machines on one. docs/launch.md explains it.
+""",
+    add_interfaces,
+    _run_local,
+)
+
+
+def _login(text: str) -> str:
+    from emulator.launch.ssh import Login
+
+    Login.parse(text)
+    return text
+
+
+def _add_ssh(parser: Parser) -> None:
+    parser.add_argument(
+        "--host",
+        metavar="[USER@]HOST[:PORT]",
+        type=argument(_login),
+        action="append",
+        default=[],
+        help="of an agent, in the topology's order (repeatable)",
+    )
+    add_interfaces(parser)
+    parser.add_argument("--charkha", metavar="COMMAND", default="charkha", help="how to start Charkha there")
+    parser.add_argument("--address", help="of this machine, as agents know it (default: the end of the connection)")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="as OpenSSH's -F (default: ~/.ssh/config)")
+    add_insecure(parser)
+
+
+def _run_ssh(args: argparse.Namespace, command: Sequence[str]) -> int:
+    from emulator.launch.ssh import Login, SshEngine
+
+    agents = agents_of(command)
+    hosts = args.host or agents
+    if len(hosts) != len(agents):
+        raise InputError(f"the topology names {len(agents)} agents ({', '.join(agents)}): give as many --host")
+    logins = {name: Login.parse(host) for name, host in zip(agents, hosts, strict=True)}
+    placement = placement_of(args, agents)
+    engine = SshEngine(placement, logins, charkha=args.charkha, address=args.address, config=args.config)
+    return print_or_play(engine, args, command)
+
+
+SSH = EngineOptions(
+    "over SSH",
+    """example:
+  charkha launch ssh --host root@server0 --host root@server1 --interface eth1 \\
+      -- run traces/my-job --topology rack.yaml
+
+Starts the agents that the topology names: the first on the first host, and so on. Without --host, a
+host has the name of its agent. docs/launch.md explains it.
+""",
+    _add_ssh,
+    _run_ssh,
+)
+
+
+def _add_slurm(parser: Parser) -> None:
+    add_interfaces(parser)
+    parser.add_argument(
+        "--sbatch", metavar="OPTION", action="append", default=[], help="of sbatch, as partition=lab (repeatable)"
+    )
+    add_insecure(parser)
+    parser.add_argument(
+        "--in-job", advanced=True, action="store_true", help="play here, in a job that has begun: for batch scripts"
+    )
+
+
+def _run_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
+    from emulator.launch.slurm import Batch, submitted
+    from emulator.launch.slurm_step import SlurmStep
+
+    placement = placement_of(args, agents_of(command))
+    if args.in_job:
+        return print_or_play(SlurmStep(placement, Path.cwd()), args, command)
+    script = Batch(placement, args.sbatch).script(command)
+    if args.print:
+        print(script, end="")
+        return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the job is cancelled either way
+    return submitted(script, Path.cwd())
+
+
+SLURM = EngineOptions(
+    "as a step of a Slurm job",
+    """example, on a login node:
+  charkha launch slurm --interface eth1 --sbatch partition=lab -- run my-job --topology rack.yaml
+
+Submits a job with a node for each agent that the topology names, shows its output, and cancels it
+on Ctrl-C. The present folder must be on a file system that all nodes share: docs/launch.md.
+""",
+    _add_slurm,
+    _run_slurm,
+)
+
+
+def _add_ray(parser: Parser) -> None:
+    add_interfaces(parser)
+    parser.add_argument("--address", default="auto", help="of the cluster (default: the one that this node is in)")
+    parser.add_argument("--cores", metavar="N", type=at_least(0), default=1, help="that Ray keeps for an agent (1)")
+    parser.add_argument("--join-timeout", metavar="S", type=at_least(1), default=60, help="wait for nodes (60 s)")
+    add_insecure(parser)
+
+
+def _run_ray(args: argparse.Namespace, command: Sequence[str]) -> int:
+    from emulator.launch.ray_engine import RayEngine
+
+    placement = placement_of(args, agents_of(command))
+    engine = RayEngine(placement, args.address, cores=args.cores, join_timeout_s=args.join_timeout)
+    return print_or_play(engine, args, command)
+
+
+RAY = EngineOptions(
+    "as actors of a Ray cluster",
+    """example, on a node of the cluster:
+  charkha launch ray --interface eth1 -- run traces/my-job --topology rack.yaml
+
+An actor on a node each runs an agent that the topology names; the controller runs here. All of it
+ends with this command. docs/launch.md explains it.
+""",
+    _add_ray,
+    _run_ray,
+)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import argument, at_least
-from emulator.cli.options.launch_here import refuse_own_control
+from emulator.cli.options.launch_here import EngineOptions
 from emulator.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from emulator.launch.kubernetes.engine import Settings
     from emulator.launch.kubernetes.manifests import Placement
 
-EXAMPLE = """example:
+_EXAMPLE = """example:
   charkha launch kubernetes -n 4 --image registry.example/charkha:1 --network lab/rail0 \\
       --interface net1 -- run traces/my-job --topology pods.yaml
 
@@ -30,8 +30,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,40}[a-z0-9])?")
 """Of a Service (RFC 1035), short enough for the names of Jobs and pods made from it."""
 
 
-def add_options(parser: Parser) -> None:
-    """What the engine takes beside the command."""
+def _add(parser: Parser) -> None:
     parser.add_argument("-n", "--nodes", metavar="N", type=at_least(2), required=True, help="agents, one per node")
     parser.add_argument("--image", required=True, help="that has `charkha`: docs/container.md")
     parser.add_argument(
@@ -78,16 +77,10 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def run(args: argparse.Namespace, command: Sequence[str]) -> int:
-    """Print the manifests, or play the command on the cluster.
-
-    Raises:
-        EmulatorError: bad input, no kubectl, a cluster that refuses something or has no room.
-    """
+def _run(args: argparse.Namespace, command: Sequence[str]) -> int:
     from emulator.cli.output import notify
     from emulator.launch.kubernetes import engine
 
-    refuse_own_control(command)
     placement = _placement(args)
     engine.check(placement)
     if args.print:
@@ -135,3 +128,6 @@ def _settings(args: argparse.Namespace) -> Settings:
         own_secret=args.secret is not None,
         join_timeout_s=args.join_timeout,
     )
+
+
+KUBERNETES = EngineOptions("as pods of an Indexed Job", _EXAMPLE, _add, _run)

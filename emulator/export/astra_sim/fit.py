@@ -66,11 +66,6 @@ class FittedPoint:
         """(predicted - measured) / measured."""
         return self.predicted_ns / self.observation.cct_ns - 1
 
-    @property
-    def blind_residual(self) -> float | None:
-        """The same for the prediction made without the observation."""
-        return None if self.blind_ns is None else self.blind_ns / self.observation.cct_ns - 1
-
 
 @dataclass(frozen=True, slots=True)
 class Fit:

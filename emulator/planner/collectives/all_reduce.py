@@ -8,9 +8,8 @@ from itertools import chain
 from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, transfer
 from emulator.planner.collectives.direct import direct_gather, direct_scatter
 from emulator.planner.collectives.halving_doubling import doubling, halving, halving_bytes, powers_below
-from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
 from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
-from emulator.planner.collectives.trees import two_trees
+from emulator.planner.collectives.trees import flow_down, flow_up, in_chunks, two_trees
 from emulator.planner.schedule import Collective, Lane, Step, block
 
 

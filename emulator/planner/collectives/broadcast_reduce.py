@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from emulator.planner.collectives.blocks import Blocks
-from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
-from emulator.planner.collectives.trees import Place, binomial, chain, star
+from emulator.planner.collectives.trees import Place, binomial, chain, flow_down, flow_up, in_chunks, star
 from emulator.planner.schedule import Collective, Lane, Step
 
 Tree: TypeAlias = Callable[[int, int, int], Place]

@@ -15,8 +15,15 @@ import numpy as np
 from emulator.planner.network.arrays import FloatArray, sum_by
 from emulator.planner.network.fluid_simulation import fluid_ns
 from emulator.planner.network.header_overhead import WireOverhead
-from emulator.planner.network.incast import Incast, incast_of
-from emulator.planner.network.link_loads import FlowBatch, OperationLoads, flow_batches, longest_ns, round_up_ns
+from emulator.planner.network.link_loads import (
+    FlowBatch,
+    Incast,
+    OperationLoads,
+    flow_batches,
+    incast_of,
+    longest_ns,
+    round_up_ns,
+)
 from emulator.planner.network.packet_flows import Sending
 from emulator.planner.network.packet_simulation import queued_ns
 from emulator.planner.network.routing import Router

@@ -14,8 +14,7 @@ import numpy as np
 
 from emulator.planner.built_in import channels_of
 from emulator.planner.collectives.halving_doubling import powers_below
-from emulator.planner.collectives.pipeline import in_chunks
-from emulator.planner.collectives.trees import Place, chain, two_trees
+from emulator.planner.collectives.trees import Place, chain, in_chunks, two_trees
 from emulator.planner.schedule import BARRIER_BYTES, Collective, block
 from emulator.planner.traffic import closed_forms_by_layout as by_layout
 from emulator.planner.traffic.phase import Phase

@@ -13,10 +13,51 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.planner.workloads.from_trace import communication_node, group_numbers, numbered_groups
-from emulator.planner.workloads.synthetic import FileCall, FileOperation, NodeStreams, WorkNode
-from emulator.trace.model import IntArray, NodeType, RankTrace, Resource, StorageAction, Workload
+from emulator.planner.workloads.synthetic import WORLD_GROUP, FileCall, FileOperation, NodeStreams, WorkNode
+from emulator.trace.groups import WORLD
+from emulator.trace.model import Communication, IntArray, NodeType, RankTrace, Resource, StorageAction, Workload
 from emulator.units import NS_PER_US
+
+
+def group_numbers(workload: Workload) -> dict[int, int]:
+    """Index of a process group → its number in a group file; the world has none."""
+    used = {node.group for program in workload.programs for node in program.communications.values()}
+    return {group: number for number, group in enumerate(sorted(used - {WORLD}), 1)} | {WORLD: WORLD_GROUP}
+
+
+def numbered_groups(workload: Workload, numbers: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+    """Number → world ranks, for a group file."""
+    return {number: workload.groups[group].ranks for group, number in numbers.items() if number != WORLD_GROUP}
+
+
+def communication_node(
+    node: Communication,
+    *,
+    node_id: int,
+    name: str,
+    deps: tuple[int, ...],
+    group: int,
+    tag: int,
+    start_micros: int,
+    duration_micros: int,
+) -> WorkNode:
+    """A communication with its size, peer, root and splits, and all else given."""
+    return WorkNode(
+        node_id=node_id,
+        name=name,
+        deps=deps,
+        duration_micros=duration_micros,
+        kind=node.kind,
+        size_bytes=node.size_bytes,
+        group=group,
+        peer=node.peer,
+        tag=tag,
+        start_micros=start_micros,
+        root=node.root,
+        send_splits=node.send_splits,
+        recv_splits=node.recv_splits,
+    )
+
 
 PREFIX = "trace"
 _KINDS = {

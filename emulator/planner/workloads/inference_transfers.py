@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from emulator.planner.workloads.inference import Inference, PrefixCache
-from emulator.planner.workloads.inference_cache import BlockCache
 from emulator.planner.workloads.inference_requests import Request
 
 
@@ -98,3 +97,28 @@ class _Pool:
         heapq.heapreplace(self._load, (load + tokens, worker))
         hits = self._caches[worker].look_up(request.blocks) if self._caches else 0
         return worker, min(hits * self._block_tokens, request.input_length)
+
+
+class BlockCache:
+    """Blocks in the order of their last use; past its capacity, the least recently used go first.
+
+    Args:
+        capacity: blocks; None: without limit.
+    """
+
+    def __init__(self, capacity: int | None = None) -> None:
+        self._capacity = capacity
+        self._blocks: OrderedDict[int, None] = OrderedDict()
+
+    def look_up(self, blocks: Sequence[int]) -> int:
+        """How many of the first blocks are remembered without a gap; all of them are remembered afterwards.
+
+        A key-value cache can be reused up to the first block that differs: every later one depends on it.
+        """
+        hits = next((index for index, block in enumerate(blocks) if block not in self._blocks), len(blocks))
+        for block in reversed(blocks):  # the first blocks, which most prompts share, are the last to go
+            self._blocks[block] = None
+            self._blocks.move_to_end(block)
+        while self._capacity is not None and len(self._blocks) > self._capacity:
+            self._blocks.popitem(last=False)
+        return hits

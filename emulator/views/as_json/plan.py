@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
 from emulator.planner.network.load_balance import (
     Balance,
     EqualCost,
@@ -17,6 +19,7 @@ from emulator.planner.network.load_balance import (
     tiers,
 )
 from emulator.planner.network.plan import OperationPlan, Plan
+from emulator.topology.paths import Paths
 
 LISTED_LINKS = 4096
 """Links in the document; if there are more, the most loaded ones."""
@@ -139,3 +142,31 @@ def _links_json(plan: Plan) -> dict[str, Any]:
 
 def _flows_json(plan: Plan) -> dict[str, Any]:
     return {"flows": None if plan.flows is None else [flow._asdict() for flow in plan.flows]}
+
+
+def flows_to_json(loads: Sequence[FlowLoad]) -> list[dict[str, Any]]:
+    """A document for each direction of each flow."""
+    return [
+        {
+            "flow": load.number,
+            "kind": load.kind,
+            "from": str(load.sender),
+            "to": str(load.receiver),
+            "payload_bytes": load.payload_bytes,
+            "about": load.about,
+        }
+        for load in loads
+    ]
+
+
+def flow_links_to_json(links: Sequence[LinkLoad], paths: Paths) -> list[dict[str, Any]]:
+    """A document for each directed link that they cross."""
+    return [
+        {
+            "link": paths.link_name(one.link),
+            "rate_bps": paths.network.links[one.link >> 1].rate_bps,
+            "payload_bytes": one.payload_bytes,
+            "unlimited_flows": one.unlimited,
+        }
+        for one in links
+    ]

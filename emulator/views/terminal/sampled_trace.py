@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Group, RenderableType
 
-from emulator.planner.workloads.sampled.distance import Distance
-from emulator.planner.workloads.sampled.report import SampledTrace
+from emulator.planner.workloads.sampled.distance import Distance, SampledTrace
 from emulator.units import format_duration, format_size
 from emulator.views.columns import Column, explain
 from emulator.views.figures import count_of, number_cell

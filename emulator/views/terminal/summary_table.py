@@ -27,8 +27,13 @@ from emulator.views.figures import (
     rate_cell,
 )
 from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
-from emulator.views.ideal_text import explain_ideal
-from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network, describe_paths
+from emulator.views.network_text import (
+    describe_flows,
+    describe_loss_focus,
+    describe_network,
+    describe_paths,
+    explain_ideal,
+)
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.views.worst_step_columns import WORST_STEP_COLUMNS

@@ -2,54 +2,23 @@
 
 What is encoded decodes to an equal value. A message that cannot be understood is the peer's fault. gRPC carries the
 bytes as they are: protobuf is not seen outside this module.
+
+Most values have the fields of their messages, and are copied field by field. Only the others have functions here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import numpy as np
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from emulator.control import conversation as control
-from emulator.control.conversation import (
-    Abort,
-    AgentValue,
-    Begin,
-    Bound,
-    Challenge,
-    ClockQuery,
-    ClockReply,
-    Continue,
-    ControllerValue,
-    Credit,
-    Directory,
-    DomainPlace,
-    Farewell,
-    Finish,
-    Hello,
-    IterationDone,
-    JobSetup,
-    Leave,
-    Left,
-    Places,
-    Port,
-    Prepare,
-    Progress,
-    Proof,
-    RankPlace,
-    Ready,
-    Renew,
-    Setup,
-    Signed,
-    Start,
-    Wait,
-    WantSteps,
-    Welcome,
-)
+from emulator.control.conversation import AgentValue, ControllerValue, Places
 from emulator.control.flows import FlowFigures, FlowReport, FlowTask
 from emulator.control.observations import (
     Completions,
@@ -69,6 +38,8 @@ from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
 
 NO_ROOT = 0xFFFFFFFF
+T = TypeVar("T")
+_SCALARS = (int, float, str, bytes)
 
 
 def encode_agent(value: AgentValue, job: int | None = None) -> bytes:
@@ -95,9 +66,11 @@ def decode_controller(data: bytes) -> control.Message[Any]:
     return _decode(pb.ControllerMessage(), data)
 
 
-def _encode(message: Message, value: Any) -> bytes:
-    _fill(message, value)
-    data = message.SerializeToString()
+def _encode(message: Any, value: Any) -> bytes:
+    target = getattr(message, _name(type(value)))
+    target.SetInParent()
+    _ENCODERS.get(type(value), _copy_fields)(target, value)
+    data: bytes = message.SerializeToString()
     if len(data) > control.LARGEST_MESSAGE_BYTES:
         most = control.LARGEST_MESSAGE_BYTES >> 20
         raise RunError(
@@ -122,65 +95,68 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
     return control.Message(value, message.job if message.HasField("job") else None)
 
 
-def _fill(message: Any, value: Any) -> None:
-    name, encoder = _ENCODERS[type(value)]
-    target = getattr(message, name)
-    target.SetInParent()
-    encoder(target, value)
+def _name(kind: type[Any]) -> str:
+    """Of the message of a type of value: `clock_query` of ClockQuery."""
+    if kind is control.Continue:  # `continue` is a word of Python
+        return "continue_through"
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def _copy_fields(target: Any, value: Any) -> None:
-    """For values that have the same plain fields as their message; None is absent."""
+    """For values that have the same fields as their message; None is absent."""
     for item in fields(value):
         content = getattr(value, item.name)
-        if content is None:
-            continue
-        if isinstance(content, Mapping):
-            getattr(target, item.name).update(content)
-        elif isinstance(content, list | tuple):
-            getattr(target, item.name).extend(content)
-        else:
+        if isinstance(content, _SCALARS):
             setattr(target, item.name, content)
+        elif isinstance(content, np.ndarray):
+            getattr(target, item.name).extend(content.tolist())
+        elif isinstance(content, Mapping):
+            getattr(target, item.name).update(content)
+        elif content and is_dataclass(content[0]):
+            for one in content:
+                _copy_fields(getattr(target, item.name).add(), one)
+        elif content is not None:
+            getattr(target, item.name).extend(content)
 
 
-def _plain(kind: type[Any]) -> Callable[[Any], Any]:
-    names = [item.name for item in fields(kind)]
+def _copied(kind: type[Any]) -> Callable[[Any], Any]:
+    """Decoder of values that have the same fields as their message: what is absent has the default of the value."""
+    required = [item.name for item in fields(kind) if item.default is MISSING and item.default_factory is MISSING]
 
-    def decode_plain(message: Any) -> Any:
-        return kind(**{name: getattr(message, name) for name in names})
+    def decode_copied(message: Any) -> Any:
+        content = {name: getattr(message, name) for name in required}
+        content |= {found.name: given for found, given in message.ListFields()}
+        return kind(**{name: _plain(given) for name, given in content.items()})
 
-    return decode_plain
-
-
-def _encode_hello(target: Any, value: Hello) -> None:
-    _copy_fields(target, replace(value, ports=()))
-    for port in value.ports:
-        _copy_fields(target.ports.add(), port)
+    return decode_copied
 
 
-def _decode_hello(message: Any) -> Hello:
-    ports = tuple(replace(_plain(Port)(one), addresses=tuple(map(_address, one.addresses))) for one in message.ports)
-    hello: Hello = _plain(Hello)(message)
-    return replace(hello, facts=dict(message.facts), ports=ports)
+def _plain(content: Any) -> Any:
+    """A field of a message as a plain value: a repeated one is a tuple."""
+    if isinstance(content, _SCALARS):
+        return content
+    return dict(content) if isinstance(content, Mapping) else tuple(content)
 
 
-def _encode_places(target: Any, value: Bound | Directory) -> None:
-    for rank, (host, port) in value.places.items():
-        target.places.add(rank=rank, host=host, port=port)
+def _each(kind: type[T], messages: Iterable[Any]) -> list[T]:
+    return list(map(_copied(kind), messages))
 
 
-def _encode_bound(target: Any, value: Bound) -> None:
+def _decode_hello(message: Any) -> control.Hello:
+    ports = [replace(one, addresses=tuple(map(_address, one.addresses))) for one in _each(control.Port, message.ports)]
+    hello: control.Hello = _copied(control.Hello)(message)
+    return replace(hello, ports=tuple(ports))
+
+
+def _encode_bound(target: Any, value: control.Bound) -> None:
     _encode_places(target, value)
     for nic in value.nics:
         _copy_fields(target.nics.add(), nic)
 
 
-def _decode_bound(message: Any) -> Bound:
-    return Bound(_decode_places(message), [_decode_nic(nic) for nic in message.nics])
-
-
-def _decode_nic(entry: Any) -> NicFacts:
-    return NicFacts(**{found.name: content for found, content in entry.ListFields()} | {"interface": entry.interface})
+def _encode_places(target: Any, value: control.Bound | control.Directory) -> None:
+    for rank, (host, port) in value.places.items():
+        target.places.add(rank=rank, host=host, port=port)
 
 
 def _decode_places(message: Any) -> Places:
@@ -202,15 +178,13 @@ def _without_zone(text: str) -> str:
     return text
 
 
-def _encode_setup(target: Any, value: Setup) -> None:
+def _encode_setup(target: Any, value: control.Setup) -> None:
+    _copy_fields(target, replace(value, jobs=()))
     for job in value.jobs:
         _encode_job_setup(target.jobs.add(), job)
-    target.networks.extend(value.networks)
-    for flow in value.flows:
-        _copy_fields(target.flows.add(), flow)
 
 
-def _encode_job_setup(target: Any, value: JobSetup) -> None:
+def _encode_job_setup(target: Any, value: control.JobSetup) -> None:
     settings = value.settings
     target.number, target.run_id = value.number, value.run_id
     for place in value.ranks:
@@ -229,12 +203,12 @@ def _encode_job_setup(target: Any, value: JobSetup) -> None:
         _copy_fields(target.domains.add(), domain)
 
 
-def _decode_setup(message: Any) -> Setup:
-    flows = tuple(replace(_plain(FlowTask)(flow), host=_address(flow.host)) for flow in message.flows)
-    return Setup([_decode_job_setup(job) for job in message.jobs], tuple(map(_prefix, message.networks)), flows)
+def _decode_setup(message: Any) -> control.Setup:
+    flows = tuple(replace(flow, host=_address(flow.host)) for flow in _each(FlowTask, message.flows))
+    return control.Setup([*map(_decode_job_setup, message.jobs)], tuple(map(_prefix, message.networks)), flows)
 
 
-def _decode_job_setup(message: Any) -> JobSetup:
+def _decode_job_setup(message: Any) -> control.JobSetup:
     settings = PlaySettings(
         credits=message.credits,
         instances=message.instances,
@@ -244,16 +218,16 @@ def _decode_job_setup(message: Any) -> JobSetup:
         algorithm_files=dict(message.algorithm_files),
         layouts=Layouts(message.nodes, message.rails),
     )
-    return JobSetup(
+    return control.JobSetup(
         message.number,
         message.run_id,
-        [replace(_plain(RankPlace)(place), host=_address(place.host)) for place in message.ranks],
+        [replace(place, host=_address(place.host)) for place in _each(control.RankPlace, message.ranks)],
         message.transport,
         message.message_bytes,
         message.seed,
         settings,
         dict(message.transport_options),
-        tuple(DomainPlace(list(one.ranks), one.rate_bps, one.latency_ns) for one in message.domains),
+        tuple(control.DomainPlace(list(one.ranks), one.rate_bps, one.latency_ns) for one in message.domains),
     )
 
 
@@ -325,12 +299,6 @@ _COMPLETION_COLUMNS = {
 }
 
 
-def _encode_completions(target: Any, value: Completions) -> None:
-    target.iteration = value.iteration
-    for name in _COMPLETION_COLUMNS:
-        getattr(target, name).extend(getattr(value, name).tolist())
-
-
 def _decode_completions(message: Any) -> Completions:
     columns: dict[str, Any] = {
         name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()
@@ -345,38 +313,11 @@ def _decode_completions(message: Any) -> Completions:
 _SPAN_COLUMNS = ("rank", "start_ns", "end_ns")
 
 
-def _encode_compute_spans(target: Any, value: ComputeSpans) -> None:
-    target.iteration = value.iteration
-    for name in _SPAN_COLUMNS:
-        getattr(target, name).extend(getattr(value, name).tolist())
-
-
 def _decode_compute_spans(message: Any) -> ComputeSpans:
     columns = [np.array(getattr(message, name), np.int64) for name in _SPAN_COLUMNS]
     if len({len(column) for column in columns}) != 1:
         raise ValueError("columns of unequal length")
     return ComputeSpans(message.iteration, *columns)
-
-
-def _encode_iteration_done(target: Any, value: IterationDone) -> None:
-    target.iteration = value.iteration
-    for summary in value.ranks:
-        _copy_fields(target.ranks.add(), summary)
-
-
-def _decode_iteration_done(message: Any) -> IterationDone:
-    summary = _plain(RankSummary)
-    return IterationDone(message.iteration, [summary(entry) for entry in message.ranks])
-
-
-def _encode_flow_events(target: Any, value: FlowEvents) -> None:
-    target.iteration = value.iteration
-    for flow in value.flows:
-        _copy_fields(target.flows.add(), flow)
-
-
-def _decode_flow_events(message: Any) -> FlowEvents:
-    return FlowEvents(message.iteration, [_decode_flow(entry) for entry in message.flows])
 
 
 _SENT_COLUMNS = ("receiver", "send_lane", "step", "size_bytes", "start_ns", "post_ns", "acknowledged_ns")
@@ -405,36 +346,18 @@ def _decode_rank_steps(iteration: int, block: Any) -> RankSteps:
     return RankSteps(iteration, block.instance, block.rank, block.node_id, **columns)
 
 
-def _encode_farewell(target: Any, value: Farewell) -> None:
-    target.peak_rss_bytes = value.peak_rss_bytes
-    target.post_lateness_median_ns = value.post_lateness_median_ns
-    target.steps_lost = value.steps_lost
-    if value.steal_fraction is not None:
-        target.steal_fraction = value.steal_fraction
-    if value.core_wait_fraction is not None:
-        target.core_wait_fraction = value.core_wait_fraction
-    for flow in value.flows:
-        _copy_fields(target.flows.add(), flow)
+def _encode_farewell(target: Any, value: control.Farewell) -> None:
+    _copy_fields(target, replace(value, transport={}))
     for name, quantity in value.transport.items():
         entry = target.transport[name]
         entry.unit = quantity.unit
         setattr(entry, _KIND_OF[type(quantity.value)], quantity.value)
 
 
-def _decode_farewell(message: Any) -> Farewell:
-    flows = [_decode_flow(entry) for entry in message.flows]
+def _decode_farewell(message: Any) -> control.Farewell:
     transport = {name: _decode_quantity(entry) for name, entry in message.transport.items()}
-    steal = message.steal_fraction if message.HasField("steal_fraction") else None
-    wait = message.core_wait_fraction if message.HasField("core_wait_fraction") else None
-    return Farewell(
-        flows,
-        message.peak_rss_bytes,
-        message.post_lateness_median_ns,
-        transport,
-        steal,
-        wait,
-        steps_lost=message.steps_lost,
-    )
+    farewell: control.Farewell = _copied(control.Farewell)(message)
+    return replace(farewell, flows=_each(FlowCounters, message.flows), transport=transport)
 
 
 _KIND_OF = {int: "number", float: "ratio", str: "text"}
@@ -445,99 +368,27 @@ def _decode_quantity(entry: Any) -> Parameter:
     return Parameter(getattr(entry, kind) if kind else None, entry.unit)
 
 
-def _decode_flow(entry: Message) -> FlowCounters:
-    return FlowCounters(**{descriptor.name: content for descriptor, content in entry.ListFields()} | _required(entry))
-
-
-def _required(entry: Any) -> dict[str, int]:
-    # Fields without presence are not listed when they are 0.
-    return {"src": entry.src, "dst": entry.dst, "bytes": entry.bytes, "messages": entry.messages}
-
-
-def _encode_flow_report(target: Any, value: FlowReport) -> None:
-    target.number, target.is_complete = value.number, value.is_complete
-    for figures in value.figures:
-        _copy_fields(target.figures.add(), figures)
-
-
-def _decode_flow_report(message: Any) -> FlowReport:
-    return FlowReport(message.number, message.is_complete, [_decode_figures(entry) for entry in message.figures])
-
-
-def _decode_figures(entry: Any) -> FlowFigures:
-    required = {name: getattr(entry, name) for name in ("direction", "observer", "messages", "bytes")}
-    return FlowFigures(**{found.name: content for found, content in entry.ListFields()} | required)
-
-
-def _decode_abort(message: Any) -> Abort:
-    return Abort(message.reason, tuple(message.ranks))
-
-
-_ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
-    Hello: ("hello", _encode_hello),
-    Bound: ("bound", _encode_bound),
-    Credit: ("credit", _copy_fields),
-    Ready: ("ready", _copy_fields),
-    Completions: ("completions", _encode_completions),
-    ComputeSpans: ("compute_spans", _encode_compute_spans),
-    FlowEvents: ("flow_events", _encode_flow_events),
-    StepRecords: ("step_records", _encode_step_records),
-    WantSteps: ("want_steps", _copy_fields),
-    IterationDone: ("iteration_done", _encode_iteration_done),
-    Progress: ("progress", _copy_fields),
-    Farewell: ("farewell", _encode_farewell),
-    Abort: ("abort", _copy_fields),
-    ClockReply: ("clock_reply", _copy_fields),
-    FlowReport: ("flow_report", _encode_flow_report),
-    Left: ("left", _copy_fields),
-    ClockQuery: ("clock_query", _copy_fields),
-    Proof: ("proof", _copy_fields),
-    Challenge: ("challenge", _copy_fields),
-    Signed: ("signed", _copy_fields),
-    Renew: ("renew", _copy_fields),
-    Wait: ("wait", _copy_fields),
-    Welcome: ("welcome", _copy_fields),
-    Setup: ("setup", _encode_setup),
-    Directory: ("directory", _encode_places),
-    Chunk: ("chunk", _encode_chunk),
-    Prepare: ("prepare", _copy_fields),
-    Begin: ("begin", _copy_fields),
-    Start: ("start", _copy_fields),
-    Continue: ("continue_through", _copy_fields),
-    Finish: ("finish", _copy_fields),
-    Leave: ("leave", _copy_fields),
+_ENCODERS: Mapping[type[Any], Callable[[Any, Any], None]] = {
+    control.Bound: _encode_bound,
+    control.Directory: _encode_places,
+    control.Setup: _encode_setup,
+    control.Farewell: _encode_farewell,
+    Chunk: _encode_chunk,
+    StepRecords: _encode_step_records,
 }
-_DECODERS: dict[str, Callable[[Any], Any]] = {
+"""Of values that differ from their messages."""
+_DECODERS: Mapping[str, Callable[[Any], Any]] = {
+    **{_name(kind): _copied(kind) for kind in (*get_args(AgentValue), *get_args(ControllerValue))},
     "hello": _decode_hello,
-    "bound": _decode_bound,
-    "credit": _plain(Credit),
-    "ready": _plain(Ready),
+    "bound": lambda message: control.Bound(_decode_places(message), _each(NicFacts, message.nics)),
+    "directory": lambda message: control.Directory(_decode_places(message)),
+    "setup": _decode_setup,
+    "chunk": _decode_chunk,
     "completions": _decode_completions,
     "compute_spans": _decode_compute_spans,
-    "flow_events": _decode_flow_events,
+    "iteration_done": lambda message: control.IterationDone(message.iteration, _each(RankSummary, message.ranks)),
+    "flow_events": lambda message: FlowEvents(message.iteration, _each(FlowCounters, message.flows)),
     "step_records": _decode_step_records,
-    "want_steps": lambda message: WantSteps(message.iteration, tuple(message.instances)),
-    "iteration_done": _decode_iteration_done,
-    "progress": lambda message: replace(_plain(Progress)(message), silence=tuple(message.silence)),
+    "flow_report": lambda message: FlowReport(message.number, message.is_complete, _each(FlowFigures, message.figures)),
     "farewell": _decode_farewell,
-    "abort": _decode_abort,
-    "clock_reply": _plain(ClockReply),
-    "flow_report": _decode_flow_report,
-    "left": _plain(Left),
-    "clock_query": _plain(ClockQuery),
-    "proof": _plain(Proof),
-    "challenge": lambda message: replace(_plain(Challenge)(message), codes=tuple(message.codes)),
-    "signed": _plain(Signed),
-    "renew": _plain(Renew),
-    "wait": _plain(Wait),
-    "welcome": _plain(Welcome),
-    "setup": _decode_setup,
-    "directory": lambda message: Directory(_decode_places(message)),
-    "chunk": _decode_chunk,
-    "prepare": _plain(Prepare),
-    "begin": _plain(Begin),
-    "start": _plain(Start),
-    "continue_through": _plain(Continue),
-    "finish": _plain(Finish),
-    "leave": _plain(Leave),
 }

@@ -57,7 +57,6 @@ def test_a_clock_that_drifts_evenly_is_corrected_within_the_error(offset_ns: int
     assert estimate is not None
     assert estimate.error_ns < 400_000
     assert _off_by(estimate, agent, until_ns=estimate.points[-1].at_ns) <= estimate.error_ns
-    assert estimate.drift_ppb == pytest.approx(30_000, abs=20_000)
 
 
 def test_a_burst_bounds_better_than_half_its_quickest_exchange() -> None:

@@ -22,13 +22,13 @@ from tests.support.traces import coll
 
 
 class NoDevice:
-    """A DutMonitor of nothing."""
+    """A DutCounters of nothing."""
 
     def begin(self) -> None:
-        """See DutMonitor."""
+        """See DutCounters."""
 
     def counters(self) -> None:
-        """See DutMonitor."""
+        """See DutCounters."""
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ def test_a_column_is_a_rail() -> None:
     assert layout.nodes == ((1, 0), (2, 3))
     assert layout.column_of == (1, 0, 0, 1)
     assert [layout.in_columns((column,)) for column in (0, 1)] == [(1, 2), (0, 3)]
-    assert layout.is_even
 
 
 def test_members_at_one_rail_are_columns_of_their_own() -> None:
@@ -30,7 +29,6 @@ def test_others_stand_in_where_a_node_has_no_member_at_a_rail() -> None:
     assert layout.owners == ((0, 1, 2), (3, 3, 3))
     assert (layout.owned(3), layout.owned(1)) == ((0, 1, 2), (1,))
     assert [layout.member_at(1, column) for column in range(3)] == [None, 3, None]
-    assert not layout.is_even
 
 
 @given(places=PLACES)

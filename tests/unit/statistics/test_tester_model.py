@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from emulator.planner.group_layout import layout_of
 from emulator.run_folder.manifest import read_manifest
 from emulator.statistics import tester_model
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.collectives import merge
 from emulator.statistics.summary import summarise
-from emulator.statistics.tester_model import bytes_in_flight, fit_tester_model
+from emulator.statistics.tester_model import InstanceLayouts, bytes_in_flight, fit_tester_model
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.terminal.summary_table import render
 from tests.support.runs import Row, collective, pair, table, write_run
@@ -139,3 +140,14 @@ def test_flows_beside_the_job_cost_the_tester_throughput() -> None:
     alone = tester_model.TesterShare.of(model, samples, merged).machine_bytes
     shared = tester_model.TesterShare.of(model, samples, merged, beside_bytes_per_s=2e9).machine_bytes
     assert (shared - alone).tolist() == pytest.approx([600])
+
+
+def test_the_manifest_says_where_members_were() -> None:
+    samples = table([*collective([0] * 4, [9] * 4, instance=0), *collective([0] * 2, [9] * 2, instance=1)])
+    places = {"host_index": [0, 0, 1, 1], "interface_index": [0, 1, 0, 1]}
+    assert InstanceLayouts(samples, places).of(0) is layout_of("aabb", [0, 1, 0, 1])
+    assert InstanceLayouts(samples, places).of(1) is layout_of("aa", [0, 1])
+    assert InstanceLayouts(samples, {"host_index": [0, 0, 1, 1], "interface_index": []}).of(1) is layout_of(
+        "aa", [0, 0]
+    )
+    assert InstanceLayouts(samples, {}).of(0) is None

@@ -6,11 +6,12 @@ import json
 import re
 
 import pytest
+from prometheus_client import generate_latest
 
 from emulator.telemetry.digest import IterationDigest
 from emulator.telemetry.endpoint import new_registry
 from emulator.telemetry.reporter import RunFacts
-from emulator.telemetry.run_metrics import RunMetrics
+from emulator.telemetry.run_metrics import RunMetrics, labelled
 from tests.support.command import ROOT
 from tests.support.runs import collective, columns
 
@@ -86,3 +87,14 @@ def test_the_page_lists_every_metric_that_is_served() -> None:
     assert {name.removesuffix("_info").removesuffix("_total") for name in listed} == {
         metric.name.removesuffix("_info") for metric in registry.collect()
     }
+
+
+def test_every_metric_is_there_once_with_the_samples_of_all_jobs() -> None:
+    registries = {"a": new_registry(), "b": new_registry()}
+    for number, (job, registry) in enumerate(registries.items()):
+        metrics = RunMetrics(registry, RunFacts(f"run-{job}", "trace", 2 + number, 3, 6, "runs/x"))
+        metrics.agent_moved("agent-0", bytes_sent=7 + number, nodes_done=1, waiting_on="")
+    lines = generate_latest(labelled(registries)).decode().splitlines()
+    assert {'charkha_ranks{job="a"} 2.0', 'charkha_ranks{job="b"} 3.0'} <= set(lines)
+    assert 'charkha_agent_payload_bytes{agent="agent-0",job="b"} 8.0' in lines
+    assert lines.count("# TYPE charkha_ranks gauge") == 1

@@ -7,7 +7,7 @@ import pytest
 
 from emulator.errors import TraceError
 from emulator.trace.model import RankTrace
-from emulator.trace.order import canonical_order
+from emulator.trace.order import canonical_order, short_cycle, shortest_cycle_through
 from tests.support.traces import Node, node, rank_trace
 
 
@@ -97,3 +97,17 @@ def test_lenient_opens_cycles_of_control_dependencies_only() -> None:
 def test_positions_and_rows_are_inverse() -> None:
     order = canonical_order(rank_trace(0, [node(5), node(3, deps=[5]), node(4)]))
     assert np.array_equal(order.position[order.order], [0, 1, 2])
+
+
+# 0 → 1 → 2 → 3 → 0, and 2 → 4 → 2
+GRAPH = {0: [1], 1: [2], 2: [3, 4], 3: [0], 4: [2], 5: [0]}
+
+
+def test_shortest_cycle_through_a_vertex() -> None:
+    assert shortest_cycle_through(0, GRAPH.__getitem__) == [0, 1, 2, 3]
+    assert shortest_cycle_through(4, GRAPH.__getitem__) == [4, 2]
+    assert shortest_cycle_through(5, GRAPH.__getitem__) is None
+
+
+def test_shortest_of_several_is_shown_wherever_it_comes() -> None:
+    assert short_cycle([5, 0, 4, 1], GRAPH.__getitem__) == [4, 2]

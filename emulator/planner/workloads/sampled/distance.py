@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import ks_2samp
@@ -66,3 +67,25 @@ def _sizes(workload: Workload) -> dict[str, IntArray]:
 def _distance(what: str, name: str, source: IntArray, sample: IntArray) -> Distance:
     statistic = float(ks_2samp(source, sample, method="asymp").statistic) if len(source) and len(sample) else None
     return Distance(what, name, len(source), len(sample), int(source.sum()), int(sample.sum()), statistic)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledTrace:
+    """A trace set that was drawn from the statistics of another.
+
+    Attributes:
+        roles: kinds of ranks: those of one perform the same operations.
+        families: kinds of process groups and pairs, which perform the same operations.
+        steps: operations of a family, all its groups together.
+        modelled, not_modelled: in words.
+    """
+
+    ranks: int
+    roles: int
+    families: int
+    steps: int
+    seed: int
+    distances: Sequence[Distance]
+    modelled: Sequence[str]
+    not_modelled: Sequence[str]
+    files: Sequence[Path]

@@ -17,8 +17,7 @@ from markupsafe import Markup
 
 from emulator.views.columns import Column, Header, Row, filled
 from emulator.views.figures import NONE
-from emulator.views.html.page.library import packed_library
-from emulator.views.html.page.packing import packed
+from emulator.views.html.page.library import packed, packed_library
 from emulator.views.html.page.pictures import Picture
 
 Cells: TypeAlias = Sequence[str]

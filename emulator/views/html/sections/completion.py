@@ -15,7 +15,7 @@ from emulator.views.html.facts import RunFacts, class_names
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve, iteration_slices
-from emulator.views.ideal_text import explain_ideal
+from emulator.views.network_text import explain_ideal
 
 DRAWN = 8
 """Classes in one chart: as many as there are colours."""

@@ -24,8 +24,7 @@ from emulator.views.figures import (
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
 from emulator.views.html.sections.counters import count_drops
-from emulator.views.ideal_text import explain_ideal
-from emulator.views.network_text import describe_network, gbit_cell
+from emulator.views.network_text import describe_network, explain_ideal, gbit_cell
 
 _COUNTERS = ("retransmissions", "timeouts", "naks", "ecn_marks", "cnps", "out_of_order")
 

@@ -12,8 +12,7 @@ from emulator.statistics.descriptive import Values, median, percentile
 from emulator.statistics.flow_counters import media
 from emulator.statistics.flow_figures import communication_times, goodput
 from emulator.statistics.metrics import METRICS
-from emulator.statistics.network_traffic import crosses_network
-from emulator.statistics.path_counts import PathCounts, path_counts
+from emulator.statistics.network_traffic import PathCounts, crosses_network, path_counts
 from emulator.statistics.table_columns import to_ints
 from emulator.statistics.worst_flows import endpoint_names
 from emulator.trace.model import BoolArray

@@ -29,8 +29,8 @@ def test_exact_times_give_back_what_made_them(latency_ns: float, gigabits: float
     assert found.is_good
     assert found.latency_ns == pytest.approx(latency_ns, rel=1e-2)
     assert found.bandwidth_bytes_per_s == pytest.approx(gigabits * 1e9 / 8, rel=0.03)
-    blind = [point.blind_residual for point in found.points]
-    assert all(residual is not None and abs(residual) < 0.02 for residual in blind)
+    for point in found.points:
+        assert point.blind_ns == pytest.approx(point.observation.cct_ns, rel=0.02)
 
 
 def test_times_that_no_latency_and_bandwidth_explain_make_a_bad_fit() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.algorithms import bytes_per_member
-from emulator.planner.collectives.pipeline import CHUNK_BYTES
-from emulator.planner.collectives.trees import two_trees
+from emulator.planner.collectives.trees import CHUNK_BYTES, two_trees
 from emulator.planner.schedule import Step, Transfer
 from emulator.trace.model import CommKind
 from tests.support.schedules import lanes_by_member, moved, view

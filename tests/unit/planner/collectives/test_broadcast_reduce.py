@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.algorithms import bytes_per_member
-from emulator.planner.collectives.pipeline import CHUNK_BYTES
-from emulator.planner.collectives.trees import binomial
+from emulator.planner.collectives.trees import CHUNK_BYTES, binomial
 from emulator.trace.model import CommKind
 from tests.support.schedules import covered, lanes_by_member, moved, view
 

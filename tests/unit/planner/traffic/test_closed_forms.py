@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emulator.errors import PlanError
 from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
-from emulator.planner.collectives.pipeline import CHUNK_BYTES
+from emulator.planner.collectives.trees import CHUNK_BYTES
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phase import Phase

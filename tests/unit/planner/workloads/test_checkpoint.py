@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.checkpoint import Checkpointing, Part, parse_parameters
-from emulator.planner.workloads.published_models import MODELS
+from emulator.planner.workloads.checkpoint import MODELS, Checkpointing, Part, parse_parameters
 
 GIB = 1 << 30
 
@@ -70,3 +69,15 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_impossible_numbers_are_refused(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
         Checkpointing(**{"parameters": 100, **fields})
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("llama-3.1-8b", 8_030_261_248),
+        ("llama-3.1-70b", 70_553_706_496),
+        ("llama-3.1-405b", 405_853_388_800),
+    ],
+)
+def test_parameters_are_those_of_the_published_weights(name: str, parameters: int) -> None:
+    assert MODELS[name].parameters == parameters

@@ -6,11 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emulator.planner.workloads.inference import Inference, PrefixCache
 from emulator.planner.workloads.inference_models import ServedModel
 from emulator.planner.workloads.inference_requests import Request
-from emulator.planner.workloads.inference_transfers import Share, serve, shares
+from emulator.planner.workloads.inference_transfers import BlockCache, Share, serve, shares
 
 JOB = Inference(rate=1.0)
 HEAD = 80 * 2 * 128 * 2
@@ -84,3 +86,28 @@ def test_load_spreads_requests_over_all_pairs_of_workers() -> None:
         (one.prefill, one.decode) for one in serve(job, [Request(0, 1 + n * 37 % 101, n * 53 % 71) for n in range(200)])
     )
     assert len(pairs) == 4
+
+
+def test_only_the_leading_blocks_count() -> None:
+    cache = BlockCache()
+    assert cache.look_up([1, 2, 3]) == 0
+    assert cache.look_up([1, 2, 9, 3]) == 2
+    assert cache.look_up([7, 1, 2]) == 0
+    assert cache.look_up([1, 2, 9, 3]) == 4
+
+
+def test_past_its_capacity_the_least_recently_used_go_and_the_first_blocks_stay() -> None:
+    cache = BlockCache(3)
+    cache.look_up([1, 2, 3])
+    assert cache.look_up([1, 5]) == 1
+    assert cache.look_up([1, 2]) == 2  # 3, the last of the older prompt, went
+    assert cache.look_up([1, 2, 3]) == 2
+
+
+@given(st.lists(st.lists(st.integers(0, 9), unique=True), max_size=20))
+def test_without_a_limit_a_block_seen_once_is_remembered(prompts: list[list[int]]) -> None:
+    cache, seen = BlockCache(), set[int]()
+    for prompt in prompts:
+        expected = next((n for n, block in enumerate(prompt) if block not in seen), len(prompt))
+        assert cache.look_up(prompt) == expected
+        seen.update(prompt)

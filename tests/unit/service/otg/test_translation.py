@@ -9,8 +9,8 @@ import pytest
 from emulator.errors import InputError
 from emulator.experiment.document import to_yaml
 from emulator.service.model import Refusal
+from emulator.service.otg.driving import check_places
 from emulator.service.otg.model import Config
-from emulator.service.otg.places import check_places
 from emulator.service.otg.refused import arrived
 from emulator.service.otg.translation import stage_runs
 from tests.support.otg import COMMUNICATOR, CONNECTION, FIELDS, STAGE, changed, configuration

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from emulator.planner.workloads.from_trace import group_numbers, numbered_groups
+from emulator.planner.workloads.anonymous import group_numbers, numbered_groups
 from emulator.planner.workloads.sampled.draw import draw, shuffled_steps
 from emulator.planner.workloads.sampled.statistics import Symbol, statistics_of
 from emulator.planner.workloads.synthetic import WorkNode

@@ -17,8 +17,7 @@ from emulator.views.html.page.document import (
     Text,
     render,
 )
-from emulator.views.html.page.library import packed_library
-from emulator.views.html.page.packing import unpacked
+from emulator.views.html.page.library import packed_library, unpacked
 from emulator.views.html.page.pictures import Picture
 
 EVIL = "<script>alert('x')</script>\"'&</title>"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 
-from emulator.views.html.page.library import packed_library
-from emulator.views.html.page.packing import unpacked
+from emulator.views.html.page.library import packed_library, unpacked
 
 
 def test_the_library_is_a_script_that_offers_vega_embed() -> None:

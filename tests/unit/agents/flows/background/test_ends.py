@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.flows.background import durations
-from agents.flows.background.durations import Durations
+from agents.flows.background import ends
+from agents.flows.background.ends import Durations
 
 
 def test_percentiles_are_measured_values() -> None:
@@ -19,7 +19,7 @@ def test_percentiles_are_measured_values() -> None:
 
 
 def test_of_very_many_a_share_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durations, "MOST_KEPT", 64)
+    monkeypatch.setattr(ends, "MOST_KEPT", 64)
     found = Durations()
     for duration_ns in range(1000):
         found.note(duration_ns)

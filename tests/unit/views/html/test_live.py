@@ -1,8 +1,8 @@
 from pathlib import Path
 
 from emulator.run_folder.writer import RunWriter
+from emulator.views.html.live import Snapshots
 from emulator.views.html.page.document import Page, Text, render
-from emulator.views.html.snapshots import Snapshots
 from tests.support.runs import collective, columns, manifest, ranks
 
 

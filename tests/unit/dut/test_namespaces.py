@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulator.dut.netdev import parse_net_dev, qdisc_counters
+from emulator.dut.namespaces import parse_net_dev, qdisc_counters
 
 NET_DEV = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed

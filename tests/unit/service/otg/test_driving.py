@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError
+from emulator.service.otg.driving import check_places
 from emulator.service.otg.model import Config
-from emulator.service.otg.places import check_places
 from emulator.service.otg.refused import arrived
 from emulator.service.otg.translation import stage_runs
 from tests.support.otg import COMMUNICATOR, STAGE, changed
