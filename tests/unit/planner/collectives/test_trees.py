@@ -15,7 +15,6 @@ from emulator.planner.collectives.trees import (
     chain,
     in_order,
     star,
-    two_trees,
 )
 
 Tree = Callable[[int, int, int], Place]
@@ -84,13 +83,3 @@ def test_an_in_order_tree_is_binary_of_least_height_and_sorted(members: int) -> 
         left = [child for child in place.children if child < member]
         assert len(left) <= 1
         assert all(below < member for child in left for below in subtree(places, child))
-
-
-@pytest.mark.parametrize("members", [2, 3, 6, 7, 8, 9, 16, 31])
-def test_two_trees_have_different_inner_members(members: int) -> None:
-    both = [two_trees(members, member) for member in range(members)]
-    for number in (0, 1):
-        places = [place[number] for place in both]
-        (root,) = (member for member, place in enumerate(places) if place.parent is None)
-        check_is_a_tree(places, root)
-    assert not any(first.children and second.children for first, second in both)
