@@ -59,7 +59,7 @@ def test_times_are_means_of_the_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS if IS_FULL else KINDS[::3])
+@pytest.mark.parametrize("kind", KINDS if IS_FULL else KINDS[::6])
 def test_every_collective_is_swept(kind: str, tmp_path: Path) -> None:
     document = _bench_json(tmp_path, kind, "-n", 3, "-b", "96", "-e", "3K", "-f", 8, "--iterations", 3)
     for row in document["rows"]:
@@ -71,11 +71,6 @@ def test_every_collective_is_swept(kind: str, tmp_path: Path) -> None:
         assert row["busbw_bytes_per_s"] == pytest.approx(factor * row["size_bytes"] / row["time_ns"] * 1e9)
     sizes = [row["size_bytes"] for row in document["rows"]]
     assert sizes == ([0] if kind == "barrier" else [96, 768])
-
-
-def test_one_rank_has_no_speed(tmp_path: Path) -> None:
-    document = _bench_json(tmp_path, "all_reduce", "-n", 1, "-b", 8, "-e", 16, "--iterations", 3)
-    assert [row["busbw_bytes_per_s"] for row in document["rows"]] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -106,15 +101,6 @@ def test_the_log_names_agents_and_iterations(tmp_path: Path) -> None:
     assert said[2].startswith("iteration -1 took ")
     assert said[3] == "iteration 0 begins"
     assert said[4].startswith("iteration 0 took ")
-
-
-def test_a_topology_may_name_the_path_mtu(tmp_path: Path) -> None:
-    (tmp_path / "t.yaml").write_text(
-        "hosts: [{name: h0, per_rank: 127.88.0.0/16}]\ntransport: {name: roce, path_mtu: 1024}\n"
-    )
-    _bench(tmp_path, "all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--iterations", 1, "--topology", "t.yaml")
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    assert manifest["parameters"]["roce.path_mtu"]["value"] == 1024
 
 
 def test_pairs_are_swept_as_sendrecv(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -21,21 +20,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     played = charkha("run", EXAMPLE, "--iterations", "3", "--compute", "0.1", "--out", folder, cwd=folder.parent)
     assert played.code == 0, played.stderr
     return folder
-
-
-def test_the_default_target_is_named_after_the_run(run: Path, tmp_path: Path) -> None:
-    done = charkha("export", run, "--to", "nccl-tests-json", cwd=tmp_path)
-    assert (done.code, done.stdout) == (0, "run.json\n")
-    assert json.loads((tmp_path / "run.json").read_text())["config"]["iterations"] == 3
-    again = charkha("export", run, "--to", "nccl-tests-json", cwd=tmp_path)
-    assert again.code == 2
-    assert "--out run.json: cannot be written: it exists" in again.error
-
-
-def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:
-    done = charkha("export", tmp_path, "--to", "csv", cwd=tmp_path)
-    assert done.code == 2
-    assert "is not a run folder" in done.error
 
 
 def _busiest_device_ns(run: Run) -> int:

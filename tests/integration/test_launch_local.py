@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from pathlib import Path
 
 import pytest
 
+from emulator.launch.engine import Placement
+from emulator.launch.local import LocalEngine
 from tests.support.command import Command, charkha
 from tests.support.full import IS_FULL
 from tests.support.launched import LAST_FRAME_S, bench, counting_namespace, last_frame_s, write_topology
@@ -22,12 +25,17 @@ def test_agents_of_a_topology_play_a_bench(tmp_path: Path) -> None:
     assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}
 
 
-def test_an_agent_that_cannot_start_ends_the_launch_with_its_reason(tmp_path: Path) -> None:
-    write_topology(tmp_path)
-    finished = charkha("launch", "local", "--interface", "none0", "--", *bench(iterations=2), cwd=tmp_path)
-    assert finished.code == 1
-    assert "agent agent-" in finished.stderr
-    assert "none0" in finished.stderr
+def test_an_agent_that_ends_is_told_with_its_reason(tmp_path: Path) -> None:
+    """The engine alone, which no controller answers: what it says ends a launch as any failure does."""
+
+    async def placed() -> str:
+        engine = LocalEngine(Placement(["agent-0"], ["none0"]))
+        async with engine.place(tmp_path) as place:
+            return await asyncio.wait_for(asyncio.shield(place.ended), 30)
+
+    said = asyncio.run(placed())
+    assert said.startswith("agent agent-0 ended with exit code ")
+    assert "none0" in said
 
 
 def kill(command: Command) -> None:

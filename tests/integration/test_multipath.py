@@ -12,6 +12,7 @@ from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.headers import Buffer
 from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import CASES, Case
+from tests.support.full import variant
 
 SPRAYED = {"multipath": 4}
 
@@ -20,8 +21,8 @@ SPRAYED = {"multipath": 4}
     "options",
     [
         SPRAYED,
-        pytest.param({"multipath": 4, "payload": "random", "path_mtu": 256}, marks=pytest.mark.slow),
-        pytest.param({"multipath": 9, "entropy": "batch", "qps": 2, "ecn": "off"}, marks=pytest.mark.slow),
+        pytest.param({"multipath": 4, "payload": "random", "path_mtu": 256}, marks=variant),
+        pytest.param({"multipath": 9, "entropy": "batch", "qps": 2, "ecn": "off"}, marks=variant),
     ],
     ids=str,
 )

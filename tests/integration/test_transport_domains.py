@@ -17,6 +17,7 @@ from emulator.transports.registry import TRANSPORTS
 from tests.integration.roce_bed import NET
 from tests.integration.socket_bed import SocketBed, play
 from tests.integration.transport_conformance import CASES, Case
+from tests.support.full import variant
 
 RANKS = 16
 RATE_BPS = 500_000_000
@@ -62,7 +63,7 @@ run = partial(play, DomainBed)
 
 def few(first: str) -> list[str | ParameterSet]:
     """All transports; all but one only in a full run."""
-    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in TRANSPORTS if one != first)]
+    return [first, *(pytest.param(one, marks=variant) for one in TRANSPORTS if one != first)]
 
 
 @pytest.mark.parametrize("name", few("zmq"))

@@ -25,6 +25,7 @@ from emulator.roce.psn import Psn
 from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
 from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import CASES, Case, directory, sent_from
+from tests.support.full import variant
 
 
 @pytest.mark.parametrize("agents", [1, 2])
@@ -38,8 +39,8 @@ def test_conformance(case: Case, agents: int) -> None:
     [
         {"qps": 4},
         {"payload": "random", "path_mtu": 256},
-        pytest.param({"receiver": "ooo", "qps": 2, "source_port": "message"}, marks=pytest.mark.slow),
-        pytest.param({"path_mtu": 4096, "congestion": "dcqcn", "ecn": "off"}, marks=pytest.mark.slow),
+        pytest.param({"receiver": "ooo", "qps": 2, "source_port": "message"}, marks=variant),
+        pytest.param({"path_mtu": 4096, "congestion": "dcqcn", "ecn": "off"}, marks=variant),
     ],
     ids=str,
 )

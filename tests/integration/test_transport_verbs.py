@@ -16,6 +16,7 @@ from emulator.transports.verbs_options import VerbsOptions
 from tests.integration.socket_bed import SocketBed, play
 from tests.integration.transport_conformance import CASES, Case
 from tests.support.command import charkha
+from tests.support.full import variant
 
 
 class VerbsBed(SocketBed[VerbsTransport]):
@@ -36,7 +37,7 @@ class VerbsBed(SocketBed[VerbsTransport]):
 run = partial(play, VerbsBed)
 
 
-@pytest.mark.parametrize("slots", [1, 16])
+@pytest.mark.parametrize("slots", [1, pytest.param(16, marks=variant)])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_conformance(case: Case, slots: int) -> None:
     run(case, slots=slots)

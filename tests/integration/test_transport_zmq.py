@@ -16,6 +16,7 @@ from agents.transports.zmq.transport import ZmqTransport
 from emulator.errors import HostError, LocalProtocolError
 from tests.integration.socket_bed import DEADLINE_S, SocketBed, play
 from tests.integration.transport_conformance import CASES, Case, Listener, directory
+from tests.support.full import variant
 
 
 class ZmqBed(SocketBed[ZmqTransport]):
@@ -39,7 +40,7 @@ class ZmqBed(SocketBed[ZmqTransport]):
 run = partial(play, ZmqBed)
 
 
-@pytest.mark.parametrize("agents", [1, 2, 3])
+@pytest.mark.parametrize("agents", [pytest.param(1, marks=variant), 2, pytest.param(3, marks=variant)])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_conformance(case: Case, agents: int) -> None:
     run(case, agents=agents)

@@ -114,7 +114,7 @@ def test_a_plan_from_the_description_has_the_traffic_of_the_nodes(model: Transfo
 
 
 @given(transformers())
-@settings(max_examples=examples(24), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_every_rank_can_play_to_the_end(model: Transformer) -> None:
     assert stuck_nodes(transformer_workload(model)) == []
 

@@ -11,6 +11,7 @@ import pytest
 
 IS_FULL = os.environ.get("CHARKHA_FULL") == "1"
 measures = pytest.mark.skipif(not IS_FULL, reason="measures: CHARKHA_FULL=1 on a quiet machine")
+variant = pytest.mark.skipif(not IS_FULL, reason="another variant of what is played: CHARKHA_FULL=1")
 
 
 def examples(count: int) -> int:

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from emulator.comparison.groups import MeasuredRun, RunGroup
+from emulator.comparison.comparability import check_comparability
+from emulator.comparison.groups import ExcludedRun, MeasuredRun, RunGroup
+from emulator.comparison.verdicts import Comparison, Rules, compare
 from emulator.statistics.classes import ClassKey
 from emulator.statistics.measurements import Measurements, Times
 from tests.support.runs import manifest
@@ -47,3 +49,32 @@ def slowed(run: MeasuredRun, factor: float) -> MeasuredRun:
 def group(name: str, runs: Sequence[MeasuredRun]) -> RunGroup:
     """Runs as a group."""
     return RunGroup(name, runs)
+
+
+def compared(*groups: RunGroup, rules: Rules | None = None) -> Comparison:
+    """The first group with every other one, quickly."""
+    return compare(groups, check_comparability(groups), rules or Rules(resamples=199))
+
+
+@cache
+def slower_firmware() -> Comparison:
+    """Six runs against six that take a fifth longer, of seven."""
+    runs = recorded("paced")
+    return compared(
+        RunGroup("fw-a", runs[0:12:2]),
+        RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:12:2]], [ExcludedRun(runs[20].folder, "aborted: lost")]),
+    )
+
+
+@cache
+def too_few_runs() -> Comparison:
+    """Two runs against two, which decide nothing."""
+    runs = recorded("paced")
+    return compared(RunGroup("fw-a", runs[0:4:2]), RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:4:2]]))
+
+
+@cache
+def three_versions() -> Comparison:
+    """Each a tenth slower than the one before it."""
+    runs = recorded("paced")
+    return compared(*(RunGroup(f"v{n}", [slowed(run, 1 + 0.1 * n) for run in runs[n:15:3]]) for n in range(3)))

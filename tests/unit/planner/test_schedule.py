@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from emulator.planner.schedule import Step, block
-from tests.support.schedules import covered
 
 
 def test_the_first_blocks_are_one_byte_longer() -> None:
     assert [block(11, 4, index) for index in range(4)] == [(0, 3), (3, 3), (6, 3), (9, 2)]
     assert [block(8, 4, index) for index in range(4)] == [(0, 2), (2, 2), (4, 2), (6, 2)]
     assert [block(2, 4, index) for index in range(4)] == [(0, 1), (1, 1), (2, 0), (2, 0)]
-
-
-@given(st.integers(0, 500), st.integers(1, 30))
-def test_blocks_cover_the_array_in_order(size: int, parts: int) -> None:
-    blocks = [block(size, parts, index) for index in range(parts)]
-    assert covered(blocks) == set(range(size))
-    assert blocks == sorted(blocks)
 
 
 def test_a_step_moves_nothing_and_stores_unless_it_says_so() -> None:

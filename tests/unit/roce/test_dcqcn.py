@@ -120,12 +120,6 @@ def test_an_unknown_preset_is_named() -> None:
         preset("nonesuch", line_rate_bps=LINE)
 
 
-def test_a_rate_never_exceeds_the_line_and_returns_to_it() -> None:
-    point = paper()
-    point.notified(0)
-    assert point.rate_bps(10**10) == LINE
-
-
 def test_cnps_keep_their_gap() -> None:
     point = NotificationPoint(50_000)
     assert [point.marked(now) for now in (0, 1, 49_999, 50_000, 99_999, 100_000)] == [

@@ -70,14 +70,6 @@ def test_extension_headers_have_their_lengths(extension: ExtensionType) -> None:
     assert extension.layout.size == BYTES[extension]
 
 
-@pytest.mark.parametrize(
-    "meaning", MEANINGS.values(), ids=lambda meaning: f"{meaning.service.name} {meaning.place.name}"
-)
-def test_lengths_of_extensions_add_up(meaning: object) -> None:
-    extensions = meaning.extensions  # type: ignore[attr-defined]
-    assert meaning.extension_bytes == sum(BYTES[one] for one in extensions)  # type: ignore[attr-defined]
-
-
 def test_a_message_starts_with_first_or_only_and_ends_with_last_or_only() -> None:
     assert [place for place in Place if place.starts] == [Place.FIRST, Place.ONLY]
     assert [place for place in Place if place.ends] == [Place.LAST, Place.ONLY]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.roce.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, Ieth, ImmDt, Reth
-from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Place, Service
+from emulator.roce.opcodes import MEANINGS, Opcode
 from emulator.roce.packet import (
     Packet,
     Problem,
@@ -89,35 +89,6 @@ def test_the_bytes_of_a_bth() -> None:
 )
 def test_the_bytes_of_extension_headers(extension: Extension, text: str) -> None:
     assert extension.pack() == bytes.fromhex(text)
-
-
-@pytest.mark.parametrize(
-    ("opcode", "service", "operation", "place", "extensions"),
-    [
-        (0x00, Service.RC, Operation.SEND, Place.FIRST, ()),
-        (0x03, Service.RC, Operation.SEND, Place.LAST, (ImmDt,)),
-        (0x06, Service.RC, Operation.WRITE, Place.FIRST, (Reth,)),
-        (0x07, Service.RC, Operation.WRITE, Place.MIDDLE, ()),
-        (0x0B, Service.RC, Operation.WRITE, Place.ONLY, (Reth, ImmDt)),
-        (0x0C, Service.RC, Operation.READ_REQUEST, Place.ONLY, (Reth,)),
-        (0x0D, Service.RC, Operation.READ_RESPONSE, Place.FIRST, (Aeth,)),
-        (0x0E, Service.RC, Operation.READ_RESPONSE, Place.MIDDLE, ()),
-        (0x0F, Service.RC, Operation.READ_RESPONSE, Place.LAST, (Aeth,)),
-        (0x11, Service.RC, Operation.ACK, Place.ONLY, (Aeth,)),
-        (0x12, Service.RC, Operation.ATOMIC_ACK, Place.ONLY, (Aeth, AtomicAckEth)),
-        (0x13, Service.RC, Operation.ATOMIC, Place.ONLY, (AtomicEth,)),
-        (0x17, Service.RC, Operation.SEND, Place.ONLY, (Ieth,)),
-        (0x26, Service.UC, Operation.WRITE, Place.FIRST, (Reth,)),
-        (0x65, Service.UD, Operation.SEND, Place.ONLY, (Deth, ImmDt)),
-        (0x81, Service.CNP, Operation.CNP, Place.ONLY, ()),
-    ],
-)
-def test_what_opcodes_mean(
-    opcode: int, service: Service, operation: Operation, place: Place, extensions: tuple[type, ...]
-) -> None:
-    meaning = MEANINGS[opcode]
-    assert (meaning.service, meaning.operation, meaning.place) == (service, operation, place)
-    assert meaning.extensions == extensions
 
 
 def only(**changes: Any) -> bytes:

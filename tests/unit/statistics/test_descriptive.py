@@ -21,12 +21,6 @@ def test_percentiles_are_nearest_ranks() -> None:
     assert [percentile(values, q) for q in (0.5, 0.9, 0.95, 0.99)] == [50, 90, 95, 99]
 
 
-def test_the_median_of_an_even_count_is_the_lower_one() -> None:
-    assert median(np.array([40, 10, 30, 20])) == 20
-    assert median(np.array([3, 1, 2])) == 2
-    assert median(np.array([], np.int64)) is None
-
-
 def test_the_median_stands_where_it_was_first_measured() -> None:
     assert median_index(np.array([5, 9, 5, 1])) == 0
     assert median_index(np.array([9, 1, 4])) == 2

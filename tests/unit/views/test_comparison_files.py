@@ -10,8 +10,7 @@ import pytest
 from emulator.comparison.groups import RunGroup
 from emulator.comparison.verdicts import Comparison
 from emulator.views.comparison_files import write_comparison
-from tests.support.recorded import recorded
-from tests.unit.views.as_json.test_comparison import compared
+from tests.support.recorded import compared, recorded
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.comparison.comparability import check_comparability
-from emulator.comparison.groups import ExcludedRun, RunGroup
-from emulator.comparison.verdicts import Comparison, Rules, Verdict, compare
+from emulator.comparison.groups import RunGroup
+from emulator.comparison.verdicts import Rules, Verdict
 from emulator.views.comparison_text import (
     fact_lines,
     interval_text,
@@ -19,36 +18,11 @@ from emulator.views.comparison_text import (
     verdict_text,
 )
 from emulator.views.figures import NONE
-from tests.support.recorded import recorded, slowed
+from tests.support.recorded import compared, recorded, slower_firmware, three_versions, too_few_runs
 
 
-def compared(*groups: RunGroup, rules: Rules | None = None) -> Comparison:
-    return compare(groups, check_comparability(groups), rules or Rules(resamples=199))
-
-
-@pytest.fixture(scope="module")
-def slower() -> Comparison:
-    runs = recorded("paced")
-    return compared(
-        RunGroup("fw-a", runs[0:12:2]),
-        RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:12:2]], [ExcludedRun(runs[20].folder, "aborted: lost")]),
-    )
-
-
-@pytest.fixture(scope="module")
-def undecided() -> Comparison:
-    runs = recorded("paced")
-    return compared(RunGroup("fw-a", runs[0:4:2]), RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:4:2]]))
-
-
-@pytest.fixture(scope="module")
-def versions() -> Comparison:
-    runs = recorded("paced")
-    return compared(*(RunGroup(f"v{n}", [slowed(run, 1 + 0.1 * n) for run in runs[n:15:3]]) for n in range(3)))
-
-
-def test_facts_name_groups_counts_rules_and_runs_left_out(slower: Comparison) -> None:
-    facts = dict(fact_lines(slower))
+def test_facts_name_groups_counts_rules_and_runs_left_out() -> None:
+    facts = dict(fact_lines(slower_firmware()))
     assert facts["A, the baseline"].startswith("fw-a, 6 runs, ")
     assert facts["B"].startswith("fw-b, 6 of 7 runs count, ")
     assert facts["Verdicts"] == "5 slower"
@@ -57,8 +31,8 @@ def test_facts_name_groups_counts_rules_and_runs_left_out(slower: Comparison) ->
     assert facts["Left out"] == "paced-20: aborted: lost"
 
 
-def test_an_inconclusive_class_says_how_many_runs_would_decide(undecided: Comparison) -> None:
-    one = undecided.pairs[0].classes[0]
+def test_an_inconclusive_class_says_how_many_runs_would_decide() -> None:
+    one = too_few_runs().pairs[0].classes[0]
     assert verdict_text(one) == f"inconclusive (n=2, needs {needs_text(one)})"
     assert needs_text(one).startswith("≥ ")
     assert needs_text(replace(one, is_too_few=False, needs=12)) == "12"
@@ -67,7 +41,7 @@ def test_an_inconclusive_class_says_how_many_runs_would_decide(undecided: Compar
     without = replace(one, effect=None)
     assert verdict_text(without) == "inconclusive (n=2)"
     assert verdict_text(replace(without, other=replace(one.other, values_ns=(1.0,)))) == "inconclusive (n=2 and 1)"
-    assert "Inconclusive" in dict(fact_lines(undecided))
+    assert "Inconclusive" in dict(fact_lines(too_few_runs()))
 
 
 def test_without_an_effect_there_are_dashes() -> None:
@@ -87,9 +61,9 @@ def test_a_verdict_about_the_tail_does_not_mention_the_tail_apart() -> None:
     assert "p99 ratio does not influence" in dict(fact_lines(compared(*groups)))["Rules"]
 
 
-def test_a_class_that_a_version_lacks_is_a_dash(versions: Comparison) -> None:
-    first, second = versions.pairs
-    lacking = replace(versions, pairs=[first, replace(second, classes=second.classes[1:])])
+def test_a_class_that_a_version_lacks_is_a_dash() -> None:
+    first, second = three_versions().pairs
+    lacking = replace(three_versions(), pairs=[first, replace(second, classes=second.classes[1:])])
     gone = str(second.classes[0].key)
     rows = {str(key): pairs for key, pairs in trend_rows(lacking)}
     assert rows[gone][1] is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ from junitparser import Failure, JUnitXml, Skipped
 
 from emulator.cli.main import main
 from emulator.control.parameter import Parameter
-from emulator.run_folder.writer import RunWriter
 from tests.support.repeated import SIZES, write_runs
-from tests.support.runs import manifest
 
 CLASSES = len(SIZES) + 1  # and the iteration
 
@@ -85,10 +82,6 @@ def test_a_tenth_slower_is_found_in_every_class_and_closes_the_gate(
     assert all(isinstance(case.result[0], Failure) and "ratio 1.1" in case.result[0].message for case in cases)
 
 
-def test_a_gate_lets_pass_what_is_faster(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verdicts(compared(capsys, store / "a", store / "fast", "--gate=strict")) == {"faster"}
-
-
 def test_two_runs_a_side_are_inconclusive_and_say_how_many_are_needed(
     store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -145,34 +138,6 @@ def test_another_algorithm_is_another_class(store: Path, capsys: pytest.CaptureF
     )
 
 
-def test_a_group_is_a_run_a_folder_or_a_pattern(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = compared(capsys, store / "a" / "01", store / "same", f"{store}/slow/0[1-3]")
-    assert [(one["name"], len(one["runs"])) for one in found["groups"]] == [("01", 1), ("same", 6), ("0[1-3]", 3)]
-    assert [(pair["baseline"], pair["other"]) for pair in found["pairs"]] == [("01", "same"), ("01", "0[1-3]")]
-
-
-def test_a_run_in_two_groups_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "is in two groups" in refused(capsys, store / "a", f"{store}/*/01")
-    assert "is in two groups" in refused(capsys, store / "a", store / "a")
-
-
-def test_an_aborted_run_is_left_out_and_named(store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_runs(tmp_path / "b", runs=6, seed=9, turn=1)
-    with RunWriter(tmp_path / "b" / "07", replace(manifest(), run_id="broken")) as writer:
-        writer.close("aborted", reason="agent a0 is lost")
-    out = shown(capsys, store / "a", tmp_path / "b")
-    assert "6 of 7 runs count" in out
-    assert "07: aborted: agent a0 is lost" in " ".join(out.split())  # it wraps where paths are long
-    assert "no run of this group can be compared" in refused(capsys, store / "a", tmp_path / "b" / "07")
-
-
-def test_groups_made_one_after_the_other_get_a_word(
-    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    write_runs(tmp_path / "later", runs=6, seed=9, turn=600)
-    assert "measured one after the other, not in turns" in shown(capsys, store / "a", tmp_path / "later")
-
-
 def test_a_trend_has_a_column_per_version(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, store, "--trend")
     (jct,) = (line for line in out.splitlines() if line.startswith("iteration"))
@@ -181,10 +146,6 @@ def test_a_trend_has_a_column_per_version(store: Path, capsys: pytest.CaptureFix
     assert [word for word in jct.split() if word in ("=", "?", "slower", "faster")] == ["=", "slower", "faster"]
     assert "fw-same" in out
     assert "a comparison needs two groups" in refused(capsys, store / "a", "--trend")
-
-
-def test_versions_in_one_group_are_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "device under test within group" in refused(capsys, f"{store}/[as]*/0[12]", store / "fast")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.algorithms import bytes_per_member
-from emulator.planner.collectives.trees import binomial
 from emulator.planner.schedule import BARRIER_BYTES, Step, Transfer
 from emulator.trace.model import CommKind
-from tests.support.schedules import lanes_by_member, moved, view
+from tests.support.schedules import lanes_by_member, view
 
 KIND = CommKind.BARRIER
 TOKEN = BARRIER_BYTES
@@ -28,14 +27,6 @@ def test_dissemination_doubles_its_reach_in_every_step(members: int) -> None:
             ]
         ]
         assert bytes_per_member("dissemination", view(KIND, members, member, 0)) == (steps, steps)
-
-
-@pytest.mark.parametrize("members", [2, 3, 4, 7, 8, 9])
-def test_a_tree_sends_one_message_each_way_per_edge(members: int) -> None:
-    for member, lanes in enumerate(lanes_by_member("tree", KIND, members, 0)):
-        edges = binomial(members, member, 0).edges
-        assert moved(lanes) == (edges, edges)
-        assert bytes_per_member("tree", view(KIND, members, member, 0)) == (edges, edges)
 
 
 def test_a_tree_collects_from_the_children_before_it_reports_to_the_parent() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,8 +68,3 @@ def test_empty_transfers_are_left_out() -> None:
     assert transfer(5, (8, 2)) == (Transfer(5, 8, 2),)
     assert transfer(5, (8, 0)) == ()
     assert transfers(5, [(8, 2), (10, 0), (0, 1)]) == (Transfer(5, 8, 2), Transfer(5, 0, 1))
-
-
-@pytest.mark.parametrize("parts", [1, 2, 5])
-def test_no_bytes_are_empty_blocks(parts: int) -> None:
-    assert [Blocks(0, parts).locate(index) for index in range(parts)] == [(0, 0)] * parts

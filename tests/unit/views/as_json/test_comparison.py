@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
-from emulator.comparison.comparability import check_comparability
-from emulator.comparison.groups import ExcludedRun, RunGroup
-from emulator.comparison.verdicts import Comparison, Rules, compare
+from emulator.comparison.groups import RunGroup
+from emulator.comparison.verdicts import Comparison
 from emulator.views.as_json.comparison import comparison_to_json
-from tests.support.recorded import recorded, slowed
-
-
-def compared(*groups: RunGroup) -> Comparison:
-    return compare(groups, check_comparability(groups), Rules(resamples=199))
+from tests.support.recorded import compared, recorded, slower_firmware
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
@@ -24,24 +19,15 @@ def document(comparison: Comparison) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def slower() -> Comparison:
-    runs = recorded("paced")
-    left_out = [ExcludedRun(runs[20].folder, "aborted: lost")]
-    return compared(
-        RunGroup("fw-a", runs[0:12:2]), RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:12:2]], left_out)
-    )
-
-
-def test_groups_list_their_runs_and_those_left_out_with_the_reason(slower: Comparison) -> None:
-    first, second = document(slower)["groups"]
+def test_groups_list_their_runs_and_those_left_out_with_the_reason() -> None:
+    first, second = document(slower_firmware())["groups"]
     assert (first["name"], first["attempted"], first["left_out"]) == ("fw-a", 6, [])
     assert first["runs"][0] == {"folder": "paced-0", "run_id": "paced-0"}
     assert (second["attempted"], second["left_out"]) == (7, [{"folder": "paced-20", "why": "aborted: lost"}])
 
 
-def test_a_slower_class_has_times_in_ns_an_effect_and_fails_both_gates(slower: Comparison) -> None:
-    found = document(slower)
+def test_a_slower_class_has_times_in_ns_an_effect_and_fails_both_gates() -> None:
+    found = document(slower_firmware())
     assert (found["passes_gate"], found["passes_strict_gate"], found["forced"]) == (False, False, False)
     (pair,) = found["pairs"]
     assert (pair["baseline"], pair["other"]) == ("fw-a", "fw-b")

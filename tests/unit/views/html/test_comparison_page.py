@@ -2,26 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.comparison.comparability import check_comparability
-from emulator.comparison.groups import ExcludedRun, RunGroup
-from emulator.comparison.verdicts import Comparison, Rules, compare
+from emulator.comparison.groups import RunGroup
 from emulator.run_folder.manifest import Scaling
 from emulator.views.html.comparison_page import comparison_page
 from emulator.views.html.page.document import Block, Chart, Facts, Page, Table, render
-from tests.support.recorded import recorded, slowed
-
-
-def compared(*groups: RunGroup) -> Comparison:
-    return compare(groups, check_comparability(groups), Rules(resamples=199))
-
-
-@pytest.fixture(scope="module")
-def comparison() -> Comparison:
-    runs = recorded("paced")
-    return compared(
-        RunGroup("fw-a", runs[0:12:2]),
-        RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:12:2]], [ExcludedRun(runs[20].folder, "aborted: lost")]),
-    )
+from tests.support.recorded import compared, recorded, slowed, slower_firmware
 
 
 def block(page: Page, identifier: str) -> Block:
@@ -29,23 +14,23 @@ def block(page: Page, identifier: str) -> Block:
     return found
 
 
-def test_the_verdicts_of_the_page_are_those_of_the_comparison(comparison: Comparison) -> None:
-    page = comparison_page(comparison)
+def test_the_verdicts_of_the_page_are_those_of_the_comparison() -> None:
+    page = comparison_page(slower_firmware())
     assert page.sentence == (
         "fw-b against fw-a (6 runs against 6 runs): all_reduce, 2 ranks, 8 KiB, ring is slower, ratio 1.210; "
         "5 classes, 5 slower."
     )
     table, chart = block(page, "verdicts-0"), block(page, "ratios-0")
     assert isinstance(table, Table)
-    assert [row[:2] for row in table.rows] == [[str(one.key), "slower"] for one in comparison.pairs[0].classes]
+    assert [row[:2] for row in table.rows] == [[str(one.key), "slower"] for one in slower_firmware().pairs[0].classes]
     assert isinstance(chart, Chart)
-    effects = [one.effect for one in comparison.pairs[0].classes]
+    effects = [one.effect for one in slower_firmware().pairs[0].classes]
     assert chart.picture.data["classes"]["ratio"] == [one.ratio for one in effects if one is not None]
     assert chart.picture.data["margin"] == {"low": [1 / 1.03], "high": [1.03]}
 
 
-def test_what_happened_to_packets_stands_beside_the_verdicts(comparison: Comparison) -> None:
-    baseline, other = comparison.groups
+def test_what_happened_to_packets_stands_beside_the_verdicts() -> None:
+    baseline, other = slower_firmware().groups
     groups = [
         RunGroup(group.name, [replace(run, counted={"retransmissions": count}) for run in group.runs])
         for group, count in ((baseline, 3), (other, 1204))
@@ -57,20 +42,20 @@ def test_what_happened_to_packets_stands_beside_the_verdicts(comparison: Compari
     assert table.rows == [["retransmissions", "3", "1,204", "apart"]]
 
 
-def test_every_run_is_drawn_beside_the_others(comparison: Comparison) -> None:
-    chart = block(comparison_page(comparison), "runs-side-by-side")
+def test_every_run_is_drawn_beside_the_others() -> None:
+    chart = block(comparison_page(slower_firmware()), "runs-side-by-side")
     assert isinstance(chart, Chart)
     data = chart.picture.data["runs"]
     mine = [
         row for row in zip(data["class"], data["group"], data["value_ns"], strict=True) if row[0] == "iteration (JCT)"
     ]
     assert [group for _, group, _ in mine] == ["fw-a"] * 6 + ["fw-b"] * 6
-    jct = next(one for one in comparison.pairs[0].classes if str(one.key) == "iteration (JCT)")
+    jct = next(one for one in slower_firmware().pairs[0].classes if str(one.key) == "iteration (JCT)")
     assert [value for *_, value in mine] == [*jct.baseline.values_ns, *jct.other.values_ns]
 
 
-def test_what_was_left_out_is_on_the_page(comparison: Comparison) -> None:
-    facts = block(comparison_page(comparison), "method-facts")
+def test_what_was_left_out_is_on_the_page() -> None:
+    facts = block(comparison_page(slower_firmware()), "method-facts")
     assert isinstance(facts, Facts)
     assert ("Left out", "paced-20: aborted: lost") in facts.facts
 
@@ -95,7 +80,7 @@ def test_a_forced_comparison_says_so_first() -> None:
     assert "scaling of sizes: 1.0 in a; 0.5 in b" in page.warnings[1]
 
 
-def test_names_are_shown_as_text(comparison: Comparison) -> None:
-    hostile = replace(comparison.groups[1], name="<script>x</script>")
-    page = comparison_page(compared(comparison.groups[0], hostile))
+def test_names_are_shown_as_text() -> None:
+    hostile = replace(slower_firmware().groups[1], name="<script>x</script>")
+    page = comparison_page(compared(slower_firmware().groups[0], hostile))
     assert "<script>x" not in render(page, with_library=False)
