@@ -62,10 +62,17 @@ def test_ranks_are_imported_on_the_nodes(bed: tuple[Namespace, str], tmp_path: P
     alone, address = bed
     for rank in range(3):
         write(data_parallel_rank(rank, 3), tmp_path / "job" / f"{rank}.json")
-    assert charkha("convert", tmp_path / "job", "here", cwd=tmp_path).code == 0
+    assert charkha("convert", "job", "here", cwd=tmp_path).code == 0
     spread = charkha("convert", "--ray", address, "job", "there", cwd=tmp_path, prefix=alone.prefix)
     assert spread.code == 0, spread.stderr
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    for command in (("check", "--json"), ("plan", "--json", "--topology", "two-hosts")):
+        read_here = charkha(command[0], "job", *command[1:], cwd=tmp_path)
+        read_there = charkha(*command, "job", "--ray", address, cwd=tmp_path, prefix=alone.prefix)
+        assert read_there.code == 0, read_there.stderr
+        assert read_there.stdout == read_here.stdout
+    refused = charkha("check", "here", "--ray", address, cwd=tmp_path)
+    assert (refused.code, "imported traces" in refused.stderr) == (2, True)
     wrong = data_parallel_rank(1, 3)
     wrong.collective("allreduce", -7, 900, (930, 10))
     write(wrong, tmp_path / "job" / "1.json")

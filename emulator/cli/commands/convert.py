@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import at_least
+from emulator.cli.options.ray import add_ray, spread
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
@@ -51,12 +50,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
-    parser.add_argument(
-        "--ray",
-        advanced=True,
-        metavar="ADDRESS",
-        help="import on the nodes of a Ray cluster (auto: this node's): docs/launch.md",
-    )
+    add_ray(parser)
     parser.add_explain("import_report")
     parser.set_defaults(handler=_run)
 
@@ -69,8 +63,6 @@ def _run(args: argparse.Namespace) -> None:
         _to_master(args)
         return
     check_folder(args.target, "DST")
-    if args.ray is not None:
-        args.source, args.target = args.source.absolute(), args.target.absolute()  # nodes stand elsewhere
     if is_master(args.source):
         _from_master(args)
         return
@@ -149,26 +141,13 @@ def _convert(args: argparse.Namespace) -> None:
         print_tables(f"{loaded.nodes:,} nodes of {ranks:,} rank{'s' * (ranks != 1)}", files_line(paths))
 
 
-@contextmanager
-def _spread(address: str | None) -> Iterator[None]:
-    """Ranks are read and written on the nodes of the cluster with this address; None: by processes of this machine."""
-    if address is None:
-        yield
-        return
-    from emulator.importers.workers import spread_over
-    from emulator.launch.ray_tasks import RayExecutor
-
-    with RayExecutor(address) as executor, spread_over(executor):
-        yield
-
-
 def _import(args: argparse.Namespace, importer: Importer) -> None:
     from emulator.importers.registry import import_trace
     from emulator.importers.writing import report, write_imported
     from emulator.views.terminal.import_report import render
     from emulator.views.terminal.written_trace import files_line
 
-    with _spread(args.ray), status() as on_step:
+    with spread(args.ray, args.source), status() as on_step:
 
         def on_rank(done: int, ranks: int) -> None:
             on_step(f"importing the trace: {done} of {ranks} ranks")

@@ -1,0 +1,45 @@
+"""The option that has the ranks of an imported trace read on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from emulator.cli.parser import Parser
+from emulator.errors import InputError
+
+
+def add_ray(parser: Parser) -> None:
+    """Add the option."""
+    parser.add_argument(
+        "--ray",
+        advanced=True,
+        metavar="ADDRESS",
+        help="import on the nodes of a Ray cluster (auto: this node's): docs/launch.md",
+    )
+
+
+@contextmanager
+def spread(address: str | None, source: str | None) -> Iterator[None]:
+    """Ranks are read and written on the nodes of the cluster with this address; None: by processes of this machine.
+
+    Args:
+        address: of the cluster.
+        source: the trace.
+
+    Raises:
+        InputError: an address is given, and the trace is none that is imported.
+        HostError: Ray is not there, or not reached.
+    """
+    if address is None:
+        yield
+        return
+    from emulator.importers.registry import find_importer
+    from emulator.importers.workers import spread_over
+    from emulator.launch.ray_tasks import RayExecutor
+
+    if source is None or find_importer(Path(source)) is None:
+        raise InputError("--ray is for imported traces; this is a trace of Chakra, or of no known format")
+    with RayExecutor(address) as executor, spread_over(executor):
+        yield
