@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -126,6 +127,22 @@ def test_every_error_is_one_line_and_an_exit_code(
     monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
     assert main(["check", "t"]) == code
     assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_an_interrupt_before_the_first_step_of_a_coroutine_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def play() -> None:
+        """Is never begun."""
+
+    def interrupted(*_: object, **__: object) -> NoReturn:
+        orphan = play()  # noqa: F841
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("emulator.cli.commands.check.load_job", interrupted)
+    with warnings.catch_warnings(record=True) as caught:
+        assert main(["check", "t"]) == 130
+    assert (capfd.readouterr().err, caught) == ("charkha: interrupted\n", [])
 
 
 @pytest.mark.parametrize(
