@@ -30,6 +30,7 @@ _REFUSALS = (
     grpc.StatusCode.FAILED_PRECONDITION,
 )
 _HEALTH = "/grpc.health.v1.Health/Check"
+_PING_S = 10
 _AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _OPTIONS = [
     ("grpc.max_receive_message_length", control.LARGEST_MESSAGE_BYTES),
@@ -196,19 +197,19 @@ class ControlLink:
     async def _watch_tls(self) -> None:
         """A call that waits for a connection hides why there is none; one that does not wait gets the reason."""
         said, ping = set[str](), self._channel.unary_unary(_HEALTH)
-        state = self._channel.get_state()
         while True:
-            await self._channel.wait_for_state_change(state)
-            state = self._channel.get_state()
-            if state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
-                continue
             try:
-                await ping(b"", timeout=10)
+                await ping(b"", timeout=_PING_S)
             except grpc.aio.AioRpcError as error:
+                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    return
                 reason = tls_failure(error.details() or "")
                 if reason is not None and reason not in said:
                     said.add(reason)
                     self._report(f"no connection to the controller at {self._target}: {reason}")
+            else:
+                return
+            await asyncio.sleep(CHECK_S)
 
     async def _write(self) -> None:
         try:
