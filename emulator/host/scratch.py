@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +35,7 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         os.close(lock)  # first: to remove a folder takes a descriptor, and this may be the last one
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def _locked_folder() -> tuple[Path, int]:
@@ -63,9 +62,20 @@ def _remove_left() -> None:
             found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 if os.fstat(found).st_uid == os.geteuid() and _take(found):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    _remove(folder)
             finally:
                 os.close(found)
+
+
+def _remove(folder: Path) -> None:
+    """As far as possible, with one descriptor: `shutil.rmtree` takes two for every level."""
+    with suppress(OSError):
+        for place, folders, files in os.walk(folder, topdown=False):
+            for name in files:
+                Path(place, name).unlink()
+            for name in folders:
+                Path(place, name).rmdir()
+        folder.rmdir()
 
 
 def _take(descriptor: int) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -58,3 +61,20 @@ def test_no_place_for_a_folder_is_the_hosts_fault(place: Path, monkeypatch: pyte
     monkeypatch.setattr("tempfile.tempdir", str(place / "none"))
     with pytest.raises(HostError, match=r"no temporary folder can be made .*TMPDIR"), scratch_folder():
         pass
+
+
+_WITHOUT_DESCRIPTORS = """
+import os, resource
+from emulator.host.scratch import scratch_folder
+with scratch_folder() as folder:
+    (folder / "trace" / "ranks").mkdir(parents=True)
+    (folder / "trace" / "ranks" / "0.et").touch()
+    used = len(os.listdir("/proc/self/fd")) - 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used, used))
+"""
+
+
+def test_a_folder_goes_where_no_descriptor_is_left(place: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(place)}
+    subprocess.run([sys.executable, "-c", _WITHOUT_DESCRIPTORS], env=environment, check=True)
+    assert not list(place.iterdir())
