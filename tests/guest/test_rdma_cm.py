@@ -110,7 +110,7 @@ def _here_listens(guest: Guest) -> bool:
     return bool(shown.stdout.strip())
 
 
-@pytest.mark.skipif(not IS_FULL, reason="part of the full tests: set CHARKHA_FULL=1")
+@pytest.mark.skipif(not IS_FULL, reason="an emulated guest starves beside other workers: CHARKHA_FULL=1")
 def test_flows_of_a_run_meet_at_one_device(tmp_path: Path) -> None:
     hosts: list[dict[str, Any]] = [{"name": "ranks", "per_rank": "127.1.0.0/24", "slots": 2}]
     hosts += [{"name": f"h{n}", "addresses": [one], "slots": 1} for n, one in enumerate(FLOW_ADDRESSES)]

@@ -6,7 +6,7 @@ import argparse
 
 from rich.console import Group
 
-from emulator.cli.options.ray import add_ray, spread
+from emulator.cli.options.ray import add_ray, spread_import
 from emulator.cli.options.run import TRACE, trace_argument
 from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
@@ -60,9 +60,8 @@ def _run(args: argparse.Namespace) -> None:
     if (args.file is None) is (part.get("job", {}).get("trace", {}).get("path") is None):
         raise InputError("give one of TRACE and -f FILE")
     experiment = build(part, GROUPS) if args.file is None else experiment_of_file(args.file, part, GROUPS)
-    trace = experiment.job.trace
     with (
-        spread(args.ray, None if trace is None else trace.path),
+        spread_import(args.ray, experiment.job.trace),
         status() as on_step,
         load_job(experiment.job, on_step=on_step) as job,
     ):

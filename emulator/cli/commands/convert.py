@@ -147,7 +147,7 @@ def _import(args: argparse.Namespace, importer: Importer) -> None:
     from emulator.views.terminal.import_report import render
     from emulator.views.terminal.written_trace import files_line
 
-    with spread(args.ray, args.source), status() as on_step:
+    with spread(args.ray), status() as on_step:
 
         def on_rank(done: int, ranks: int) -> None:
             on_step(f"importing the trace: {done} of {ranks} ranks")

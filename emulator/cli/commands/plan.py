@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import argument, at_least
-from emulator.cli.options.ray import add_ray, spread
+from emulator.cli.options.ray import add_ray, spread_import
 from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, roce_option, trace_argument
 from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
@@ -71,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
         InputError: a file of link loads cannot be read.
     """
     experiment, load = experiment_of(args), _load(args)
-    trace = experiment.job.trace
-    with spread(args.ray, None if trace is None else trace.path):
+    with spread_import(args.ray, experiment.job.trace):
         made = plan_experiment(experiment, load, seed=args.seed, link_loads=args.link_loads, notify=notify)
     if args.json:
         print_json(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from emulator.cli.parser import Parser
 from emulator.errors import InputError
+
+if TYPE_CHECKING:
+    from emulator.experiment.spec import Trace
 
 
 def add_ray(parser: Parser) -> None:
@@ -21,25 +25,31 @@ def add_ray(parser: Parser) -> None:
 
 
 @contextmanager
-def spread(address: str | None, source: str | None) -> Iterator[None]:
+def spread(address: str | None) -> Iterator[None]:
     """Ranks are read and written on the nodes of the cluster with this address; None: by processes of this machine.
 
-    Args:
-        address: of the cluster.
-        source: the trace.
-
     Raises:
-        InputError: an address is given, and the trace is none that is imported.
         HostError: Ray is not there, or not reached.
     """
     if address is None:
         yield
         return
-    from emulator.importers.registry import find_importer
     from emulator.importers.workers import spread_over
     from emulator.launch.ray_tasks import RayExecutor
 
-    if source is None or find_importer(Path(source)) is None:
-        raise InputError("--ray is for imported traces; this is a trace of Chakra, or of no known format")
     with RayExecutor(address) as executor, spread_over(executor):
         yield
+
+
+def spread_import(address: str | None, trace: Trace | None) -> AbstractContextManager[None]:
+    """As `spread`, of a command that takes traces of Chakra too.
+
+    Raises:
+        InputError: an address is given, and the trace is none that is imported.
+    """
+    if address is not None:
+        from emulator.importers.registry import find_importer
+
+        if trace is None or find_importer(Path(trace.path)) is None:
+            raise InputError("--ray is for imported traces; this is a trace of Chakra, or of no known format")
+    return spread(address)
