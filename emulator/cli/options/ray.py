@@ -50,6 +50,6 @@ def spread_import(address: str | None, trace: Trace | None) -> AbstractContextMa
     if address is not None:
         from emulator.importers.registry import find_importer
 
-        if trace is None or find_importer(Path(trace.path)) is None:
-            raise InputError("--ray is for imported traces; this is a trace of Chakra, or of no known format")
+        if trace is None or not trace.path or find_importer(Path(trace.path)) is None:
+            raise InputError("--ray is for imported traces; this is a trace of Chakra, of no known format, or none")
     return spread(address)
