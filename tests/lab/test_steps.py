@@ -43,27 +43,35 @@ def summary(run: Run) -> RunSummary:
     return summarise(run)
 
 
-def lost(run: Run) -> dict[str, Any]:
-    """The row of the flow that lost a packet: its sender timed out."""
-    rows = [row for row in run.table(Part.FLOW_EVENTS).to_pylist() if row["timeouts"]]
-    (row,) = rows
-    return row
-
-
-def test_the_device_dropped_its_frame_in_the_iteration_that_the_flow_names(run: Run) -> None:
+def while_dropping(run: Run) -> set[int]:
+    """The iterations that were under way between the two readings of the counter that grew: one, or two neighbours."""
     readings = [
         (row["time_ns"], row["value"])
         for row in run.table(Part.COUNTERS).to_pylist()
         if (row["counter"], row["interface"]) == ("profile_drops", "p1")
     ]
-    before, after = next((one, two) for one, two in pairwise(readings) if one[1] < two[1])
-    row = lost(run)
-    times = [one for one in run.table(Part.ITERATIONS).to_pylist() if one["iteration"] == row["iteration"]]
-    assert min(one["start_ns"] for one in times) <= after[0]
-    assert max(one["end_ns"] for one in times) >= before[0]
-    assert row["src"] in (0, 1)
-    assert row["dst"] in (2, 3)
-    assert row["retransmits"] >= 1
+    (before, _), (after, _) = next((one, two) for one, two in pairwise(readings) if one[1] < two[1])
+    times = run.table(Part.ITERATIONS).to_pylist()
+    return {one["iteration"] for one in times if one["start_ns"] <= after and one["end_ns"] >= before}
+
+
+def lost(run: Run) -> dict[str, Any]:
+    """The row of the flow that lost a packet: its sender timed out while the device dropped.
+
+    On a busy machine others time out, too: their ACK was read late.
+    """
+    iterations = while_dropping(run)
+    rows = [
+        row
+        for row in run.table(Part.FLOW_EVENTS).to_pylist()
+        if row["timeouts"] and row["iteration"] in iterations and row["src"] in (0, 1) and row["dst"] in (2, 3)
+    ]
+    assert len(rows) == 1, rows
+    return rows[0]
+
+
+def test_the_flow_names_the_iteration_in_which_the_device_dropped_its_frame(run: Run) -> None:
+    assert lost(run)["retransmits"] >= 1
 
 
 def test_events_of_iterations_add_up_to_the_totals(run: Run) -> None:
@@ -73,11 +81,10 @@ def test_events_of_iterations_add_up_to_the_totals(run: Run) -> None:
     assert {name: sum(filter(None, events[name].to_pylist())) for name in names} == totals
 
 
-def test_the_worst_step_is_that_of_the_rank_pair_and_says_what_it_cost(run: Run, summary: RunSummary) -> None:
-    row, worst = lost(run), summary.worst_steps[0]
-    assert (worst.iteration, worst.src, worst.dst, worst.qpn) == tuple(
-        row[name] for name in ("iteration", "src", "dst", "qpn")
-    )
+def test_a_worst_step_is_that_of_the_rank_pair_and_says_what_it_cost(run: Run, summary: RunSummary) -> None:
+    names = ("iteration", "src", "dst", "qpn")
+    where = tuple(lost(run)[name] for name in names)
+    worst = next(one for one in summary.worst_steps if tuple(getattr(one, name) for name in names) == where)
     assert worst.waited_for == "payload"
     assert worst.above_median_ns is not None
     assert worst.above_ideal_ns is not None
