@@ -343,8 +343,8 @@ class Experiment(_Section, frozen=True, kw_only=True):
     Attributes:
         charkha: version of this format.
         jobs: several are played at once, each as a run with its own folder.
-        flows: tests with peers beside the jobs.
-        background: traffic between hosts of the topology beside the jobs.
+        flows: tests with peers alongside the jobs.
+        background: traffic between hosts of the topology alongside the jobs.
         timeout_s: the run ends when nothing moves for this long; None: 60.
         seed: random seed; None: 0.
         campaign: None: one run.
