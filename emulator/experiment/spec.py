@@ -251,7 +251,7 @@ class Network(_Section, frozen=True, kw_only=True):
 
     Attributes:
         topology: file; None: loopback.
-        lab: name of the lab to play in, if several belong to the topology.
+        lab: name of the the lab, if the topology has several.
         allow_networks: prefixes outside loopback, 198.18.0.0/15, documentation and private ranges that may be used.
         mtu: bytes of an IP packet, in place of the links' MTU; None: the links'.
     """

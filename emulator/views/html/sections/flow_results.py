@@ -9,7 +9,7 @@ from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
 
 _ABOUT = (
-    "Traffic alongside the job, from the first iteration on, warm-up included. What this end counted stands beside what "
+    "Traffic alongside the job, from the first iteration, including warm-up. What this end counted stands beside what "
     "the peer reports of itself."
 )
 
