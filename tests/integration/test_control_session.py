@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +25,12 @@ from emulator.controller import control_server, local_agents, watchdog
 from emulator.controller.control_service import SERVER_OPTIONS
 from emulator.controller.run_plan import RunPlan, SessionPlan
 from emulator.controller.session import Session
-from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
+from emulator.errors import AgentLost, EmulatorError, HostError, RemoteProtocolError, RunAborted, RunTimeout
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.trace.workload import build_workload
 from emulator.wire.control.codec import encode_agent
 from emulator.wire.trace.load import load_trace
+from tests.support.limits import limited
 from tests.support.trace_files import collective, write
 
 AGENTS = {"agent-0": [0], "agent-1": [1]}
@@ -465,6 +467,16 @@ def test_agents_that_never_join_are_named(run_check: RunCheck) -> None:
             error = await opened.ended()
         assert isinstance(error, RunTimeout)
         assert "agents to join: agent-1" in str(error)
+
+    run_check(check)
+
+
+def test_a_session_that_cannot_take_the_connections_of_its_agents_names_the_limit(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        with limited(resource.RLIMIT_NOFILE, 0):
+            error = await opened.ended()
+        assert isinstance(error, HostError)
+        assert "too many open files (the limit is 0)" in str(error)
 
     run_check(check)
 
