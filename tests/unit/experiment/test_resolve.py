@@ -213,7 +213,7 @@ def test_flow_labels_are_entropy_only_where_every_rank_has_one() -> None:
 def test_derived_settings_give_their_reason() -> None:
     found = resolved([], load_topology(TOPOLOGIES / "two-hosts-switch.yaml", ranks=2))
     reasons = {one.name: one.reason for one in found.settings if one.source == "derived"}
-    assert reasons["roce.path_mtu"] == "largest that fits links of MTU 1500"
+    assert reasons["roce.path_mtu"] == "largest that fits the link MTU of 1500"
     assert reasons["roce.congestion"] == "the port of every rank has a rate"
     assert "roce.qps" not in reasons
 
@@ -287,7 +287,7 @@ def test_an_mtu_of_the_run_replaces_that_of_the_links_and_the_path_mtu_chosen_fo
     assert found.roce.path_mtu == 1024
     assert (
         next(one.reason for one in found.settings if one.name == "roce.path_mtu")
-        == "largest that fits links of MTU 1500"
+        == "largest that fits the link MTU of 1500"
     )
 
 
