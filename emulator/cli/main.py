@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    reserve(descriptors=_DESCRIPTORS, threads=0, memory_bytes=_LIBRARIES_BYTES)
+    reserve(descriptors=_DESCRIPTORS, memory_bytes=_LIBRARIES_BYTES)
     args = _parser(words).parse_args(words)
     log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler
