@@ -110,8 +110,8 @@ def test_down_removes_what_was_named_or_the_only_lab(
 @pytest.mark.parametrize(
     ("up", "words", "problem"),
     [
-        ("", [], "no lab is up (labs: none); --if-exists"),
-        ("a", ["b"], "there is no lab 'b' (labs: a); --if-exists"),
+        ("", [], "no lab is up (labs: none); with --if-exists"),
+        ("a", ["b"], "there is no lab 'b' (labs: a); with --if-exists"),
         ("a", ["other.yaml"], "there is no lab 'other.yaml' (labs: a)"),
         ("a", ["../labs"], "there is no lab '../labs' (labs: a)"),
         ("ab", [str(SWITCH)], "there are several labs; choose one or give --all: a, b"),
