@@ -35,6 +35,7 @@ from emulator.host.nic import NicFacts
 from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
+from emulator.units import NS_PER_S
 from emulator.wire._pb import control_pb2 as pb
 
 NO_ROOT = 0xFFFFFFFF
@@ -90,7 +91,7 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
         raise RemoteProtocolError("the peer sent a control message that this version does not know")
     try:
         value = _DECODERS[kind](getattr(message, kind))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
     return control.Message(value, message.job if message.HasField("job") else None)
 
@@ -205,7 +206,11 @@ def _encode_job_setup(target: Any, value: control.JobSetup) -> None:
 
 def _decode_setup(message: Any) -> control.Setup:
     flows = tuple(replace(flow, host=_address(flow.host)) for flow in _each(FlowTask, message.flows))
-    return control.Setup([*map(_decode_job_setup, message.jobs)], tuple(map(_prefix, message.networks)), flows)
+    interval_ns = message.report_interval_ns or control.REPORT_INTERVAL_NS
+    if interval_ns > NS_PER_S:
+        raise ValueError("reports more than a second apart")
+    jobs, networks = [*map(_decode_job_setup, message.jobs)], tuple(map(_prefix, message.networks))
+    return control.Setup(jobs, networks, flows, interval_ns)
 
 
 def _decode_job_setup(message: Any) -> control.JobSetup:
@@ -301,12 +306,10 @@ _COMPLETION_COLUMNS = {
 
 def _decode_completions(message: Any) -> Completions:
     columns: dict[str, Any] = {
-        name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()
+        name: np.array(getattr(message, name)[:], kind) for name, kind in _COMPLETION_COLUMNS.items()
     }
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of unequal length")
-    if any(np.any(columns[name] < 0) for name in ("bytes_sent", "bytes_received")):
-        raise ValueError("byte counts that no rank reaches")  # 2^63 and more wrap round
     return Completions(message.iteration, **columns)
 
 
