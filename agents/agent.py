@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 PROGRESS_S = (0.25, 1.0)
-"""How often to report progress: shortest and longest interval; not more than half as often as completions."""
+"""How often to report progress: shortest and longest interval; at most every fourth time that completions."""
 _PROGRESS_SHARE = 1 / 20  # of a core: an agent with thousands of ranks counts for longer, and reports less often
 ABORT_S = 0.5
 REFUSAL_S = 5.0
@@ -321,7 +321,7 @@ class Agent:
 def progress_interval_s(cost_s: float, *, report_interval_s: float) -> float:
     """When to report progress again, if it takes the processor `cost_s` to do so."""
     shortest, longest = PROGRESS_S
-    return min(max(cost_s / _PROGRESS_SHARE, 2 * report_interval_s, shortest), longest)
+    return min(max(cost_s / _PROGRESS_SHARE, 4 * report_interval_s, shortest), longest)
 
 
 @contextlib.asynccontextmanager
