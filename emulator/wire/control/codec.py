@@ -91,7 +91,7 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
         raise RemoteProtocolError("the peer sent a control message that this version does not know")
     try:
         value = _DECODERS[kind](getattr(message, kind))
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError) as error:
         raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
     return control.Message(value, message.job if message.HasField("job") else None)
 
@@ -306,10 +306,12 @@ _COMPLETION_COLUMNS = {
 
 def _decode_completions(message: Any) -> Completions:
     columns: dict[str, Any] = {
-        name: np.array(getattr(message, name)[:], kind) for name, kind in _COMPLETION_COLUMNS.items()
+        name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()
     }
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of unequal length")
+    if min(columns[name].min(initial=0) for name in ("bytes_sent", "bytes_received")) < 0:
+        raise ValueError("byte counts that no rank reaches")  # 2^63 and more wrap round
     return Completions(message.iteration, **columns)
 
 
