@@ -5,8 +5,8 @@
 Starts `charkha bench` with a topology whose hosts have agents of their own, and processes with many agents each, every
 agent on a connection of its own. They invent completions at the given rate, and send them as agents do: at the interval
 that the controller names, and more at once while earlier messages wait for it. All are taken when the controller has
-dealt with them, and says that the job is over. `--stop S` lets them play for S seconds, then stops
-the controller (SIGSTOP) for S seconds: what happens when it cannot keep up.
+dealt with them, and says that the job is over. `--stop S` lets them play for S seconds, then stops the controller
+(SIGSTOP) for S seconds: what happens when it cannot keep up.
 """
 
 from __future__ import annotations
