@@ -1,4 +1,4 @@
-"""Columns of the table of flows beside the job."""
+"""Columns of the table of flows alongside the job."""
 
 from __future__ import annotations
 
