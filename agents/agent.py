@@ -227,9 +227,7 @@ class Agent:
             elif job in self._parts:
                 self._carry_out(self._parts[job], value)
             else:
-                raise RemoteProtocolError(
-                    f"the controller sent {type(value).__name__} about a job that this agent does not play"
-                )
+                raise RemoteProtocolError(f"the controller sent {type(value).__name__} about a job of other agents")
 
     def _carry_out(self, part: Part, value: Any) -> None:
         try:
@@ -238,7 +236,7 @@ class Agent:
             raise
         except Exception as error:  # the edge: a program may be nonsense in more ways than can be listed
             raise RemoteProtocolError(
-                f"the controller sent {type(value).__name__} that makes no sense here ({error!r})"
+                f"the controller sent {type(value).__name__} that is not valid here ({error!r})"
             ) from error
 
     def _tidy(self) -> None:

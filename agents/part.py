@@ -165,7 +165,7 @@ class Part:
             case control.Start(through=through) | control.Continue(through) if through > self._through + MOST_AHEAD:
                 problem = f"{kind} through iteration {through}, too far ahead"
             case control.Continue(through) if through < self._through:
-                problem = f"Continue through iteration {through}, which it was told to go beyond"
+                problem = f"Continue through iteration {through}, although it may already go further"
             case Chunk() if any(one.group >= groups for one in value.communications.values() if one.kind.is_collective):
                 problem = f"nodes of a group beyond the {groups} of the job"
             case _:

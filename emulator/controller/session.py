@@ -141,7 +141,7 @@ class Session:
 
     def all_left(self) -> None:
         """See RosterListener."""
-        self._end(None if not self._unfinished else RemoteProtocolError("agents left before their jobs were over"))
+        self._end(None if not self._unfinished else RemoteProtocolError("agents left before their jobs had ended"))
 
     def failed(self, error: EmulatorError) -> None:
         """See RosterListener."""

@@ -75,8 +75,8 @@ def _encode(message: Any, value: Any) -> bytes:
     if len(data) > control.LARGEST_MESSAGE_BYTES:
         most = control.LARGEST_MESSAGE_BYTES >> 20
         raise RunError(
-            f"the message {type(value).__name__} has {len(data) / (1 << 20):.0f} MiB, and the control stream takes at "
-            f"most {most} MiB: use more agents, or fewer ranks"
+            f"the message {type(value).__name__} has {len(data) / (1 << 20):.0f} MiB, but the control stream takes "
+            f"at most {most} MiB: use more agents or fewer ranks"
         )
     return data
 
@@ -85,10 +85,10 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise RemoteProtocolError("the peer sent a control message that is damaged") from error
+        raise RemoteProtocolError("the peer sent a damaged control message") from error
     kind = message.WhichOneof("message")
     if kind is None:
-        raise RemoteProtocolError("the peer sent a control message that this version does not know")
+        raise RemoteProtocolError("the peer sent a control message unknown to this version")
     try:
         value = _DECODERS[kind](getattr(message, kind))
     except (ValueError, TypeError) as error:

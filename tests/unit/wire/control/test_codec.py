@@ -122,7 +122,7 @@ def test_numbers_that_no_byte_count_reaches_are_the_peers_fault(column: str) -> 
 @pytest.mark.parametrize("decode", [decode_agent, decode_controller])
 @pytest.mark.parametrize(
     ("data", "problem"),
-    [(b"", "this version does not know"), (b"\xfa\x01\x00", "this version does not know"), (b"\x0a\x7f", "is damaged")],
+    [(b"", "unknown to this version"), (b"\xfa\x01\x00", "unknown to this version"), (b"\x0a\x7f", "damaged")],
     ids=["empty", "unknown", "cut short"],
 )
 def test_a_message_that_cannot_be_understood_is_the_peers_fault(
