@@ -10,7 +10,7 @@ import msgspec
 from emulator.suggestions import did_you_mean
 
 T = TypeVar("T")
-NO_UNIT = "has no unit; if it is a name, put it into quotes"
+NO_UNIT = "has no unit; if it is a name, put it in quotes"
 """What is wrong with a bare number where text belongs."""
 
 _TYPES = {"integer": "int", "number": "float", "string": "str"}

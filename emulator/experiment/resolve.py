@@ -265,7 +265,7 @@ def _largest_path_mtu(topology: Topology, mtu: int | None) -> dict[str, tuple[st
     if mtu is None:
         return {}
     largest = min(roce_path_mtu(mtu, ipv6=topology.is_ipv6), RoceOptions().path_mtu)
-    return {"path_mtu": (str(largest), f"largest that fits links of MTU {mtu}")}
+    return {"path_mtu": (str(largest), f"largest that fits the link MTU of {mtu}")}
 
 
 def _derived_from_rates(rates: Sequence[int | None], *, in_lab: bool) -> dict[str, tuple[str, str]]:

@@ -63,8 +63,8 @@ class OptionFacts:
     def needed(self) -> str:
         """What text has to be, in words."""
         if self.unit == "bit/s":
-            return f"a rate with its unit is needed, as 10Gbit{', or off' if self.words else ''}"
-        return "a size is needed, as 512K" if self.unit == "bytes" and not self.choices else "a whole number is needed"
+            return f"give a rate with a unit, such as 10Gbit{', or off' if self.words else ''}"
+        return "give a size, such as 512K" if self.unit == "bytes" and not self.choices else "give a whole number"
 
     def text(self, name: str, defaults: object) -> str:
         """Summary and default, for the help of the field of that name."""

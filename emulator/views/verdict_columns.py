@@ -16,7 +16,7 @@ STYLES = {
 COLUMNS: tuple[Column[Finding], ...] = (
     Column(
         "outcome",
-        "PASS, FAIL, TESTER-LIMITED (the tester set the value, not the device) or UNDECIDED (not measured)",
+        "PASS, FAIL, TESTER-LIMITED (the tester determined the value, not the device) or UNDECIDED (not measured)",
         cell=lambda one: one.outcome.value,
         is_number=False,
         style=lambda one: STYLES[one.outcome],

@@ -125,7 +125,7 @@ def _down(args: argparse.Namespace) -> None:
 
 def _execute(args: argparse.Namespace) -> NoReturn:
     if not args.command:
-        raise InputError("a command is needed: charkha lab exec HOST CMD")
+        raise InputError("give a command: charkha lab exec HOST CMD")
     execute.execute(Labs().only(args.lab).design, args.host, args.command)
 
 

@@ -33,7 +33,7 @@ _COLUMNS: tuple[Column[_Class], ...] = (
         folds=24,
     ),
     Column("ranks", "ranks in the process group", cell=lambda row: str(row["group_size"])),
-    Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row["size_bytes"])),
+    Column("size", "array size, counted as in nccl-tests", cell=lambda row: format_size(row["size_bytes"])),
     Column(
         "algorithm", "collective algorithm", cell=lambda row: visible(str(row["algorithm"])), is_number=False, folds=24
     ),

@@ -72,7 +72,7 @@ def _from_folder(folder: Path, ranks: int | None) -> TraceSet:
     candidates = _without_json_beside_et(_candidates(folder))
     prefixes = sorted({candidate.prefix for candidate in candidates})
     if not prefixes:
-        raise TraceError("holds no trace: no file is named <prefix>.<rank>.et or <prefix>.<rank>.json", path=folder)
+        raise TraceError("contains no trace: no file is named <prefix>.<rank>.et or <prefix>.<rank>.json", path=folder)
     if len(prefixes) > 1:
         shown = ", ".join(prefixes[:6]) + (", …" if len(prefixes) > 6 else "")
         problem = f"holds {len(prefixes)} traces ({shown}): name one, as {folder / prefixes[0]}"

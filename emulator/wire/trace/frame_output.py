@@ -97,5 +97,5 @@ def _as_host_error(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise HostError(
-            f"cannot write {path}: {error.strerror or error}; free some space or choose another place"
+            f"cannot write {path}: {error.strerror or error}; free some space, or choose a different place"
         ) from error

@@ -9,8 +9,8 @@ from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
 
 _ABOUT = (
-    "Traffic alongside the job, from the first iteration, including warm-up. What this end counted stands beside what "
-    "the peer reports of itself."
+    "Traffic alongside the job, from the first iteration, including warm-up. The table shows what this end counted "
+    "next to what the peer reports."
 )
 
 

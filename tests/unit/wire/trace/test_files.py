@@ -46,7 +46,7 @@ def test_two_traces_in_a_folder_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["", "absent", "absent/t"])
 def test_a_place_without_a_trace_says_so(tmp_path: Path, place: str) -> None:
     make(tmp_path, "readme.md", "comm_group.json")
-    with pytest.raises(TraceError, match=r"holds no trace|no such file or folder"):
+    with pytest.raises(TraceError, match=r"contains no trace|no such file or folder"):
         find_trace(tmp_path / place)
 
 

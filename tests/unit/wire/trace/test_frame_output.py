@@ -54,7 +54,7 @@ def test_a_body_that_fails_leaves_the_earlier_file(tmp_path: Path, encoding: Enc
 def test_a_place_that_cannot_be_written_is_named_with_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "absent" / "t.0.et"
     with (
-        pytest.raises(HostError, match=f"cannot write {path}: No such file or directory; free some space or choose"),
+        pytest.raises(HostError, match=f"cannot write {path}: No such file or directory; free some space, or choose"),
         frame_output(path, encoding=Encoding.PLAIN),
     ):
         pass
