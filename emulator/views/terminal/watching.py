@@ -66,7 +66,8 @@ async def follow(broker: Broker, run_id: str | None, *, is_json: bool) -> None:
     with contextlib.ExitStack() as stack:
         live = None if is_json else Live(render(run), console=console, refresh_per_second=4)
         if live is not None:
-            stack.callback(_end_line, console)
+            if not console.is_terminal:
+                stack.callback(console.line)  # rich ends its last line in a terminal only
             stack.enter_context(live)
         try:
             async with broker.client() as client:
@@ -84,11 +85,6 @@ async def follow(broker: Broker, run_id: str | None, *, is_json: bool) -> None:
             raise RunError(f"the broker {broker.host}:{broker.port} cannot be reached ({error})") from error
     if run.state != "complete":
         raise RunError(f"the run ended as {run.state}: {run.reason}" if run.reason else f"the run ended as {run.state}")
-
-
-def _end_line(console: Console) -> None:
-    if not console.is_terminal:  # there rich does it
-        console.line()
 
 
 def render(run: ObservedRun) -> RenderableType:
