@@ -87,7 +87,7 @@ CASES = {
         ],
         files={"comm_group.json": GROUPS},
     ),
-    "group unknown": Bad("process group '9', which nothing defines", [[_grouped(1, "9")]] * 2),
+    "group unknown": Bad("process group '9', which is not defined", [[_grouped(1, "9")]] * 2),
     "group with an absent rank": Bad(
         "names rank 7, which is absent", [[_grouped(1, "1")]] * 2, files={"comm_group.json": '{"1": [0, 1, 7]}'}
     ),
