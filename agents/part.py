@@ -57,6 +57,7 @@ class Part:
         transport: of these ends alone, so that windows and rate caps are those of a run of this job.
         clock: wakes the players.
         outlet: takes what is reported.
+        report_interval_ns: see control.Setup.
         fail: ends the agent.
         tidy: called when everything of the next iteration is in memory.
     """
@@ -68,6 +69,7 @@ class Part:
         *,
         clock: Clock,
         outlet: Outlet,
+        report_interval_ns: int,
         fail: Fail,
         tidy: Callable[[], None] = lambda: None,
     ) -> None:
@@ -92,6 +94,7 @@ class Part:
         self._reporter = Reporter(
             self._send,
             clock,
+            interval_ns=report_interval_ns,
             fail=fail,
             streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
             ranks=sum(not place.storage for place in setup.ranks),
@@ -200,6 +203,7 @@ class Part:
         if self.is_over:
             return
         self.is_over = True
+        self._reporter.flush()  # what was collected when the run was given up
         self._report_flow_events()
         if self._keeper is not None:
             self._keeper.finish()

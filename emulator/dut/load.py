@@ -31,7 +31,7 @@ from emulator.dut.profile import (
 )
 from emulator.errors import InputError
 from emulator.roce.psn import PSN_MASK
-from emulator.schema import SchemaProblem, decode
+from emulator.schema import NO_UNIT, SchemaProblem, decode
 from emulator.shipped import PROFILES
 from emulator.topology.document import Document, KeyPath, read_document
 from emulator.topology.network import End
@@ -83,7 +83,7 @@ def _decode(document: Document) -> ProfileFile:
         return decode(document.value, ProfileFile)
     except SchemaProblem as error:
         key = error.path[-1] if error.path else ""
-        has_no_unit = key in EXAMPLES and error.problem.startswith("expected str")
+        has_no_unit = key in EXAMPLES and error.problem == NO_UNIT
         problem = f"has no unit: write, for example, {EXAMPLES[str(key)]}" if has_no_unit else error.problem
         raise document.error(problem, error.path) from error
 

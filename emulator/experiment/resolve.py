@@ -245,7 +245,8 @@ def _options(
         if name == "timeout_ns" or name.startswith("dcqcn."):
             source, reason = Source.DERIVED, "from qp_timeout" if name == "timeout_ns" else "from the preset"
         record.note(f"{facts.name}.{name}", value, unit, source, reason)
-    return options, {name: str(getattr(options, name)) for name in texts}
+    specs = {field.name: field.metadata["facts"] for field in fields(facts.options)}
+    return options, {name: specs[name].spell(getattr(options, name)) for name in texts}
 
 
 def _check_entropy(roce: RoceOptions, topology: Topology) -> None:

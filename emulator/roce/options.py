@@ -51,8 +51,13 @@ class OptionFacts:
         if text in self.words:
             return self.words[text]
         if self.unit == "bit/s":
-            return int(text) if text.lstrip("-").isdecimal() else parse_rate(text)
+            return 0 if text == "0" else parse_rate(text)
         return parse_size(text) if self.unit == "bytes" and not self.choices else int(text)
+
+    def spell(self, value: object) -> str:
+        """Text that `parse` reads as this value."""
+        words: dict[object, str] = {number: word for word, number in self.words.items()}
+        return words.get(value) or (f"{value}bit" if self.unit == "bit/s" and value else str(value))
 
     @property
     def needed(self) -> str:

@@ -91,6 +91,8 @@ class GroupTable:
     def _settle(self, trace: RankTrace, raw: RawCommunication) -> int:
         name = raw.pg_name or ""
         ranks = self._ranks(trace, raw, name)
+        if ranks is self._world and not name:  # known to be right, and long: every rank has it
+            return WORLD
         if len(self._world) == 1 and ranks != self._world:
             self.warnings[warnings.GROUP_CUT] += 1
             ranks = self._world

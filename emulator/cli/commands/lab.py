@@ -22,7 +22,7 @@ _EPILOG = """example:
   charkha run lab/examples/transformer-8r --topology topologies/two-hosts-switch.yaml
   charkha lab status
   charkha lab exec h0 ip address
-  charkha lab down
+  charkha lab down topologies/two-hosts-switch.yaml
 
 A lab needs root. docs/lab.md describes its parts.
 """

@@ -63,7 +63,12 @@ async def follow(broker: Broker, run_id: str | None, *, is_json: bool) -> None:
 
     run = ObservedRun(run_id)
     console = Console(file=sys.stderr if is_json else sys.stdout)
-    with contextlib.nullcontext() if is_json else Live(render(run), console=console, refresh_per_second=4) as live:
+    with contextlib.ExitStack() as stack:
+        live = None if is_json else Live(render(run), console=console, refresh_per_second=4)
+        if live is not None:
+            if not console.is_terminal:
+                stack.callback(console.line)  # rich ends its last line in a terminal only
+            stack.enter_context(live)
         try:
             async with broker.client() as client:
                 await client.subscribe(f"{broker.prefix}/{run_id or '+'}/#", qos=1)

@@ -50,16 +50,16 @@ def test_agents_and_transport_are_taken_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "t.yaml:1: expected object, got array"),
+        ("[]", "t.yaml:1: expected a mapping, got a list"),
         ("name: x\n", "t.yaml:1: needs hosts or a fabric"),
         (HOST + FABRIC, "t.yaml:1: needs hosts or a fabric"),
-        ("hosts: []", "t.yaml:1, hosts: expected array of length >= 1"),
+        ("hosts: []", "t.yaml:1, hosts: expected a list of length >= 1"),
         (HOST + "cables: []", "t.yaml:1: unknown key 'cables'"),
         (HOST + "linkz: []", "t.yaml:1: unknown key 'linkz'; did you mean 'links'?"),
         (HOST + "name:\n", "t.yaml:3, name: has no value: give one, or delete the key"),
         (HOST + "links:\n-\n", "t.yaml:4, links[0]: has no value: give one, or delete the key"),
         (HOST + "agents: {h9: x}\n", "t.yaml:3, agents.h9: there is no host 'h9'; there are h0"),
-        (HOST + "agents: {h0: ''}\n", "t.yaml:3, agents: expected str of length >= 1"),
+        (HOST + "agents: {h0: ''}\n", "t.yaml:3, agents: expected text of length >= 1"),
         (
             HOST + "transport: {qps: 2}\n",
             "t.yaml:3, transport.name: write the name of a transport: roce, zmq or verbs",
@@ -160,7 +160,7 @@ def test_switches_may_report_counters_over_gnmi(tmp_path: Path) -> None:
     [
         ("{kind: toaster}", "dut.kind: 'toaster' is not one of fabric, nic, switch"),
         ("{nodes: [s0]}", "dut: the key 'kind' is missing"),
-        ("{kind: switch, nodes: []}", "dut.nodes: expected array of length >= 1"),
+        ("{kind: switch, nodes: []}", "dut.nodes: expected a list of length >= 1"),
         ("{kind: switch, nodes: [s0, s7]}", "dut.nodes[1]: there is no node 's7'; there are h0, s0, s1"),
         ("{kind: switch, ports: ['s0:p9']}", "dut.ports[0]: no link is connected to s0:p9"),
         ("{kind: switch, ports: ['s0']}",

@@ -75,7 +75,7 @@ def test_on_rails_a_rank_modulo_interfaces_is_its_rail(ranks: int, first_of_h1: 
     ("placement", "message"),
     [
         ("diagonal", "placement: is block, round_robin, rail or a mapping from rank to host"),
-        ("7", "placement: expected str | object, got int"),
+        ("7", "placement: expected text | a mapping, got int"),
         ("{x: h0}", "placement.x: 'x' is not a rank: write 0, 1, 2 and so on"),
         ("{-1: h0}", "placement.-1: '-1' is not a rank: write 0, 1, 2 and so on"),
         ("{'01': h0}", "placement.01: '01' is not a rank: write 0, 1, 2 and so on"),

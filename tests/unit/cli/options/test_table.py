@@ -189,5 +189,5 @@ def test_what_cannot_be_used_is_named_by_its_option(words: list[str], problem: s
 
 
 def test_a_value_that_only_the_run_spec_refuses_names_the_option() -> None:
-    with pytest.raises(InputError, match="--iterations: expected int, got str"):
+    with pytest.raises(InputError, match="--iterations: expected int, got text"):
         build({"job": {"trace": {"path": "t"}, "iterations": "3"}}, run.GROUPS)

@@ -89,6 +89,20 @@ def test_one_file_is_a_world_only_when_asked(tmp_path: Path) -> None:
         find_trace(tmp_path / "t.0.et", ranks=2)
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("run.yaml", "is YAML, not a trace: a run spec is given with -f"),
+        ("README.md", "is no trace in a format that Charkha reads"),
+        ("t.et.gz", "is one file: name the folder"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_not_called_one(tmp_path: Path, name: str, problem: str) -> None:
+    make(tmp_path, name)
+    with pytest.raises(TraceError, match=problem):
+        find_trace(tmp_path / name)
+
+
 def test_a_lone_rank_0_is_a_world_only_when_asked(tmp_path: Path) -> None:
     make(tmp_path, "t.0.et")
     with pytest.raises(TraceError, match=r"only rank 0 is there: pass --ranks 1"):
