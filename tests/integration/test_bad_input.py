@@ -87,9 +87,9 @@ CASES = {
         ],
         files={"comm_group.json": GROUPS},
     ),
-    "group unknown": Bad("process group '9', which nothing defines", [[_grouped(1, "9")]] * 2),
+    "group unknown": Bad("process group '9', which is not defined", [[_grouped(1, "9")]] * 2),
     "group with an absent rank": Bad(
-        "names rank 7, which is absent", [[_grouped(1, "1")]] * 2, files={"comm_group.json": '{"1": [0, 1, 7]}'}
+        "lists rank 7, which is absent", [[_grouped(1, "1")]] * 2, files={"comm_group.json": '{"1": [0, 1, 7]}'}
     ),
     "group without its rank": Bad(
         "not the node's own rank 1", [[_grouped(1, "1")]] * 2, files={"comm_group.json": '{"1": [0]}'}
@@ -105,7 +105,7 @@ CASES = {
     "unknown algorithm": Bad("no algorithm 'warp'", [GOOD, GOOD], ["--algorithm", "all_reduce=warp"]),
     "unknown collective": Bad("no collective 'all_warp'", [GOOD, GOOD], ["--algorithm", "all_warp=ring"]),
     "topology too small": Bad(
-        "room for 1: add hosts",
+        "room for only 1: add hosts",
         [GOOD, GOOD],
         ["--topology", "t"],
         {"t": TOPOLOGY.format("addresses: [127.1.0.1]")},

@@ -135,7 +135,7 @@ def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: 
         dead.process.kill()
         finished = survivor.finish()
     assert finished.code == 1
-    assert "went away" in finished.stderr
+    assert "disconnected" in finished.stderr
 
 
 def receives_datagrams(host: str) -> bool | None:
