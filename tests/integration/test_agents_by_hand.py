@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -16,9 +15,10 @@ import pytest
 
 from emulator.cli.main import main
 from tests.support.command import EXAMPLE, Finished, charkha, refused, started, wait_for
+from tests.support.loopback import NET
 
 TOKEN = "a-token-for-the-tests"
-HOSTS = [{"name": name, "per_rank": f"127.{third}.{os.getpid() % 250}.0/24"} for third, name in ((91, "a"), (92, "b"))]
+HOSTS = [{"name": name, "per_rank": f"{NET}.{third}.0/24"} for third, name in enumerate("ab")]
 BENCH = ("all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "--iterations", 1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import time
@@ -20,8 +19,8 @@ from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.integration.test_peer import listens, receives_datagrams
 from tests.support.command import Command, Finished, charkha, started, wait_for
+from tests.support.loopback import NET
 
-NET = f"127.{30 + os.getpid() % 60}"
 LAST, PEER = f"{NET}.0.254", f"{NET}.9.1"
 STOPPED_S = 45.0
 """A second is promised; a busy machine takes longer, and the report is written too. Without an abort it is a minute."""

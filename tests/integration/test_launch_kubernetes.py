@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import signal
 import socket
@@ -17,10 +16,11 @@ import yaml
 
 from tests.support.command import Command, Finished, started, wait_for
 from tests.support.full import IS_FULL
+from tests.support.loopback import NET
 from tests.support.stand_in_cluster import StandInCluster
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-HOSTS = [{"name": name, "per_rank": f"127.{93 + n}.{os.getpid() % 250}.0/24"} for n, name in enumerate("ab")]
+HOSTS = [{"name": name, "per_rank": f"{NET}.{n}.0/24"} for n, name in enumerate("ab")]
 TOPOLOGY = {"hosts": HOSTS, "agents": {"a": "agent-0", "b": "agent-1"}}
 full = pytest.mark.skipif(not IS_FULL, reason="the same, ended otherwise: CHARKHA_FULL=1")
 LAUNCH = ("launch", "kubernetes", "-n", 2, "--image", "charkha", "--interface", "lo", "--host-network", "--insecure")

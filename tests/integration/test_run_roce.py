@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +15,12 @@ from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.support.command import COMMAND, EXAMPLE, charkha
-
-NET = f"127.{50 + os.getpid() % 50}.0.0/16"
+from tests.support.loopback import NET
 
 
 def test_a_run_records_its_flows_and_effective_options(tmp_path: Path) -> None:
     topology = tmp_path / "own.yaml"
-    topology.write_text(f"name: own\nhosts:\n  - name: here\n    per_rank: {NET}\nplacement: block\n")
+    topology.write_text(f"name: own\nhosts:\n  - name: here\n    per_rank: {NET}.0.0/16\nplacement: block\n")
     options = ("--qps", 2, "--path-mtu", 1024, "--payload", "random", "--qp-timeout", "nccl", "--congestion", "dcqcn")
     finished = charkha(
         *("run", EXAMPLE, "--scale-bytes", "1/64", "--iterations", 2, "--agents", 2, "--out", "run"),
@@ -89,7 +87,7 @@ def test_the_ranks_of_a_port_keep_to_its_rate_together(tmp_path: Path) -> None:
 
 def test_a_port_with_a_rate_is_paced_and_controlled_without_a_word(tmp_path: Path) -> None:
     topology = tmp_path / "own.yaml"
-    topology.write_text(f"hosts:\n  - {{name: here, per_rank: {NET}, rate: 2Gbit}}\n")
+    topology.write_text(f"hosts:\n  - {{name: here, per_rank: {NET}.0.0/16, rate: 2Gbit}}\n")
     finished = charkha(
         *("bench", "all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--iterations", 2, "--topology", topology),
         *("--out", "run"),
