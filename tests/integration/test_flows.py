@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.integration.test_peer import listens, receives_datagrams
 from tests.support.command import Command, Finished, charkha, started, wait_for
-from tests.support.loopback import NET
+from tests.support.loopback import NET, free_port
 
 LAST, PEER = f"{NET}.0.254", f"{NET}.9.1"
 STOPPED_S = 45.0
@@ -28,10 +27,7 @@ STOPPED_S = 45.0
 
 @pytest.fixture
 def port() -> int:
-    """A TCP port that nobody uses."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
+    return free_port()
 
 
 def written(folder: Path, port: int, *flows: dict[str, Any], iterations: int = 2) -> None:

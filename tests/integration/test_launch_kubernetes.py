@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ import yaml
 
 from tests.support.command import Command, Finished, started, wait_for
 from tests.support.full import IS_FULL
-from tests.support.loopback import NET
+from tests.support.loopback import NET, free_port
 from tests.support.stand_in_cluster import StandInCluster
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -25,12 +24,6 @@ TOPOLOGY = {"hosts": HOSTS, "agents": {"a": "agent-0", "b": "agent-1"}}
 full = pytest.mark.skipif(not IS_FULL, reason="the same, ended otherwise: CHARKHA_FULL=1")
 LAUNCH = ("launch", "kubernetes", "-n", 2, "--image", "charkha", "--interface", "lo", "--host-network", "--insecure")
 BENCH = ("bench", "all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "--topology", "t.yaml", "--iterations")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

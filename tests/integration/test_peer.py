@@ -13,17 +13,14 @@ from typing import Any
 import pytest
 
 from tests.support.command import Command, Finished, charkha, started, wait_for
-from tests.support.loopback import NET
+from tests.support.loopback import NET, free_port
 
 CLIENT, SERVER = f"{NET}.0.211", f"{NET}.0.212"
 
 
 @pytest.fixture
 def port() -> int:
-    """A TCP port that nobody uses."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
+    return free_port()
 
 
 @contextmanager
@@ -137,24 +134,3 @@ def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: 
 def receives_datagrams(host: str) -> bool | None:
     packed = socket.inet_aton(host)[::-1].hex().upper()
     return f"{packed}:12B7" in Path("/proc/net/udp").read_text() or None
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--iters", 5, "--duration", 5), "--iters and --duration"),
-        (("--verb", "read-lat", "--qps", 2), "--qps 2"),
-        (("--verb", "send-lat", "--bidirectional"), "--bidirectional"),
-        (("--size", 0), "--size 0"),
-        (("--size", "3G"), "--size"),
-        (("--duration", 0), "--duration 0"),
-        (("--verb", "write-lat", "--iters", 1), "--iters 1"),
-        (("--address", "here"), "an IPv4 or IPv6 address is needed"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused_before_any_connection(
-    tmp_path: Path, options: tuple[object, ...], says: str
-) -> None:
-    finished = charkha("peer", "connect", SERVER, *options, cwd=tmp_path)
-    assert finished.code == 2
-    assert says in finished.error

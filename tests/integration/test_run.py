@@ -295,15 +295,6 @@ def test_a_folder_in_use_is_left_alone(
     assert {path: path.stat().st_mtime_ns for path in (folder / "run").rglob("*")} == before
 
 
-def test_a_name_that_is_too_long_is_told_before_anything_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    line = refused("run", EXAMPLE, *SMALL, "--out", "x" * 300, capsys=capsys)
-    assert "cannot be written: File name too long" in line
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_run_that_measured_nothing_says_so(tmp_path: Path) -> None:
     by_hand = ("--listen", "unix:sock", "--join-timeout", "0.5", "--out", "run")
     finished = charkha("controller", EXAMPLE, *SMALL, *by_hand, cwd=tmp_path)

@@ -60,12 +60,6 @@ def test_with_time_stamps_of_the_kernel_every_sample_says_when_the_agent_read_it
     assert "later at the median" in finished.stdout
 
 
-def test_its_options_are_for_it_alone(tmp_path: Path) -> None:
-    finished = charkha("run", EXAMPLE, "--transport", "zmq", "--retry-count", 3, cwd=tmp_path)
-    assert finished.code == 2
-    assert finished.stderr == "charkha: --retry-count is for --transport roce, not for zmq\n"
-
-
 def test_a_transfer_that_lasts_longer_than_the_timeout_is_no_standstill(tmp_path: Path) -> None:
     """A message takes four seconds at the rate, and the window holds all of it."""
     bench = ("bench", "broadcast", "-n", 2, "-b", "1M", "-e", "1M", "--iterations", 1, "--warmup", 0, "--agents", 2)

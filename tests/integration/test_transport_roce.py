@@ -379,6 +379,47 @@ def test_calls_can_be_short(call_bytes: int, packets: int, *, agents: int) -> No
         run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload, qp_timeout=22)
 
 
+def test_a_packet_that_the_interface_cannot_carry_is_a_failure_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMSGSIZE, "Message too long")
+
+    async def scenario(bed: RoceBed) -> None:
+        a, _ = await bed.connected(2)
+        for call in ("send", "send_cut", "send_whole"):
+            monkeypatch.setattr(Sender, call, refuse)
+        a.send(1, [(7, 10 << 10)])
+        await bed.until(lambda: a.failures(1) == 1)
+        assert a.reasons == ["packets of path MTU 1024 do not fit the interface: choose a smaller --path-mtu"]
+
+    run(scenario)
+
+
+def test_a_failure_of_a_rank_that_has_closed_is_not_reported() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, _ = await bed.connected(2)
+        a.send(1, [(1, 1)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        a.endpoint._links[1].broke("it is gone")  # type: ignore[attr-defined]
+        a.endpoint.close()
+        await bed.quiesce()
+        assert a.failures(1) == 0
+
+    run(scenario)
+
+
+def test_a_flow_rate_spreads_a_transfer_over_time() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, _ = await bed.connected(2)
+        a.send(1, [(6, 1)])
+        await bed.until(lambda: a.acknowledgements(1) == [6])
+        begun_ns = time.monotonic_ns()
+        a.send(1, [(7, 100_000)])
+        await bed.until(lambda: a.acknowledgements(1) == [6, 7])
+        assert time.monotonic_ns() - begun_ns > 0.8 * 100_000 * 8 * 100  # ns a bit
+
+    run(scenario, flow_rate_bps="10Mbit", qp_timeout=22)
+
+
 def test_an_address_of_another_host_is_refused_by_name() -> None:
     async def scenario(bed: RoceBed) -> None:
         with pytest.raises(HostError, match=r"192\.0\.2\.1 is not an address of this host"):

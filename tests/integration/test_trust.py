@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -30,7 +29,7 @@ from emulator.planner.rank_program import PlaySettings
 from emulator.wire.control.codec import decode_controller, encode_agent, encode_controller
 from emulator.wire.control.descriptions import Sealer
 from emulator.wire.control.tls import TlsFiles
-from tests.support.loopback import NET
+from tests.support.loopback import NET, free_port
 
 SECRET = "a secret of the lab, long enough for HS256"
 SETTINGS = PlaySettings(credits=True, instances=1, algorithms=(), groups=[[0, 1]])
@@ -75,9 +74,7 @@ class Played:
         """Why the agent ended."""
 
         async def run() -> None:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                target = f"localhost:{probe.getsockname()[1]}"
+            target = f"localhost:{free_port()}"
             listening = ListenAddress(target, self.secret, self.controller)
             local = f"unix:@{secrets.token_hex(8)}".replace("unix:@", "unix-abstract:")
             async with (
