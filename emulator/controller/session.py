@@ -141,7 +141,7 @@ class Session:
 
     def all_left(self) -> None:
         """See RosterListener."""
-        self._end(None if not self._unfinished else RemoteProtocolError("agents left before their jobs were over"))
+        self._end(None if not self._unfinished else RemoteProtocolError("agents left before their jobs had ended"))
 
     def failed(self, error: EmulatorError) -> None:
         """See RosterListener."""
@@ -168,7 +168,8 @@ class Session:
         if len(setups) == len(self._loops_of(agent)):
             plan = self._plan
             setups.sort(key=lambda one: one.number)
-            self._roster.send(agent, control.Setup(setups, plan.networks.get(agent, ()), plan.flows.get(agent, ())))
+            networks, flows = plan.networks.get(agent, ()), plan.flows.get(agent, ())
+            self._roster.send(agent, control.Setup(setups, networks, flows, plan.report_interval_ns))
 
     def is_ready(self, number: int) -> None:
         """See Agents; the session begins when all jobs can."""
@@ -229,10 +230,12 @@ class Session:
             loop.outcome.clocks = {name: one for name, one in clocks.items() if name in loop.plan.ranks_of}
 
     def _look_after(self) -> None:
-        """Write what was reported, and check time limits."""
+        """Write what was reported, and check time limits and, while agents connect, that there are descriptors."""
         try:
             for loop in self._loops:
                 loop.write()
+            if self._roster.missing:
+                reserve(descriptors=1)  # without one gRPC lets agents wait, and tells nobody
         except EmulatorError as error:
             self._end(error)
         self._check()

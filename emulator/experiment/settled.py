@@ -63,7 +63,7 @@ class Settled:
         workload: as it is played: with storage hosts, and compute scaled.
         choice: the algorithm of every collective.
         listening: where agents of other machines connect; None if all are local.
-        flows: traffic beside the job, or the jobs.
+        flows: traffic alongside the job, or the jobs.
         assignment: which agent plays which ranks.
         ideal_ns: int64, shape (workload.instances,), see `ideal_per_instance`.
         forecast: what the run will move.
@@ -113,7 +113,7 @@ def settle(
         job: what was loaded for it.
         testbed: where it is played.
         command_line: for the manifest.
-        session: whose flows and background traffic run beside the job; None: those of the experiment.
+        session: whose flows and background traffic run alongside the job; None: those of the experiment.
         beside: topologies of the other jobs, whose ranks use addresses as well.
 
     Raises:
@@ -166,13 +166,13 @@ def _require_residence(experiment: Experiment, workload: Workload) -> None:
     longest = max(workload.programs, key=len)
     if len(longest) > workload.window:
         raise PlanError(
-            f"pace continuous: rank {longest.rank} has {len(longest):,} nodes, and agents hold {workload.window:,} of a"
-            " rank at once; only shorter programs can be begun again without the controller: use pace barrier"
+            f"pace continuous: rank {longest.rank} has {len(longest):,} nodes, but agents hold only"
+            f" {workload.window:,} per rank and cannot restart a longer program on their own: use pace barrier"
         )
 
 
 def planned_flows(session: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
-    """Everything beside the jobs of a session.
+    """Everything alongside the jobs of a session.
 
     Raises:
         PlanError: see `plan_flows` and `plan_background`.
@@ -206,7 +206,7 @@ def _assign(
         address.check(testbed.topology)
     elif assignment.remote:
         names = ", ".join(assignment.remote)
-        raise PlanError(f"agents {names} connect from their hosts: give the address with --listen HOST:PORT")
+        raise PlanError(f"agents {names} connect from their hosts: give an address with --listen HOST:PORT")
     return assignment
 
 

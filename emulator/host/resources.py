@@ -22,7 +22,7 @@ _DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _MIB = 1 << 20
 
 
-def reserve(*, descriptors: int, threads: int, memory_bytes: int) -> None:
+def reserve(*, descriptors: int, threads: int = 0, memory_bytes: int = 0) -> None:
     """Check that this process can have so much more than it has; everything is given back at once.
 
     Raises:
@@ -33,7 +33,8 @@ def reserve(*, descriptors: int, threads: int, memory_bytes: int) -> None:
             for _ in range(descriptors):
                 held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         with ExitStack() as held:
-            held.callback(mmap.mmap(-1, memory_bytes).close)  # first: stacks of threads are memory, too
+            if memory_bytes:  # first: stacks of threads are memory, too
+                held.callback(mmap.mmap(-1, memory_bytes).close)
             joined, release = held.enter_context(ExitStack()), threading.Event()
             held.callback(release.set)
             for _ in range(threads):
@@ -51,13 +52,13 @@ def exhausted(error: BaseException) -> HostError | None:
             return HostError(f"too many open files{_limit(resource.RLIMIT_NOFILE)}: raise the limit with `ulimit -n`")
         if not isinstance(one, OSError) and any(words in str(one) for words in _NO_THREAD):
             return HostError(
-                f"no thread can be started{_limit(resource.RLIMIT_NPROC)}: raise the limit with `ulimit -u`, "
-                "that of memory with `ulimit -v`, or those of the container"
+                f"cannot start a thread{_limit(resource.RLIMIT_NPROC)}: raise `ulimit -u`, "
+                "the memory limit `ulimit -v`, or the limits of the container"
             )
         if _is_about_memory(one):
             return HostError(
-                f"out of memory{_limit(resource.RLIMIT_AS, _MIB, ' MiB')}: raise the limit with `ulimit -v` or "
-                "that of the container, free memory, or play fewer ranks here"
+                f"out of memory{_limit(resource.RLIMIT_AS, _MIB, ' MiB')}: raise `ulimit -v` or "
+                "the limit of the container, free memory, or play fewer ranks here"
             )
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -86,8 +87,8 @@ def sent_bytes(
 
     def of_collective(rank: int, node: Communication) -> int:
         ranks = workload.groups[node.group].ranks
-        algorithm, number = algorithm_of(node), ranks.index(rank)
-        root = ranks.index(node.root) if node.root in ranks else 0
+        algorithm, number = algorithm_of(node), bisect_left(ranks, rank)  # they ascend, and there may be many
+        root = bisect_left(ranks, node.root)  # -1, of none: 0
         layout = layouts.of(ranks) if depends_on_layout(node.kind, algorithm) else None
         splits = node.send_splits, node.recv_splits
         key = algorithm, node.kind, len(ranks), number, node.size_bytes, root, splits, layout

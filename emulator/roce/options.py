@@ -51,15 +51,20 @@ class OptionFacts:
         if text in self.words:
             return self.words[text]
         if self.unit == "bit/s":
-            return int(text) if text.lstrip("-").isdecimal() else parse_rate(text)
+            return 0 if text == "0" else parse_rate(text)
         return parse_size(text) if self.unit == "bytes" and not self.choices else int(text)
+
+    def spell(self, value: object) -> str:
+        """Text that `parse` reads as this value."""
+        words = {number: word for word, number in self.words.items()}
+        return words.get(value) or (f"{value}bit" if self.unit == "bit/s" and value else str(value))
 
     @property
     def needed(self) -> str:
         """What text has to be, in words."""
         if self.unit == "bit/s":
-            return f"a rate with its unit is needed, as 10Gbit{', or off' if self.words else ''}"
-        return "a size is needed, as 512K" if self.unit == "bytes" and not self.choices else "a whole number is needed"
+            return f"give a rate with a unit, such as 10Gbit{', or off' if self.words else ''}"
+        return "give a size, such as 512K" if self.unit == "bytes" and not self.choices else "give a whole number"
 
     def text(self, name: str, defaults: object) -> str:
         """Summary and default, for the help of the field of that name."""
@@ -89,7 +94,7 @@ class RoceOptions:
     call_bytes: int = _number(
         0, 0, 1 << 16, "largest GSO batch handed to the kernel, for example 16K; a NIC may send it back to back",
         "SIZE", unit="bytes",
-        unset="64K; in a lab with ports of 200 Mbit/s or more, what its hosts pass as one piece, at most 37,800",
+        unset="64K; in a lab with ports of 200 Mbit/s or more, what its hosts pass as a whole, at most 37,800",
     )  # fmt: skip
     qp_timeout: int = _number(  # 0 would mean: never
         14, 1, 31, "t (1 to 31) of the ACK timeout 4.096 µs · 2^t; nccl = 20", "T", words={"nccl": NCCL_TIMEOUT}
@@ -106,8 +111,8 @@ class RoceOptions:
     )  # fmt: skip
     rate_cap_bps: int = _number(
         0, NO_CAP, FASTEST_BPS,
-        "rate limit of all ranks at a port together, headers included, for example 25Gbit; off = none",
-        "RATE", unit="bit/s", words={"off": NO_CAP}, unset="the port's rate, if the topology gives it",
+        "rate limit of all ranks at a port together, including headers, for example 25Gbit; off = none",
+        "RATE", unit="bit/s", words={"off": NO_CAP}, unset="the port's rate, if the topology has it",
     )  # fmt: skip
     dscp: int = _number(26, 0, 63, "DSCP of data")
     ack_dscp: int = _number(-1, -1, 63, "DSCP of ACKs and NAKs", unset="that of data, with its ECN code point")
@@ -117,17 +122,17 @@ class RoceOptions:
     payload: str = _choice("constant", ("constant", "random"), "random payload is verified byte by byte")
     receiver: str = _choice("gbn", ("gbn", "ooo"), "go-back-N, or accept packets out of order")
     multipath: int = _number(
-        0, 0, MOST_ENTROPY_VALUES, "entropy values over which each queue pair sprays its packets (docs/multipath.md)",
+        0, 0, MOST_ENTROPY_VALUES, "entropy values over which a queue pair sprays packets (docs/multipath.md)",
         "VALUES", unset="0: a reliable connection on one path",
     )  # fmt: skip
     entropy: str = _choice(
-        "packet", ("packet", "batch"), "with --multipath: the next value after each packet, or GSO batch"
+        "packet", ("packet", "batch"), "with --multipath: change the value after each packet or GSO batch"
     )
     entropy_field: str = _choice(
         "port", ("port", "flow-label"), "with --multipath: UDP source port, or IPv6 flow label"
     )
     time_stamps: str = _choice(
-        "reader", ("reader", "kernel"), "who says when a packet arrived: the agent as it reads, or the kernel"
+        "reader", ("reader", "kernel"), "who stamps arriving packets: the agent as it reads them, or the kernel"
     )
     verify_every: int = _number(64, 1, 1 << 20, "verify one in N merged receives of constant payload in full")
 

@@ -1,4 +1,4 @@
-"""Columns of the table of flows beside the job."""
+"""Columns of the table of flows alongside the job."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def _count(value: int | None) -> str:
 
 FLOW_RESULT_COLUMNS: tuple[Column[FlowResult], ...] = (
     Column(
-        "flow", "number of the flow in the run spec, and its ends; the arrow leads from client to server",
+        "flow", "number of the flow in the run spec, and its ends; the arrow points from client to server",
         cell=_ends, is_number=False,
     ),
     Column("test", "its verb and message size", cell=lambda one: f"{one.verb} {format_size(one.size_bytes)}",
            is_number=False, sacrifice=3),
     Column("counted", "what, and by which end", cell=_counted, is_number=False),
-    Column("messages", "complete messages; of a READ, requests", cell=lambda one: _count(one.messages)),
+    Column("messages", "complete messages; for READ, requests", cell=lambda one: _count(one.messages)),
     Column("time", "from the first post to the last completion; received: from the first to the last arrival",
            cell=lambda one: duration_cell(one.duration_ns), sacrifice=2),
     Column("Gbit/s", "payload per time", cell=_gbps, style=bold),
     Column("re-\ntransmitted", "packets sent again", cell=lambda one: _count(one.retransmits), title="retransmitted",
            sacrifice=1),
-    Column("latency", "median; half a round trip, of READs a whole one",
+    Column("latency", "median: half a round trip, for READs a whole one",
            cell=lambda one: duration_cell(one.latency_median_ns), is_optional=True),
     Column("complete", "whether both ends agreed that it is over", cell=lambda one: "yes" if one.is_complete else "no",
            is_number=False, sacrifice=4),

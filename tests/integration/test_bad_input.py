@@ -58,7 +58,7 @@ CASES = {
         files={"comm_group.json": GROUPS},
     ),
     "topology too small": Bad(
-        "room for 1: add hosts",
+        "room for only 1: add hosts",
         [GOOD, GOOD],
         ["--topology", "t"],
         {"t": TOPOLOGY.format("addresses: [127.1.0.1]")},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +25,12 @@ from emulator.controller import control_server, local_agents, watchdog
 from emulator.controller.control_service import SERVER_OPTIONS
 from emulator.controller.run_plan import RunPlan, SessionPlan
 from emulator.controller.session import Session
-from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
+from emulator.errors import AgentLost, EmulatorError, HostError, RemoteProtocolError, RunAborted, RunTimeout
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.trace.workload import build_workload
 from emulator.wire.control.codec import encode_agent
 from emulator.wire.trace.load import load_trace
+from tests.support.limits import limited
 from tests.support.trace_files import collective, write
 
 AGENTS = {"agent-0": [0], "agent-1": [1]}
@@ -220,7 +222,7 @@ def test_an_agent_of_another_version_is_told_so(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         newer = replace(opened.hello, oldest_version=7, newest_version=9)
         assert await opened.refusal(newer) == (
-            "no common control version: the agent speaks 7 to 9, the controller 3 to 3"
+            "no common control version: the agent supports 7 to 9, the controller 3 to 3"
         )
         both = replace(opened.hello, newest_version=9)
         assert await opened.dial(both) == control.Welcome(3)
@@ -276,7 +278,7 @@ def test_what_an_agent_cannot_say_in_one_message_is_why_it_gives_up(
             await opened.join(link)
             link.send(control.Progress(0, 0, False, "x" * (1 << 21)), 0)
             error = str(await opened.ended())
-        assert "the message Progress has 2 MiB, and the control stream takes at most 1 MiB: use more agents" in error
+        assert "the message Progress has 2 MiB, but the control stream takes at most 1 MiB: use more agents" in error
 
     run_check(check)
 
@@ -322,7 +324,7 @@ def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck, monkeyp
         error = await opened.ended()
         assert isinstance(error, AgentLost)
         assert "agent-0" in str(error)
-        assert "a control message that this version does not know" in str(error)
+        assert "a control message unknown to this version" in str(error)
 
     run_check(check)
 
@@ -465,6 +467,16 @@ def test_agents_that_never_join_are_named(run_check: RunCheck) -> None:
             error = await opened.ended()
         assert isinstance(error, RunTimeout)
         assert "agents to join: agent-1" in str(error)
+
+    run_check(check)
+
+
+def test_a_session_that_cannot_take_the_connections_of_its_agents_names_the_limit(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        with limited(resource.RLIMIT_NOFILE, 0):
+            error = await opened.ended()
+        assert isinstance(error, HostError)
+        assert "too many open files (the limit is 0)" in str(error)
 
     run_check(check)
 

@@ -1,4 +1,4 @@
-"""Flows of a run spec beside its job, on loopback: their peers are `charkha peer`."""
+"""Flows of a run spec alongside its job, on loopback: their peers are `charkha peer`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_flow_lasts_as_long_as_the_job_and_both_ends_count_the_same(tmp_path: 
     assert again.to_plain()["flows"] == spec["flows"]
     shown = charkha("report", "run", cwd=tmp_path)
     assert shown.code == 0, shown.stderr
-    assert "Flows beside the job" in (tmp_path / "run" / "report.html").read_text()
+    assert "Flows alongside the job" in (tmp_path / "run" / "report.html").read_text()
 
 
 def _span(folder: Path) -> tuple[int, int]:

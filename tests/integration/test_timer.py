@@ -157,18 +157,3 @@ def test_a_callback_may_close_the_clock(runner: asyncio.Runner) -> None:
         assert seen == []
 
     runner.run(scenario())
-
-
-def test_overshoot_is_counted_from_when_the_alarm_could_have_fired(runner: asyncio.Runner) -> None:
-    async def scenario() -> None:
-        with TimerfdClock() as clock:
-            assert clock.overshoot_median_ns() is None
-            seen: list[int] = []
-            start = clock.now()
-            clock.call_at(1, lambda: seen.append(1))
-            await finished(seen, 1)
-            median = clock.overshoot_median_ns()
-            assert median is not None
-            assert 0 <= median <= clock.now() - start
-
-    runner.run(scenario())

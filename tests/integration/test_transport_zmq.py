@@ -15,6 +15,7 @@ from emulator.errors import HostError, LocalProtocolError
 from tests.integration.socket_bed import DEADLINE_S, SocketBed, play
 from tests.integration.transport_conformance import CASES, Case, Listener, directory
 from tests.support.full import variant
+from tests.support.limits import limited
 
 
 class ZmqBed(SocketBed[ZmqTransport]):
@@ -236,17 +237,13 @@ def test_an_agent_that_cannot_accept_connections_reports_why() -> None:
     async def scenario(bed: ZmqBed) -> None:
         (a,) = await bed.connected(1)
         clients = [socket.socket() for _ in range(10)]
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(c.fileno() for c in clients) + 1, limits[1]))
-        try:
+        with limited(resource.RLIMIT_NOFILE, max(c.fileno() for c in clients) + 1):
             for client in clients:
                 client.setblocking(False)
                 client.connect_ex(a.endpoint.address)
             await bed.until(lambda: a.failures(0) == 1)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            for client in clients:
-                client.close()
+        for client in clients:
+            client.close()
         assert "Too many open files; raise `ulimit -n`" in a.reasons[0]
 
     run(scenario, agents=1)

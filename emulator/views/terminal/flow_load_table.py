@@ -35,7 +35,7 @@ _FLOWS: tuple[Column[FlowLoad], ...] = (
         "of the whole run; a dash: as much as there is time for",
         cell=lambda one: NONE if one.payload_bytes is None else format_size(one.payload_bytes),
     ),
-    Column("beside the job", "what is played", cell=lambda one: one.about, is_number=False, folds=30),
+    Column("alongside the job", "what is played", cell=lambda one: one.about, is_number=False, folds=30),
 )
 _LINKS: tuple[Column[_Link], ...] = (
     Column(
@@ -62,7 +62,7 @@ _LINKS: tuple[Column[_Link], ...] = (
 )
 EXPLAIN = "\n\n".join(
     [
-        explain(_FLOWS, title="Flows beside the job:"),
+        explain(_FLOWS, title="Flows alongside the job:"),
         explain(_LINKS, title="Their links, with equal-cost paths loaded evenly:"),
     ]
 )

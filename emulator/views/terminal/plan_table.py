@@ -49,7 +49,7 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
     ),
     Column(
         "size",
-        "array size as nccl-tests counts it",
+        "array size, counted as in nccl-tests",
         cell=lambda one: format_size(
             nccl_size(one.operation.kind, size_bytes=one.operation.size_bytes, members=one.operation.members)
         ),
@@ -194,7 +194,7 @@ def render(
         jct_ns: lower bound of an iteration; None if unknown.
         jct_note: what the bound is made of.
         width: columns of the terminal, for the picture.
-        flows: beside the job.
+        flows: alongside the job.
         flow_links: what those load.
     """
     hidden = len(plan.operations) - SHOWN_OPERATIONS

@@ -35,6 +35,7 @@ from emulator.host.nic import NicFacts
 from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
+from emulator.units import NS_PER_S
 from emulator.wire._pb import control_pb2 as pb
 
 NO_ROOT = 0xFFFFFFFF
@@ -74,8 +75,8 @@ def _encode(message: Any, value: Any) -> bytes:
     if len(data) > control.LARGEST_MESSAGE_BYTES:
         most = control.LARGEST_MESSAGE_BYTES >> 20
         raise RunError(
-            f"the message {type(value).__name__} has {len(data) / (1 << 20):.0f} MiB, and the control stream takes at "
-            f"most {most} MiB: use more agents, or fewer ranks"
+            f"the message {type(value).__name__} has {len(data) / (1 << 20):.0f} MiB, but the control stream takes "
+            f"at most {most} MiB: use more agents or fewer ranks"
         )
     return data
 
@@ -84,10 +85,10 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise RemoteProtocolError("the peer sent a control message that is damaged") from error
+        raise RemoteProtocolError("the peer sent a damaged control message") from error
     kind = message.WhichOneof("message")
     if kind is None:
-        raise RemoteProtocolError("the peer sent a control message that this version does not know")
+        raise RemoteProtocolError("the peer sent a control message unknown to this version")
     try:
         value = _DECODERS[kind](getattr(message, kind))
     except (ValueError, TypeError) as error:
@@ -205,7 +206,11 @@ def _encode_job_setup(target: Any, value: control.JobSetup) -> None:
 
 def _decode_setup(message: Any) -> control.Setup:
     flows = tuple(replace(flow, host=_address(flow.host)) for flow in _each(FlowTask, message.flows))
-    return control.Setup([*map(_decode_job_setup, message.jobs)], tuple(map(_prefix, message.networks)), flows)
+    interval_ns = message.report_interval_ns or control.REPORT_INTERVAL_NS
+    if interval_ns > NS_PER_S:
+        raise ValueError("reports more than a second apart")
+    jobs, networks = [*map(_decode_job_setup, message.jobs)], tuple(map(_prefix, message.networks))
+    return control.Setup(jobs, networks, flows, interval_ns)
 
 
 def _decode_job_setup(message: Any) -> control.JobSetup:
@@ -305,7 +310,7 @@ def _decode_completions(message: Any) -> Completions:
     }
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of unequal length")
-    if any(np.any(columns[name] < 0) for name in ("bytes_sent", "bytes_received")):
+    if min(columns[name].min(initial=0) for name in ("bytes_sent", "bytes_received")) < 0:
         raise ValueError("byte counts that no rank reaches")  # 2^63 and more wrap round
     return Completions(message.iteration, **columns)
 

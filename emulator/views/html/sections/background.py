@@ -1,4 +1,4 @@
-"""Background traffic beside the job."""
+"""Background traffic alongside the job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
 
 _ABOUT = (
-    "Open-loop traffic beside the job, from the first iteration on, warm-up included. Rates are on the wire: payload, "
-    "all headers, preambles and gaps. A flow that sent less than it offered was held up by its sender, if messages "
-    "were late, or by the network. None of its bytes count as the job's; counters of devices include them."
+    "Open-loop traffic alongside the job, from the first iteration, including warm-up. Rates are on the wire: payload, "
+    "all headers, preambles and gaps. If a flow sent less than it offered, the sender was the limit if messages were "
+    "late, else the network. None of its bytes count as the job's; counters of devices include them."
 )
 
 

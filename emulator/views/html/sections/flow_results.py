@@ -1,4 +1,4 @@
-"""Flows that ran beside the job."""
+"""Flows that ran alongside the job."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
 
 _ABOUT = (
-    "Traffic beside the job, from the first iteration on, warm-up included. What this end counted stands beside what "
-    "the peer reports of itself."
+    "Traffic alongside the job, from the first iteration, including warm-up. The table shows what this end counted "
+    "next to what the peer reports."
 )
 
 
@@ -18,5 +18,5 @@ def flows_beside(facts: RunFacts) -> Iterator[Section]:
     """The section, if there were any."""
     rows = facts.summary.flow_results
     if rows:
-        table = table_of("flow-results", "Flows beside the job", list(FLOW_RESULT_COLUMNS), rows)
-        yield Section("flows-beside", "Flows beside the job", [table], _ABOUT)
+        table = table_of("flow-results", "Flows alongside the job", list(FLOW_RESULT_COLUMNS), rows)
+        yield Section("flows-beside", "Flows alongside the job", [table], _ABOUT)

@@ -61,8 +61,8 @@ def test_of_several_labs_one_must_be_named(store: LabStore, capsys: pytest.Captu
     assert "no lab is up" in refused("lab", "exec", "h0", "true", capsys=capsys)
     record(store, "a")
     record(store, "b")
-    assert "name one or give --all: a, b" in refused("lab", "down", capsys=capsys)
-    assert "name one with --lab: a, b" in refused("lab", "exec", "h0", "true", capsys=capsys)
+    assert "choose one or give --all: a, b" in refused("lab", "down", capsys=capsys)
+    assert "choose one with --lab: a, b" in refused("lab", "exec", "h0", "true", capsys=capsys)
     assert store.ids() == ["a", "b"]
 
 
@@ -93,11 +93,11 @@ def test_down_removes_what_was_named_or_the_only_lab(
 @pytest.mark.parametrize(
     ("up", "words", "problem"),
     [
-        ("", [], "no lab is up (labs: none); --if-exists"),
-        ("a", ["b"], "there is no lab 'b' (labs: a); --if-exists"),
+        ("", [], "no lab is up (labs: none); with --if-exists"),
+        ("a", ["b"], "there is no lab 'b' (labs: a); with --if-exists"),
         ("a", ["other.yaml"], "there is no lab 'other.yaml' (labs: a)"),
         ("a", ["../labs"], "there is no lab '../labs' (labs: a)"),
-        ("ab", [str(SWITCH)], "there are several labs, name one or give --all: a, b"),
+        ("ab", [str(SWITCH)], "there are several labs; choose one or give --all: a, b"),
     ],
 )
 def test_down_refuses_a_lab_that_does_not_exist(
