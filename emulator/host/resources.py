@@ -20,9 +20,11 @@ _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # CPy
 _NO_MAPPING = ("failed to map segment", "annot allocate memory")  # the dynamic linker's
 _DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _MIB = 1 << 20
+LIBRARIES_BYTES = 256 << 20
+"""Address space that numpy, Arrow and gRPC take; OpenBLAS tries for ever where it finds no place."""
 
 
-def reserve(*, descriptors: int, threads: int = 0, memory_bytes: int = 0) -> None:
+def reserve(*, descriptors: int = 0, threads: int = 0, memory_bytes: int = 0) -> None:
     """Check that this process can have so much more than it has; everything is given back at once.
 
     Raises:

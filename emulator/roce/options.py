@@ -56,7 +56,7 @@ class OptionFacts:
 
     def spell(self, value: object) -> str:
         """Text that `parse` reads as this value."""
-        words = {number: word for word, number in self.words.items()}
+        words: dict[object, str] = {number: word for word, number in self.words.items()}
         return words.get(value) or (f"{value}bit" if self.unit == "bit/s" and value else str(value))
 
     @property

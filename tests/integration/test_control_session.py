@@ -210,7 +210,7 @@ def test_a_second_agent_of_one_name_is_refused_and_the_first_stays(run_check: Ru
         async with ControlLink(opened.target) as first:
             await opened.join(first)
             assert isinstance((await first.receive()).value, control.Welcome)
-            assert await opened.refusal(opened.hello) == "an agent 'agent-0' is already here"
+            assert await opened.refusal(opened.hello) == "an agent 'agent-0' has already joined"
             second = await opened.dial(replace(opened.hello, agent="agent-1"))
             assert isinstance(second, control.Welcome)
             assert isinstance((await asyncio.wait_for(first.receive(), 60)).value, control.Setup)

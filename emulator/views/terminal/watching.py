@@ -66,7 +66,8 @@ async def follow(broker: Broker, run_id: str | None, *, is_json: bool) -> None:
     with contextlib.ExitStack() as stack:
         live = None if is_json else Live(render(run), console=console, refresh_per_second=4)
         if live is not None:
-            stack.callback(lambda: console.is_terminal or console.line())  # rich ends its last line in a terminal only
+            if not console.is_terminal:
+                stack.callback(console.line)  # rich ends its last line in a terminal only
             stack.enter_context(live)
         try:
             async with broker.client() as client:

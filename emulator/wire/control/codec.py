@@ -9,8 +9,9 @@ Most values have the fields of their messages, and are copied field by field. On
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar, get_args
 
@@ -68,7 +69,7 @@ def decode_controller(data: bytes) -> control.Message[Any]:
 
 
 def _encode(message: Any, value: Any) -> bytes:
-    target = getattr(message, _name(type(value)))
+    target = getattr(message, _name(value.__class__))
     target.SetInParent()
     _ENCODERS.get(type(value), _copy_fields)(target, value)
     data: bytes = message.SerializeToString()
@@ -96,6 +97,7 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
     return control.Message(value, message.job if message.HasField("job") else None)
 
 
+@cache
 def _name(kind: type[Any]) -> str:
     """Of the message of a type of value: `clock_query` of ClockQuery."""
     if kind is control.Continue:  # `continue` is a word of Python
@@ -103,21 +105,27 @@ def _name(kind: type[Any]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
+@cache
+def _field_names(kind: type[Any]) -> Sequence[str]:
+    """Asked for once: `fields` makes a tuple of a generator each time, which fills the free lists of CPython."""
+    return [item.name for item in fields(kind)]
+
+
 def _copy_fields(target: Any, value: Any) -> None:
     """For values that have the same fields as their message; None is absent."""
-    for item in fields(value):
-        content = getattr(value, item.name)
+    for name in _field_names(value.__class__):
+        content = getattr(value, name)
         if isinstance(content, _SCALARS):
-            setattr(target, item.name, content)
+            setattr(target, name, content)
         elif isinstance(content, np.ndarray):
-            getattr(target, item.name).extend(content.tolist())
+            getattr(target, name).extend(content.tolist())
         elif isinstance(content, Mapping):
-            getattr(target, item.name).update(content)
+            getattr(target, name).update(content)
         elif content and is_dataclass(content[0]):
             for one in content:
-                _copy_fields(getattr(target, item.name).add(), one)
+                _copy_fields(getattr(target, name).add(), one)
         elif content is not None:
-            getattr(target, item.name).extend(content)
+            getattr(target, name).extend(content)
 
 
 def _copied(kind: type[Any]) -> Callable[[Any], Any]:

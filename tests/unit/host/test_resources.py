@@ -29,7 +29,7 @@ def test_missing_descriptors_are_named_with_the_limit() -> None:
 
 def test_missing_memory_is_named() -> None:
     with pytest.raises(HostError, match=r"out of memory.*`ulimit -v`"):
-        reserve(descriptors=0, memory_bytes=1 << 50)
+        reserve(memory_bytes=1 << 50)
 
 
 def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(HostError, match=r"cannot start a thread.*`ulimit -u`"):
-        reserve(descriptors=0, threads=1)
+        reserve(threads=1)
 
 
 @pytest.mark.parametrize(
