@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +18,8 @@ from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.integration.test_peer import listens, receives_datagrams
 from tests.support.command import Command, Finished, charkha, started, wait_for
+from tests.support.loopback import NET, free_port
 
-NET = f"127.{30 + os.getpid() % 60}"
 LAST, PEER = f"{NET}.0.254", f"{NET}.9.1"
 STOPPED_S = 45.0
 """A second is promised; a busy machine takes longer, and the report is written too. Without an abort it is a minute."""
@@ -29,10 +27,7 @@ STOPPED_S = 45.0
 
 @pytest.fixture
 def port() -> int:
-    """A TCP port that nobody uses."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
+    return free_port()
 
 
 def written(folder: Path, port: int, *flows: dict[str, Any], iterations: int = 2) -> None:

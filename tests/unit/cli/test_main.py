@@ -163,21 +163,6 @@ def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
 
 
 @pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        ([], "the following arguments are required: COMMAND"),
-        (["--log-level", "loud", "check", "t"], "argument --log-level: there is no 'loud'; choose from debug, info"),
-        (["chek", "t"], "argument COMMAND: there is no 'chek'; did you mean 'check'?"),
-        (["--versoin"], "unknown option '--versoin'; did you mean '--version'?"),
-    ],
-)
-def test_usage_errors_are_one_line(words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
-    line = refused(*words, capsys=capsys)
-    assert line.startswith(f"charkha: {problem}")
-    assert line.endswith("(see `charkha --help`)")
-
-
-@pytest.mark.parametrize(
     ("words", "parser"),
     [pytest.param(*leaf, id=" ".join(leaf[0])) for leaf in leaves()],
 )
