@@ -101,6 +101,7 @@ def _offered(interface: str) -> Port:
 def _numeric(host: str) -> list[str]:
     try:
         found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        raise HostError(f"the controller's name {host} cannot be resolved ({error.strerror})") from error
+    except (socket.gaierror, UnicodeError) as error:
+        reason = getattr(error, "strerror", error)
+        raise HostError(f"the controller's name {host} cannot be resolved ({reason})") from error
     return sorted({str(entry[4][0]) for entry in found})

@@ -17,8 +17,8 @@ def resolved(host: str) -> str:
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise InputError(f"{host}: no such host ({error.strerror})") from error
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"{host}: no such host") from error
     return str(ipaddress.ip_address(found[0][4][0]))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from emulator.errors import HostError, RemoteProtocolError, RunError
+from emulator.errors import HostError, InputError, RemoteProtocolError, RunError
 from emulator.peer.exchange import Swap
 
 T = TypeVar("T")
@@ -195,6 +195,8 @@ async def connect(host: str, port: int, *, local: str | None = None) -> Conversa
         async with asyncio.timeout(CONNECT_S):
             own = None if local is None else (local, 0)
             transport, _ = await loop.create_connection(lambda: protocol, host, port, local_addr=own)
+    except (socket.gaierror, UnicodeError) as error:
+        raise InputError(f"{host}: no such host") from error
     except (OSError, TimeoutError) as error:
         reason = str(error) or f"no answer within {CONNECT_S:g} s"
         raise RunError(f"no perftest listens at {host}, port {port} ({reason}): start its server first") from error

@@ -102,8 +102,8 @@ def _reach(endpoint: str) -> None:
     try:
         with socket.create_connection((url.hostname or "", url.port or _PORTS[url.scheme]), timeout=_REACH_S):
             pass
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise RunError(
             f"{endpoint}: no collector takes connections there ({reason}): start one, or mend --endpoint"
         ) from error

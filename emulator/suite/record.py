@@ -139,7 +139,7 @@ class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
         if self.outcome is Outcome.PASS:
             reason = "its only case passed" if self.planned == 1 else f"all {self.planned} cases passed"
         elif not like_it:
-            reason = f"{self.left} of {count_of(self.planned, 'case')} were not played"
+            reason = f"{self.left} of {count_of(self.planned, 'case')} not played"
         else:
             first = like_it[0]
             reason = f"{first.name}: {first.text}; {len(like_it)} of {count_of(self.planned, 'case')} like it"

@@ -47,6 +47,7 @@ class Broker:
             if parts.password is not None:  # checked first: no other error may repeat the URL
                 raise InputError("other users can see a password in a URL: set CHARKHA_MQTT_PASSWORD instead")
             port = parts.port or _PORTS[parts.scheme]
+            (parts.hostname or "").encode("idna")  # as a resolver does; a UnicodeError is a ValueError
         except (ValueError, KeyError) as error:
             raise InputError(problem) from error
         prefix = parts.path.strip("/")

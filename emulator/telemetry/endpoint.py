@@ -54,8 +54,9 @@ class MetricsEndpoint:
         host, port = self._address
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=self._registry)
-        except OSError as error:
-            raise HostError(f"metrics cannot be served at {host}:{port} ({error.strerror}): use another") from error
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", "no such host")
+            raise HostError(f"metrics cannot be served at {host}:{port} ({reason}): use another") from error
         self._server.set_app(at_metrics_only(self._server.get_app()))
         return self
 

@@ -16,7 +16,7 @@ STYLES = {
 COLUMNS: tuple[Column[Finding], ...] = (
     Column(
         "outcome",
-        "PASS, FAIL, TESTER-LIMITED (the tester determined the value, not the device) or UNDECIDED (not measured)",
+        "PASS, FAIL, TESTER-LIMITED (the tester determined the value, not the device) or UNDECIDED (not known)",
         cell=lambda one: one.outcome.value,
         is_number=False,
         style=lambda one: STYLES[one.outcome],
@@ -32,7 +32,7 @@ COLUMNS: tuple[Column[Finding], ...] = (
         "class (collective, ranks, size and algorithm), device, or the worst iteration or flow; a dash: the whole run",
         cell=lambda one: describe_subject(one.subject).removeprefix(" of ") or NONE,
         is_number=False,
-        folds=30,
+        folds=20,
     ),
     Column("value", "what was measured", cell=value_cell, style=bold),
     Column("rule", "the bound", cell=lambda one: str(one.rule.bound), is_number=False),
@@ -42,7 +42,7 @@ COLUMNS: tuple[Column[Finding], ...] = (
         cell=lambda one: one.reason or NONE,
         is_number=False,
         is_optional=True,
-        folds=40,
+        folds=24,
         sacrifice=1,
     ),
 )

@@ -101,6 +101,13 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path, port: int) -> None:
     assert f"no perftest listens at {SERVER}, port {port}" in finished.stderr.splitlines()[-1]
 
 
+def test_a_name_that_is_none_is_reported(tmp_path: Path) -> None:
+    for options in ((), ("--rdma-cm",)):
+        finished = charkha("peer", "connect", "a..b", "--verb", "write", *options, cwd=tmp_path)
+        assert (finished.code, finished.stdout) == (2, "")
+        assert finished.stderr.splitlines()[-1] == "charkha: a..b: no such host"
+
+
 def test_nothing_is_sent_to_an_address_that_nobody_named(tmp_path: Path, port: int) -> None:
     with serving(tmp_path, port) as server:
         finished = connect(tmp_path, port, "--peer-address", f"{NET}.0.213")

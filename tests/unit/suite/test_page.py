@@ -28,7 +28,7 @@ def test_the_answer_is_on_top_and_cases_that_were_not_played_are_a_warning() -> 
     page = suite_page(RECORD)
     assert (page.answer.word, page.answer.tone) == ("FAIL", "bad")
     assert page.answer.text.startswith("second: frames_lost is 15; 1 of 3 cases like it")
-    assert page.warnings == ["1 of 3 cases were not played."]
+    assert page.warnings == ["1 of 3 cases not played."]
     assert page.sentence.endswith("3 cases: 1 FAIL, 1 PASS.")
     assert not suite_page(replace(RECORD, planned=2)).warnings
 

@@ -170,7 +170,7 @@ def test_a_suite_that_was_interrupted_is_resumed_and_plays_no_complete_case_agai
         run(one, root, first)
     before = read_record(root)
     assert (outcomes(before), before.outcome) == (["PASS"], Outcome.UNDECIDED)
-    assert before.text.startswith("2 of 3 cases were not played")
+    assert before.text.startswith("2 of 3 cases not played")
     record = run(one, root, second, resume=True)
     assert (first.folders, second.folders) == (["a", "b"], ["b", "c"])
     assert record.cases[0].runs == before.cases[0].runs

@@ -21,7 +21,7 @@ def test_a_url_names_host_port_prefix_and_user(url: str, wanted: Broker) -> None
     assert Broker.parse(url) == wanted
 
 
-@pytest.mark.parametrize("url", ["http://host", "mqtt://", "mqtt://host:x", "mqtt://host/a/#", "mqtt://a+b"])
+@pytest.mark.parametrize("url", ["http://host", "mqtt://", "mqtt://host:x", "mqtt://host/a/#", "mqtt://a+b", "a..b"])
 def test_anything_else_is_refused(url: str) -> None:
     with pytest.raises(InputError, match=r"is not a broker: write mqtt://\[USER@\]HOST"):
         Broker.parse(url)
