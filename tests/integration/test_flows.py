@@ -126,7 +126,7 @@ def test_whoever_ends_the_other_stops_at_once_and_what_was_counted_stays(tmp_pat
         assert time.monotonic() - began < STOPPED_S
     assert finished.code == (130 if ended == "run" else 1)
     if ended == "peer":
-        assert f"flow 0 (perftest, here to nic): {PEER} went away" in finished.stderr.replace("127.0.0.1", PEER)
+        assert f"flow 0 (perftest, here to nic): {PEER} disconnected" in finished.stderr.replace("127.0.0.1", PEER)
     (row,) = read_run(tmp_path / "run").table(Part.FLOW_RESULTS).to_pylist()
     assert row["messages"] > 0
     assert not row["is_complete"]
