@@ -148,7 +148,7 @@ def test_the_name_is_that_of_the_certificate(authority: Path, caplog: pytest.Log
     [
         ({}, None),
         ({"now": datetime.now(UTC) - 2 * DAY}, "has expired"),
-        ({"role": Role.VIEWER}, "is that of viewer west"),
+        ({"role": Role.VIEWER}, "belongs to viewer west"),
         ({"name": "east"}, "belongs to agent east, not to agent west"),
         ({"secret": SECRET[::-1]}, "the token is not the controller's: nothing was sent that could be used"),
     ],

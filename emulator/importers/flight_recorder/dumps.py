@@ -120,14 +120,14 @@ def _unpickled(path: Path, data: bytes) -> _Dump:
     try:
         return msgspec.convert(value, _Dump)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise TraceError(f"is not a dump of the Flight Recorder, or a corrupt one: {error}", path=path) from error
+        raise TraceError(f"is not a dump of the Flight Recorder, or is corrupt: {error}", path=path) from error
 
 
 def _from_json(path: Path, data: bytes) -> _Dump:
     try:
         return msgspec.json.decode(data, type=_Dump)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError(f"is not a dump of the Flight Recorder, or a corrupt one: {error}", path=path) from error
+        raise TraceError(f"is not a dump of the Flight Recorder, or is corrupt: {error}", path=path) from error
 
 
 def _ranks(path: Path, name: str, text: str) -> tuple[int, ...]:

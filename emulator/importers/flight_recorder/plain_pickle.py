@@ -57,11 +57,11 @@ class _Machine:
             opcode = self._take(1)
             if opcode == b".":
                 if len(self._stack) != 1:
-                    raise self._problem("ends with something left over")
+                    raise self._problem("ends with unused values")
                 return self._pop()
             step = _STEPS.get(opcode)
             if step is None:
-                raise self._problem(f"holds something else than plain values (opcode {opcode!r})")
+                raise self._problem(f"contains something other than plain values (opcode {opcode!r})")
             try:
                 step(self)
             except (TypeError, UnicodeDecodeError, OverflowError) as error:

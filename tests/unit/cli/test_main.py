@@ -118,6 +118,7 @@ def failing(error: BaseException) -> Callable[..., NoReturn]:
         (KeyboardInterrupt(), 130, "charkha: interrupted"),
         (InputError("\x1b[2Jgone"), 2, r"charkha: \x1b[2Jgone"),
         (OSError(errno.ENAMETOOLONG, "File name too long", "x"), 2, "charkha: x: File name too long"),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), 2, "charkha: x: Permission denied"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -146,7 +147,7 @@ def test_an_interrupt_before_the_first_step_of_a_coroutine_is_one_line(
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("odd\nvalue"), OSError(errno.EACCES, "Permission denied", "f")], ids=["bug", "system"]
+    "error", [ValueError("odd\nvalue"), OSError(errno.EIO, "Input/output error", "f")], ids=["bug", "system"]
 )
 def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
