@@ -5,6 +5,7 @@ Source: Kineto, libkineto/src/output_json.cpp; PyTorch, torch/csrc/autograd/prof
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -222,10 +223,7 @@ def _shape_bytes(said: dict[str, Any], at: int) -> int | None:
     width = element_bytes(str(kind))
     if width is None or not isinstance(shape, list) or not all(type(one) is int for one in shape):
         return None
-    elements = 1
-    for one in shape:
-        elements *= one
-    return elements * width
+    return math.prod(shape) * width
 
 
 def _concrete(said: dict[str, Any], at: int) -> int | None:
