@@ -38,10 +38,8 @@ def assemble(
     """The trace of a job.
 
     Args:
-        path: as the user named it.
         source_format: name of the importer.
         mode: what the ranks were read from, for the report.
-        files: of each rank.
         losses: what was counted so far of the whole source.
         losses_of: what was counted so far of each rank.
         on_rank: called with (ranks done, ranks in all).
@@ -74,8 +72,6 @@ def align_collectives(
     """Leave out the collectives that not all ranks of their process group recorded.
 
     Args:
-        world: all ranks.
-        losses: what is left out is counted there.
         key: kinds that are numbered apart; None: all collectives of a process group are numbered together, without
             gaps.
 
@@ -113,8 +109,6 @@ def align_messages(
     """Leave out sends without a receive, and receives without a send.
 
     Args:
-        world: all ranks.
-        losses: what is left out is counted there.
         without_beginning: ranks whose first calls are lost: their messages are paired from the end.
     """
     ends: defaultdict[tuple[int, int, int], dict[CommKind, list[RecordedCall]]] = defaultdict(dict)

@@ -113,7 +113,6 @@ def import_trace(
     """Read the traces of a job, and check that its ranks agree.
 
     Args:
-        ranks: how many ranks there must be.
         strict: refuse guesses, and ranks without a file.
 
     Raises:

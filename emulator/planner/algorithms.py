@@ -94,8 +94,6 @@ def choose(
     The numbers must be the same for all members: the largest size if sizes differ, as in an uneven all-to-all.
 
     Args:
-        kind: a collective.
-        members: group size.
         size_bytes: Chakra's comm_size.
         overrides: collective label → name, from `parse_overrides`; `reduce_scatter` also applies to
             reduce_scatter_block unless that has its own.

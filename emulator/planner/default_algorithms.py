@@ -136,9 +136,6 @@ def on_scale_up_nodes(kind: CommKind, name: str, layout: GroupLayout, *, is_unev
 
     Args:
         kind: REDUCE_SCATTER for REDUCE_SCATTER_BLOCK.
-        name: that of the table.
-        layout: of the group.
-        is_uneven: an all-to-all with splits.
     """
     rails = max(map(len, layout.nodes))
     if len(layout.nodes) == 1 or rails == 1:

@@ -52,11 +52,7 @@ def forecast(
 
     Args:
         workload: with scaled sizes and compute.
-        algorithm_of: returns the algorithm of a collective.
         ideal_ns: of each instance; UNKNOWN_NS if a port has no rate.
-        iterations: measured ones.
-        warmup: iterations before them.
-        layouts: of groups.
 
     Raises:
         PlanError: there is no such algorithm.

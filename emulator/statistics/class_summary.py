@@ -83,7 +83,6 @@ def summarise_classes(
     """The classes of a run, the one that takes most time first.
 
     Args:
-        merged: measurements of iterations that count.
         scaled_by: played sizes over sizes of the trace.
         tester: share of the calibrated tester in these measurements.
     """

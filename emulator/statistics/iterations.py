@@ -84,7 +84,6 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
 
     Args:
         table: the whole iterations table, warm-up included.
-        manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in table.column_names}
     complete, durations = _complete(columns, manifest)
@@ -131,7 +130,6 @@ def measured_iterations(
         table: the whole iterations table, warm-up included.
         flow_events: table of the run; empty if none happened, or if they were not recorded.
         totals: counter -> its sum over all flows of the whole run; what is 0 there is 0 in every iteration.
-        manifest: of the run.
     """
     numbers, where = np.unique(to_ints(flow_events["iteration"]), return_inverse=True)
     counted = {
@@ -156,7 +154,6 @@ def iteration_spans(table: pa.Table, manifest: Manifest) -> dict[int, Span]:
 
     Args:
         table: the whole iterations table.
-        manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
     return {number: span for number, _, span in _played(columns, manifest)}
@@ -167,7 +164,6 @@ def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
 
     Args:
         table: the whole iterations table, warm-up included.
-        manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
     complete, durations = _complete(columns, manifest)

@@ -28,8 +28,6 @@ def read_measured(run: Run, part: Part, columns: Sequence[str] | None = None) ->
     """Read the rows of a table that belong to iterations that count.
 
     Args:
-        run: closed or still being written.
-        part: the table.
         columns: names, including `iteration`; None reads all columns.
 
     Raises:

@@ -62,7 +62,6 @@ def pair_table(run: Run, *, size_bytes: int) -> PairTable:
 
     Args:
         run: of a workload of `emulator.planner.workloads.pair_sweep`.
-        size_bytes: of a transfer.
 
     Raises:
         ResultError: the samples are missing or damaged.

@@ -21,7 +21,6 @@ def lost_packets(counters: Mapping[str, int], manifest: Manifest) -> int | None:
 
     Args:
         counters: of all flows.
-        manifest: of the run.
     """
     if any(name not in counters for name in _NEEDED):
         return None
@@ -45,7 +44,6 @@ def unexplained(
 
     Args:
         lost: see `lost_packets`.
-        counters: of all flows.
         device: frames that the device lost; None if it was not monitored.
         receivers: see `receiver_drops`. The kernel counts receptions, each of one or several packets: any explains all.
     """

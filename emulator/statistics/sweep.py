@@ -105,7 +105,6 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
     Args:
         run: a run in which the k-th collective of an iteration has the k-th size.
         kind: the collective; SEND for pairs, whose time is that of the slowest pair.
-        ranks: group size.
         sizes: bytes, in the order played; a size without measurements has no row.
 
     Raises:

@@ -71,7 +71,6 @@ def fit_tester_model(
     Args:
         merged: its collectives, each of `steps` steps; the smallest size has almost no bytes.
         machine_bytes: for each of them, see `bytes_in_flight`.
-        steps: steps of a collective.
         step_bytes: size of a collective → bytes that a rank sends in a step. A size that takes hardly longer than the
             smallest one gives no rate.
     """
@@ -174,7 +173,6 @@ def bytes_in_flight(samples: pa.Table, merged: MergedSamples) -> FloatArray:
 
     Args:
         samples: rows of iterations that count, with `bytes_sent`.
-        merged: their measurements.
     """
     windows = _Windows.of(samples)
     if not len(windows.key):

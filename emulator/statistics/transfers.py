@@ -69,7 +69,6 @@ def summarise_transfers(samples: pa.Table, merged: MergedSamples) -> TransferSum
 
     Args:
         samples: columns iteration, name, kind, post_ns, done_ns, arrival_ns; one row per rank and node.
-        merged: the same, merged.
     """
     flows = merged.cct_ns[merged.kind == CommKind.SEND]
     if not len(flows):

@@ -87,10 +87,6 @@ def loss_foci(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> tuple[
     The main place is the pair of ports with FOCUS of all losses; else the port of a device with that much of all frames
     that devices dropped; else a port with it in one direction. A way of dropping with FOCUS of its frames at one other
     port is a cause of its own, however small beside the rest: one frame dropped by a rule, thirty in a full queue.
-
-    Args:
-        flows, counters: tables of the run.
-        manifest: of the run.
     """
     of_flows = _focus_of_flows(flows, manifest)
     of_devices = _foci_of_devices(counters, manifest)
@@ -148,14 +144,7 @@ def _focus_of_flows(flows: pa.Table, manifest: Manifest) -> LossFocus | None:
 def worst_flows(
     flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most: int, flow_events: pa.Table | None = None
 ) -> tuple[WorstFlow, ...]:
-    """The flows with the most retransmissions, then timeouts, then other events; those without events are left out.
-
-    Args:
-        flows, counters: tables of the run.
-        manifest: of the run.
-        most: how many at most.
-        flow_events: another table of the run.
-    """
+    """The flows with the most retransmissions, then timeouts, then other events; those without events are left out."""
     names = (*EVENTS, *INTEGRITY)
     columns = {name: to_ints(flows[name], null=0) for name in ("src", "dst", "packets", "duplicates", *names)}
     events = np.sum([columns[name] for name in names], axis=0)
@@ -240,8 +229,6 @@ def drops_next_to(
     """Port of a host -> frames dropped at the port of the device that it is connected to; None if that is not known.
 
     Args:
-        counters: table of the run.
-        manifest: of the run.
         between_ns: from the last reading before to the first one after; None: in the whole run.
     """
     if not counters.num_rows:

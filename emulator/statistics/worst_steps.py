@@ -115,14 +115,7 @@ def worst_steps_of(run: Run) -> tuple[WorstStep, ...]:
 def worst_steps(
     steps: Steps, *, flow_events: pa.Table, iterations: pa.Table, counters: pa.Table, manifest: Manifest, most: int
 ) -> tuple[WorstStep, ...]:
-    """The steps that cost most, largest first; those that cost next to nothing are left out.
-
-    Args:
-        steps: of the run.
-        flow_events, iterations, counters: tables of the run.
-        manifest: of the run.
-        most: how many at most.
-    """
+    """The steps that cost most, largest first; those that cost next to nothing are left out."""
     hosts = hosts_of_ranks(manifest)
     costs = [
         (one, cost)

@@ -70,7 +70,6 @@ def explain(headers: Iterable[Header], *, title: str = "") -> str:
     """What every column means: one entry per column, wrapped and aligned.
 
     Args:
-        headers: of one table.
         title: of the table; a line above the columns.
     """
     headers = list(headers)

@@ -128,7 +128,6 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
     """Columns of the tables with a row per class of two groups, by a short name.
 
     Args:
-        rules: of the comparison.
         baseline, other: what the two groups are called in the headers.
     """
     statistic = statistic_name(rules)

@@ -69,7 +69,6 @@ def nccl_table(
 
     Args:
         rows: of one collective and group size, at least one.
-        label: name of the collective.
         warmup, iterations: how often each size was played before and while it was measured.
         notes: further lines of the heading.
     """

@@ -50,10 +50,6 @@ _LOADED: dict[str, LoadedAlgorithm] = {}
 def load_algorithm(text: str, path: str) -> LoadedAlgorithm:
     """Read an algorithm from XML and prove it; afterwards it can be chosen by its name.
 
-    Args:
-        text: of the file.
-        path: for messages.
-
     Raises:
         PlanError: it is not valid, or it does not compute its collective; the message names file and line.
     """

@@ -37,7 +37,6 @@ def serialisation_ns(ports: Sequence[Port], rates_bps: Sequence[int | None], ove
     Args:
         ports: payload bytes of each port; ports are full duplex.
         rates_bps: rate of each port, bit/s.
-        overhead: header overhead of the transport.
     """
     if any(rate is None for rate in rates_bps):
         return None
@@ -56,7 +55,6 @@ class IdealTimes:
 
     Args:
         topology: the topology with all ranks placed.
-        overhead: header overhead of the transport.
 
     Attributes:
         layouts: of groups on the topology.
@@ -87,7 +85,6 @@ class IdealTimes:
         0 if nothing leaves a host and no host has a domain, None if a port that is needed has no rate.
 
         Args:
-            algorithm: name of the algorithm.
             members: the collective as each member sees it, in group order.
             ranks: world ranks of the members.
 
@@ -185,8 +182,6 @@ def ideal_per_instance(
     Args:
         workload: the workload, with scaled sizes.
         topology: the topology with all ranks placed.
-        algorithm_of: returns the algorithm of a collective.
-        overhead: header overhead of the transport.
 
     Returns:
         ns, shape (workload.instances,); UNKNOWN_NS if a port has no rate.

@@ -57,8 +57,6 @@ class OperationLoads:
     the ports of ranks into scale-up domains, which are no links.
 
     Args:
-        operation: the operation.
-        router: chooses paths.
         byte_ns: per directed link, time of a payload byte; NaN if not known.
 
     Attributes:

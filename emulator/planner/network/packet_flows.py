@@ -62,7 +62,6 @@ class Flow:
     Args:
         sender, receiver: member numbers.
         path, return_path: directed links there and back.
-        sending: how the transport sends.
     """
 
     __slots__ = (

@@ -168,10 +168,7 @@ def make_plan(
     """Map traffic onto the links of a topology.
 
     Args:
-        traffic: traffic of one iteration.
         topology: the topology with all ranks placed.
-        router: chooses paths in the same topology.
-        overhead: header overhead of the transport.
         sending: how the transport sends; None if the packet simulation does not cover it.
 
     Raises:

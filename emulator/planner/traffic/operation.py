@@ -127,12 +127,7 @@ def traffic_of_collective(
     """One collective in groups of consecutive ranks; the last group is smaller if the ranks do not divide evenly.
 
     Args:
-        kind: any collective.
-        ranks: number of ranks in the world.
         size_bytes: size for one group, as nccl-tests counts it.
-        group_size: ranks of a group.
-        overrides: collective → algorithm.
-        layouts: of groups.
 
     Raises:
         PlanError: the size does not divide evenly among the ranks of a group.

@@ -24,7 +24,6 @@ def phases(name: str, collective: Collective, senders: IntArray | None = None) -
     """The traffic of a group, phase by phase, in the order of the algorithm; lanes run side by side.
 
     Args:
-        name: the algorithm.
         collective: as any member sees it; its member number is not used. Not for uneven splits.
         senders: members whose sends are returned; None: all.
 

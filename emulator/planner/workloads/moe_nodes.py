@@ -21,7 +21,6 @@ class MoeRank(NodeChain):
     """State while the nodes of one rank are generated.
 
     Args:
-        model: what is generated.
         member: number of the rank in its expert-parallel group.
         expert_group: number of that group; 0 if it has one member.
         replica_group: number of the group that holds the same experts; 0 if it has one member, or is the world.

@@ -29,7 +29,6 @@ def plan_to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, 
     """A plan with all its operations, links and flows.
 
     Args:
-        plan: the plan.
         jct_ns: lower bound of an iteration; None if unknown.
         jct_note: what the bound is made of.
     """

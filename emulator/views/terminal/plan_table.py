@@ -190,11 +190,9 @@ def render(
     """The report of `charkha plan`.
 
     Args:
-        plan: what to show.
         jct_ns: lower bound of an iteration; None if unknown.
         jct_note: what the bound is made of.
         width: columns of the terminal, for the picture.
-        flows: beside the job.
         flow_links: what those load.
     """
     hidden = len(plan.operations) - SHOWN_OPERATIONS

@@ -54,7 +54,6 @@ def render(verdicts: Sequence[Verdict], *, every: bool = False) -> RenderableTyp
     """The verdicts for a console.
 
     Args:
-        verdicts: of all frames.
         every: list every frame, not only those that did not simply pass.
     """
     shown = [one for one in verdicts if every or one.outcome is not Outcome.PASS or one.copies > 1]

@@ -96,7 +96,6 @@ def render_statistics(found: Sequence[Distribution], late: Sequence[Lateness], *
     """Percentiles of every class, then which ranks are late.
 
     Args:
-        found: a distribution per class.
         late: who was last, in posting and in completing.
         incomplete: measurements that not every member reported.
     """

@@ -57,7 +57,6 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
     """The summary for a console.
 
     Args:
-        summary: of a run.
         limit: most classes to show, those that take most time; None = all.
     """
     parts: list[RenderableType] = [_headline(summary), Text()]

@@ -64,10 +64,7 @@ def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) 
     """Tables and lines, to be printed one below the other.
 
     Args:
-        table: the sweep.
         layout: of LAYOUTS. As nccl-tests, every line that is not a row of numbers starts with `#`.
-        headline: the verdict.
-        folder: where the run is.
     """
     mark = "# " if layout == NCCL_TESTS else ""
     yield mark + headline

@@ -52,7 +52,6 @@ def draw(
     """Draw a trace set.
 
     Args:
-        statistics: of the source.
         groups: index of a process group in the source → its number in the files.
         ranks_of: number → world ranks.
         seed: the same seed gives the same set.

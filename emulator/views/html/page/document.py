@@ -230,7 +230,6 @@ def render(page: Page, *, with_library: bool = True, follows: bool = False) -> s
     """The page as HTML.
 
     Args:
-        page: contents.
         with_library: include the JavaScript that draws charts; False for a browser that has it already.
         follows: the page asks its server for newer versions of itself.
     """
