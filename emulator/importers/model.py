@@ -23,7 +23,6 @@ class Operation:
         group_size: number of ranks in the group if the operation says so, else 0.
         send_splits, recv_splits: all-to-all: bytes to and from each member; None: even.
         root, peer: rank within the group, -1: none or unknown.
-        is_guess: the group is a guess.
         reads, writes: storages of the tensors.
         handle: what tells process groups without a name apart in the records of this rank.
     """
@@ -124,7 +123,6 @@ class ImportedTrace:
 
     Attributes:
         source: as the user named it.
-        format: name of the importer.
         missing: ranks of the job that no file belongs to.
     """
 

@@ -31,7 +31,6 @@ class BuiltIn(NamedTuple):
     """A built-in algorithm.
 
     Attributes:
-        run: its lanes.
         count_bytes: its closed form of (bytes sent, bytes received) by a member.
         by_layout: both depend on where the members are.
     """

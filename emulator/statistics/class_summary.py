@@ -26,7 +26,6 @@ class ClassSummary:
 
     Attributes:
         collective: kind of communication; `send_recv` for pairs.
-        members: ranks in the group.
         size_bytes: as nccl-tests counts it.
         algorithm: "" for send and receive.
         count: collectives of this class in one iteration.

@@ -40,7 +40,6 @@ class IterationSummary:
     Attributes:
         count: iterations that all ranks completed.
         jct_ns, jct_min_ns, jct_max_ns: duration, see above: lower median, smallest, largest.
-        jct_variation: coefficient of variation.
         roofline_ratio, sequential_roofline_ratio: median JCT / roofline JCT.
         slowest_rank: the rank that ended last in the median iteration.
         compute_ns, communication_ns, overlap_ns: of that rank: device busy, communication in flight, both.

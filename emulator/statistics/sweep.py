@@ -37,9 +37,7 @@ class SweepRow:
         size_bytes: array size as nccl-tests counts it.
         algorithm: collective algorithm used at this size.
         iterations: number of measurements.
-        time_ns, min_ns, max_ns: mean, smallest and largest cct.
         p50_ns, p95_ns, p99_ns: nearest-rank percentiles; None if there are too few iterations.
-        cv_percent: coefficient of variation of the cct, %.
         algbw_bytes_per_s, busbw_bytes_per_s: from `time_ns`; None if unknown, because payload arrived early (credits
             off), the time is not positive, or the group has one rank.
         early: iterations in which payload arrived before a rank had posted.

@@ -91,8 +91,6 @@ class TesterShare:
     """The tester's share of the measurements of a run.
 
     Attributes:
-        model: of the tester.
-        merged: the measurements.
         machine_bytes: for each of them, see `bytes_in_flight`.
         layouts: of their groups; None: not known.
     """

@@ -49,7 +49,6 @@ class TransferSummary:
         flows: sends that arrived.
         requests: requests whose key-value cache arrived as a whole.
         incomplete_requests: those of which a part has no sample.
-        fct: flow completion times.
         kv_latency, ttft: key-value latencies, times to first token.
     """
 

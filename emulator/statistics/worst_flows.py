@@ -26,7 +26,6 @@ class WorstFlow:
     """A flow with events, over the whole run.
 
     Attributes:
-        src, dst: ranks.
         qpn: number of the receiving queue pair; None if the transport has none.
         source_port: UDP source port, which selects the path; None: several.
         source, destination: ports, `h0:eth0`; "" if the topology does not name them.

@@ -41,7 +41,6 @@ class WorstStep:
         collective, members, collective_bytes: its kind, ranks and size, as its class has them.
         lane, step: position in the algorithm at the sender.
         src, dst: ranks; `source`, `destination` their ports, "" if the topology does not name them.
-        size_bytes: of the transfer.
         waited_for: `payload`: it arrived late; `ack`: everything had arrived, and its acknowledgement was missing.
         time_ns: from when it could begin until it arrived, or was acknowledged.
         above_median_ns: more than the median of the instance's transfers of about this size, between hosts or within

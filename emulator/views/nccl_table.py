@@ -38,7 +38,6 @@ class NcclRow:
 
     Attributes:
         size_bytes: as nccl-tests counts it.
-        members: ranks in the group.
         algorithm: "" if there is none.
         time_us: mean time, µs.
         is_comparable: False if a bandwidth would mislead: payload arrived before a rank had posted.

@@ -64,7 +64,6 @@ class Dump(msgspec.Struct):
     """A dump of a process.
 
     Attributes:
-        name: of the file.
         rank: in the name of the file, which ends with it; None: it does not.
         groups: process group → world ranks; those that are not recorded are left out.
         world_size: ranks of the default process group; 0: not recorded.

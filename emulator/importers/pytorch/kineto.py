@@ -53,7 +53,6 @@ class KinetoTrace:
     """One process.
 
     Attributes:
-        name: of the document.
         world_size: 0 if it is not recorded.
         groups: process group → world ranks.
         descriptions: description of a process group → its name.

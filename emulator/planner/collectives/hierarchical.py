@@ -83,7 +83,6 @@ class Grid:
 
     Attributes:
         blocks: the array, or slices of all its blocks.
-        member: number of the member.
         index: (node, column) → number of the block; None if there is none.
         column: column → numbers of its blocks, ascending.
         held: columns → numbers of their blocks, ascending.

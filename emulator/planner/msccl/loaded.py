@@ -24,7 +24,6 @@ class LoadedAlgorithm:
     Attributes:
         name: that of the file with a part of its digest: two algorithms of one name are told apart.
         text: the XML, for agents.
-        path: where it was read from.
     """
 
     name: str

@@ -21,7 +21,6 @@ class Balance:
     """Summary of the loads of some links, in bytes; ratios are None if no link is loaded.
 
     Attributes:
-        links: number of links.
         mean, most: mean and largest load, including idle links.
         mmr: max-to-mean ratio.
         jain: Jain's index (Σx)² / (n Σx²): 1 if all loads are equal, 1/n if one link carries everything.
@@ -68,8 +67,6 @@ class EqualCost:
     """The equal-cost links of one switch, among which the hash chooses.
 
     Attributes:
-        switch: name of the switch.
-        links: names of the links.
         hashed: their loads.
         flows: number of flows on each link.
         collisions: flows in excess of each link's even share, rounded up: those that a perfect spread would move.

@@ -52,7 +52,6 @@ class OperationPlan:
     """The load and the least times of one operation. Times in ns; None if a port or link on the way has no rate.
 
     Attributes:
-        operation: the operation.
         network_bytes, local_bytes, domain_bytes: payload between hosts, within hosts, and of the latter through
             scale-up domains, each group once.
         network_bytes_total, local_bytes_total, domain_bytes_total: the same for one iteration, each group as often as
@@ -121,12 +120,8 @@ class Plan:
     """A plan of one iteration.
 
     Attributes:
-        topology, paths: the network.
-        overhead: header overhead of the transport.
-        seed: seed of the flow hash.
         hash_name: name of the flow hash, see FlowHash.
         operations: in the order of the traffic.
-        loads: loads of the links.
         flows: flows between hosts, largest first; None if there are more than LISTED_FLOWS.
         jct_ns: least time of an iteration in which compute and operations take place one after the other, of the rank
             where that is longest; None without compute times, or if a rate is missing.

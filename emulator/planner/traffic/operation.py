@@ -28,11 +28,9 @@ class Operation:
     Attributes:
         role: what the operation is for; "" if not specified.
         kind: a collective, or SEND for pairs of sender and receiver.
-        algorithm: algorithm that performs it.
         size_bytes: Chakra's comm_size.
         ranks: int64, shape (g, n), world ranks in group order; for SEND (sender, receiver).
         counts: int64, shape (g,), how often each group performs it.
-        root: member number of the root.
         splits: for an uneven all-to-all: all its transfers; g is then 1.
         layout: of all these groups, if the algorithm depends on it.
     """
@@ -101,7 +99,6 @@ class Traffic:
     """All communication of one iteration.
 
     Attributes:
-        ranks: number of ranks in the world.
         operations: what is communicated.
         compute_ns: per class of ranks that do the same: compute time of one rank, ns.
         members: per class of ranks: operation number → how often one rank takes part.

@@ -30,11 +30,7 @@ class CollectiveLoop:
     """`count` collectives of all ranks, each posted when the previous one is done.
 
     Attributes:
-        kind: any collective.
-        ranks: number of ranks, at least 1.
         size_bytes: size as nccl-tests counts it, that of the whole array; not used by a barrier.
-        count: number of collectives, at least 1.
-        compute_micros: compute time before each, µs; 0: none.
 
     Raises:
         PlanError: a number is out of range, or the size does not divide into equal shards although the kind needs them.

@@ -13,8 +13,6 @@ class TransformerRank(NodeChain):
     """The nodes that parts of an iteration add to.
 
     Attributes:
-        model: what is generated.
-        at: position of the rank.
         times: durations of its compute nodes.
     """
 

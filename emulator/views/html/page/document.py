@@ -28,7 +28,6 @@ class Figure:
     """A key figure.
 
     Attributes:
-        name: of the figure.
         value: with its unit; a dash if it was not measured.
         about: how it was obtained: statistic, n, spread, whole run or one iteration.
         is_leading: shown large.
@@ -76,7 +75,6 @@ class Table:
 
     Attributes:
         identifier: its anchor.
-        caption: title of the table.
         columns: headers; those with a meaning are explained below the table.
         rows: a text per column.
         about: a note below the table.
@@ -133,10 +131,8 @@ class Chart:
     """A chart and the numbers behind it.
 
     Attributes:
-        title: of the chart.
         about: quantity, unit and n.
         description: alternative text: what the axes show and what stands out.
-        picture: the chart itself.
         table: its numbers, folded below the chart.
         choice_title: label of the select box, if the picture has choices.
         legend: what its colours stand for, with their share; empty: the picture says it itself.
@@ -198,12 +194,9 @@ class Page:
     """A whole page.
 
     Attributes:
-        title: of the browser window.
-        heading: headline of the page.
         sentence: the result in a few sentences.
         labels: short facts below the heading.
         warnings: what no reader may overlook, such as: aborted, scaled.
-        sections: in order.
         footer: origin of the page.
         is_live: the run has not ended yet.
         answer: the verdict; None: the page has none.

@@ -33,7 +33,6 @@ class Pairs:
     """Directed pairs with traffic, over the whole run, warm-up included.
 
     Attributes:
-        grid: the pairs and their payload.
         goodput: float64, payload / time in which the sender was communicating, bytes per second; NaN if unknown,
             as for storage hosts.
     """

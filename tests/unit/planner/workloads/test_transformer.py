@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from emulator.errors import PlanError
+from emulator.planner.workloads.options import described
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
 
@@ -79,8 +80,8 @@ def test_numbers_that_contradict_each_other_are_refused_by_name(change: dict[str
 
 
 def test_described_is_flat_and_complete() -> None:
-    described = replace(SMALL, recompute=True).described()
-    assert described["layers"] == 4
-    assert described["schedule"] == "1f1b"
-    assert described["recompute"] == 1
-    assert described["device_tflops"] == "200"
+    plain = described(replace(SMALL, recompute=True))
+    assert plain["layers"] == 4
+    assert plain["schedule"] == "1f1b"
+    assert plain["recompute"] == 1
+    assert plain["device_tflops"] == "200"
