@@ -19,6 +19,7 @@ from emulator.planner.collectives import (
     pxn,
 )
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
+from emulator.planner.collectives.trees import binomial, chain, star
 from emulator.planner.schedule import Algorithm, Collective, Lane
 from emulator.trace.model import CommKind
 
@@ -70,22 +71,22 @@ BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
         "pxn": BuiltIn(pxn.pxn, pxn.pxn_bytes, by_layout=True),
     },
     CommKind.BROADCAST: {
-        "tree": BuiltIn(broadcast_reduce.broadcast_tree, broadcast_reduce.broadcast_tree_bytes),
-        "ring": BuiltIn(broadcast_reduce.broadcast_ring, broadcast_reduce.broadcast_ring_bytes),
-        "parallel": BuiltIn(broadcast_reduce.broadcast_parallel, broadcast_reduce.broadcast_parallel_bytes),
+        "tree": BuiltIn(broadcast_reduce.broadcast_tree, partial(broadcast_reduce.bytes_down, tree=binomial)),
+        "ring": BuiltIn(broadcast_reduce.broadcast_ring, partial(broadcast_reduce.bytes_down, tree=chain)),
+        "parallel": BuiltIn(broadcast_reduce.broadcast_parallel, partial(broadcast_reduce.bytes_down, tree=star)),
     },
     CommKind.REDUCE: {
-        "tree": BuiltIn(broadcast_reduce.reduce_tree, broadcast_reduce.reduce_tree_bytes),
-        "ring": BuiltIn(broadcast_reduce.reduce_ring, broadcast_reduce.reduce_ring_bytes),
-        "parallel": BuiltIn(broadcast_reduce.reduce_parallel, broadcast_reduce.reduce_parallel_bytes),
+        "tree": BuiltIn(broadcast_reduce.reduce_tree, partial(broadcast_reduce.bytes_up, tree=binomial)),
+        "ring": BuiltIn(broadcast_reduce.reduce_ring, partial(broadcast_reduce.bytes_up, tree=chain)),
+        "parallel": BuiltIn(broadcast_reduce.reduce_parallel, partial(broadcast_reduce.bytes_up, tree=star)),
     },
     CommKind.GATHER: {
-        "tree": BuiltIn(gather_scatter.gather_tree, gather_scatter.gather_tree_bytes),
-        "parallel": BuiltIn(gather_scatter.gather_parallel, gather_scatter.gather_parallel_bytes),
+        "tree": BuiltIn(gather_scatter.gather_tree, partial(gather_scatter.gather_bytes, tree=binomial)),
+        "parallel": BuiltIn(gather_scatter.gather_parallel, partial(gather_scatter.gather_bytes, tree=star)),
     },
     CommKind.SCATTER: {
-        "tree": BuiltIn(gather_scatter.scatter_tree, gather_scatter.scatter_tree_bytes),
-        "parallel": BuiltIn(gather_scatter.scatter_parallel, gather_scatter.scatter_parallel_bytes),
+        "tree": BuiltIn(gather_scatter.scatter_tree, partial(gather_scatter.scatter_bytes, tree=binomial)),
+        "parallel": BuiltIn(gather_scatter.scatter_parallel, partial(gather_scatter.scatter_bytes, tree=star)),
     },
     CommKind.BARRIER: {
         "dissemination": BuiltIn(barrier.dissemination, barrier.dissemination_bytes),

@@ -63,7 +63,14 @@ def halving_doubling(collective: Collective, /) -> Sequence[Lane]:
 
     Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
     """
-    return [_halving_doubling(collective)]
+    fold = _Fold(collective.members)
+    blocks, distances = Blocks(collective.size_bytes, fold.positions), powers_below(fold.positions)
+
+    def exchange(position: int) -> Iterator[Step]:
+        yield from halving(blocks, position=position, distances=distances, peer_of=fold.member)
+        yield from doubling(blocks, position=position, distances=distances, peer_of=fold.member)
+
+    return [_folded(collective, fold, exchange)]
 
 
 def halving_doubling_bytes(collective: Collective) -> tuple[int, int]:
@@ -86,7 +93,14 @@ def recursive_doubling(collective: Collective, /) -> Sequence[Lane]:
 
     Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
     """
-    return [_recursive_doubling(collective)]
+    fold, whole = _Fold(collective.members), (0, collective.size_bytes)
+
+    def exchange(position: int) -> Iterator[Step]:
+        for distance in powers_below(fold.positions):
+            both_ways = transfer(fold.member(position ^ distance), whole)
+            yield Step(both_ways, both_ways, True)
+
+    return [_folded(collective, fold, exchange)]
 
 
 def recursive_doubling_bytes(collective: Collective) -> tuple[int, int]:
@@ -168,28 +182,6 @@ class _Fold:
 
     def member(self, position: int) -> int:
         return 2 * position + 1 if position < self.extra else position + self.extra
-
-
-def _halving_doubling(collective: Collective) -> Iterator[Step]:
-    fold = _Fold(collective.members)
-    blocks, distances = Blocks(collective.size_bytes, fold.positions), powers_below(fold.positions)
-
-    def exchange(position: int) -> Iterator[Step]:
-        yield from halving(blocks, position=position, distances=distances, peer_of=fold.member)
-        yield from doubling(blocks, position=position, distances=distances, peer_of=fold.member)
-
-    return _folded(collective, fold, exchange)
-
-
-def _recursive_doubling(collective: Collective) -> Iterator[Step]:
-    fold, whole = _Fold(collective.members), (0, collective.size_bytes)
-
-    def exchange(position: int) -> Iterator[Step]:
-        for distance in powers_below(fold.positions):
-            both_ways = transfer(fold.member(position ^ distance), whole)
-            yield Step(both_ways, both_ways, True)
-
-    return _folded(collective, fold, exchange)
 
 
 def _folded(collective: Collective, fold: _Fold, exchange: Callable[[int], Iterator[Step]]) -> Iterator[Step]:
