@@ -10,6 +10,7 @@ from emulator.comparison.verdicts import Effect
 from emulator.statistics.classes import JCT
 from emulator.verdict.session import JudgedSession
 from emulator.views.columns import Column, bold
+from emulator.views.comparison_text import ratio_text
 from emulator.views.figures import NONE, count_of, duration_cell
 from emulator.views.verdict_text import headline
 
@@ -40,7 +41,7 @@ COLUMNS: tuple[Column[InterferenceRow], ...] = (
     Column(
         "factor",
         "interference factor: shared / alone, the Hodges-Lehmann estimate; 1: the others cost nothing",
-        cell=lambda row: factor_cell(row.one.effect),
+        cell=lambda row: ratio_text(row.one.effect),
         style=bold,
     ),
     Column(
@@ -60,11 +61,6 @@ COLUMNS: tuple[Column[InterferenceRow], ...] = (
 def interference_rows(found: Interference) -> list[InterferenceRow]:
     """A row per class and job, job by job."""
     return [InterferenceRow(job.name, one) for job in found.jobs for one in job.classes]
-
-
-def factor_cell(effect: Effect | None) -> str:
-    """`1.998`."""
-    return NONE if effect is None else f"{effect.ratio:.3f}"
 
 
 def interval_cell(effect: Effect | None) -> str:

@@ -11,7 +11,7 @@ from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
 from emulator.planner.network.plan import Plan
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, link_rate_cell
+from emulator.views.figures import link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
 SHOWN_LINKS = 12
@@ -33,7 +33,7 @@ _FLOWS: tuple[Column[FlowLoad], ...] = (
     Column(
         "payload",
         "of the whole run; a dash: as much as there is time for",
-        cell=lambda one: NONE if one.payload_bytes is None else format_size(one.payload_bytes),
+        cell=lambda one: size_cell(one.payload_bytes),
     ),
     Column("beside the job", "what is played", cell=lambda one: one.about, is_number=False, folds=30),
 )

@@ -13,7 +13,7 @@ from emulator.lab.packet_sockets import SOCKET_DROPS
 from emulator.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, count_of, link_rate_cell
+from emulator.views.figures import NONE, count_of, link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
 _DROPS = (QUEUE_DROPS, SOCKET_DROPS, "rx_dropped", "tx_dropped")
@@ -27,8 +27,7 @@ class _PortRow(NamedTuple):
     counters: Mapping[str, int]
 
     def size(self, counter: str) -> str:
-        value = self.counters.get(counter)
-        return NONE if value is None else format_size(value)
+        return size_cell(self.counters.get(counter))
 
     @property
     def drops(self) -> str:

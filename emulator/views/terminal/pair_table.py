@@ -14,7 +14,7 @@ from emulator.statistics.pair_bandwidths import SLOW_BELOW, Direction, SlowPair,
 from emulator.statistics.pair_sweep import PairTable
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, count_of, link_rate_cell, number_cell
+from emulator.views.figures import NONE, count_of, gbps_cell, link_rate_cell
 from emulator.views.terminal.table import FittedTable
 
 MOST_IN_MATRIX = 8
@@ -37,16 +37,12 @@ class _SourceRow(NamedTuple):
     rates: Sequence[float | None]
 
 
-def _gbps(rate: float | None) -> str:
-    return NONE if rate is None else number_cell(rate / 1e9)
-
-
 _PORTS: tuple[Column[_PortRow], ...] = (
     Column("port", "of a host; `rank N` where the topology names none", cell=lambda row: row.port, is_number=False),
-    Column("sends\nGbit/s", "median over the ports that it sent to", cell=lambda row: _gbps(row.sends)),
-    Column("receives\nGbit/s", "median over the ports that sent to it", cell=lambda row: _gbps(row.receives)),
+    Column("sends\nGbit/s", "median over the ports that it sent to", cell=lambda row: gbps_cell(row.sends)),
+    Column("receives\nGbit/s", "median over the ports that sent to it", cell=lambda row: gbps_cell(row.receives)),
     Column("slowest to", "the port that it sent to most slowly", cell=lambda row: row.slowest, is_number=False),
-    Column("slowest\nGbit/s", "payload bandwidth to that port", cell=lambda row: _gbps(row.slowest_rate)),
+    Column("slowest\nGbit/s", "payload bandwidth to that port", cell=lambda row: gbps_cell(row.slowest_rate)),
 )
 EXPLAIN = "\n\n".join(
     (
@@ -104,7 +100,7 @@ def _rows(table: PairTable) -> Iterator[_PortRow]:
 
 
 def _rate_to(at: int, row: _SourceRow) -> str:
-    return _gbps(row.rates[at])
+    return gbps_cell(row.rates[at])
 
 
 def _matrix(table: PairTable) -> FittedTable[_SourceRow]:

@@ -138,17 +138,17 @@ _TIERS: tuple[Column[Tier], ...] = (
     Column(
         "mean\nload",
         "payload per link in an iteration, idle links included",
-        cell=lambda one: format_size(round(one.even.mean)),
+        cell=lambda one: format_size(round(one.even.mean_bytes)),
     ),
     Column(
         "shared evenly\nmost",
         "load of the most loaded link if equal-cost paths share the load evenly",
-        cell=lambda one: format_size(round(one.even.most)),
+        cell=lambda one: format_size(round(one.even.most_bytes)),
     ),
     Column(
         "hashed\nmost",
         "load of the most loaded link with one path per flow",
-        cell=lambda one: format_size(round(one.hashed.most)),
+        cell=lambda one: format_size(round(one.hashed.most_bytes)),
     ),
     Column(
         "\nMMR", "max-to-mean ratio with hashing: 1 = even", cell=lambda one: _ratio(one.hashed.mmr), title="hashed MMR"

@@ -14,7 +14,7 @@ from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
 from emulator.statistics.transfers import Times, TransferSummary
 from emulator.units import format_duration, format_size
-from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_behind
+from emulator.views.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import explain
 from emulator.views.figures import (
@@ -26,7 +26,6 @@ from emulator.views.figures import (
     percent_cell,
     rate_cell,
 )
-from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
 from emulator.views.network_text import (
     describe_flows,
     describe_loss_focus,

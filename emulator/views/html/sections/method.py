@@ -11,7 +11,7 @@ from typing import Any
 
 from emulator.run_folder.manifest import HostFacts, Manifest
 from emulator.statistics.summary import TesterFacts
-from emulator.units import format_duration, format_size
+from emulator.units import format_duration
 from emulator.views.columns import Header
 from emulator.views.figures import (
     NONE,
@@ -21,6 +21,7 @@ from emulator.views.figures import (
     link_rate_cell,
     number_cell,
     percent_cell,
+    size_cell,
 )
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Facts, Section, Table, Text
@@ -110,7 +111,7 @@ def _measurement(facts: RunFacts) -> Facts:
     tester, clock = facts.summary.tester, facts.manifest.clock
     late = tester.post_lateness_median_ns
     error = format_duration(clock.error_ns) if clock.error_ns else "none: all agents share one clock"
-    memory = NONE if tester.peak_rss_bytes is None else format_size(tester.peak_rss_bytes)
+    memory = size_cell(tester.peak_rss_bytes)
     return Facts(
         "measurement",
         "Measurement",
@@ -188,7 +189,7 @@ def _hosts(hosts: Sequence[HostFacts]) -> Block:
             ", ".join(f"{name} {host.facts[name]}" for name in sorted(host.facts) if name != "pid") or NONE,
             "; ".join(map(_nic, host.nics)) or NONE,
             duration_cell(host.post_lateness_median_ns),
-            NONE if host.peak_rss_bytes is None else format_size(host.peak_rss_bytes),
+            size_cell(host.peak_rss_bytes),
             percent_cell(host.steal_fraction),
         ]
         for host in hosts

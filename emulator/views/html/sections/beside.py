@@ -1,0 +1,32 @@
+"""Traffic beside the job: flows with peers, and background traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emulator.views.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
+from emulator.views.html.facts import RunFacts
+from emulator.views.html.page.document import Section, table_of
+
+_FLOWS = (
+    "Traffic beside the job, from the first iteration on, warm-up included. What this end counted stands beside what "
+    "the peer reports of itself."
+)
+_BACKGROUND = (
+    "Open-loop traffic beside the job, from the first iteration on, warm-up included. Rates are on the wire: payload, "
+    "all headers, preambles and gaps. A flow that sent less than it offered was held up by its sender, if messages "
+    "were late, or by the network. None of its bytes count as the job's; counters of devices include them."
+)
+
+
+def beside(facts: RunFacts) -> Iterator[Section]:
+    """A section for each kind that there was."""
+    summary = facts.summary
+    if summary.flow_results:
+        title = "Flows beside the job"
+        table = table_of("flow-results", title, FLOW_RESULT_COLUMNS, summary.flow_results)
+        yield Section("flows-beside", title, [table], _FLOWS)
+    if summary.background:
+        title, behind = "Background traffic", describe_behind(summary.background)
+        table = table_of("background-flows", title, BACKGROUND_COLUMNS, summary.background, behind)
+        yield Section("background", title, [table], _BACKGROUND)
