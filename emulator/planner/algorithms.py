@@ -14,7 +14,7 @@ from typing import cast
 
 from emulator.errors import PlanError
 from emulator.planner.built_in import BUILT_IN, built_in
-from emulator.planner.default_algorithms import PXN, default_algorithm, default_table, on_scale_up_nodes
+from emulator.planner.default_algorithms import PXN, default_algorithm, on_scale_up_nodes
 from emulator.planner.group_layout import GroupLayout
 from emulator.planner.msccl.loaded import loaded_algorithms
 from emulator.planner.schedule import Algorithm, Collective, Lane
@@ -22,20 +22,6 @@ from emulator.suggestions import did_you_mean
 from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.trace.model import CommKind
 
-__all__ = [
-    "BUILT_IN",
-    "ENTRY_POINT_GROUP",
-    "POINT_TO_POINT",
-    "algorithms_for",
-    "bytes_per_member",
-    "canonical_kind",
-    "choose",
-    "default_table",
-    "depends_on_layout",
-    "installed_algorithms",
-    "parse_overrides",
-    "schedule",
-]
 ENTRY_POINT_GROUP = "charkha.collectives"
 POINT_TO_POINT = "direct"
 """The algorithm that sends and receives are listed with; there is no other."""
@@ -168,22 +154,6 @@ def schedule(name: str, collective: Collective) -> Sequence[Lane]:
     return found.run(collective) if found else _installed(kind, name)(collective)
 
 
-def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
-    """(bytes sent, bytes received) by this member: closed form for built-in algorithms, else summed over the schedule.
-
-    Raises:
-        PlanError: as `schedule`.
-    """
-    found = built_in(canonical_kind(collective.kind), name)
-    if found is None:
-        return _summed(schedule(name, collective))
-    if collective.send_splits is not None or collective.recv_splits is not None:
-        _check_splits(collective)
-    if collective.members == 1:
-        return 0, 0
-    return found.count_bytes(collective)
-
-
 @cache
 def installed_algorithms() -> Mapping[CommKind, Mapping[str, EntryPoint]]:
     """Entry points of the group `charkha.collectives` by kind and name; read once.
@@ -256,12 +226,3 @@ def _check_splits(collective: Collective) -> None:
             raise PlanError(f"all_to_all of {collective.members} members: {name} {found}; one per member is needed")
         if min(splits) < 0:
             raise PlanError(f"all_to_all: {name} of member {collective.member} contain a negative size, {min(splits)}")
-
-
-def _summed(lanes: Sequence[Lane]) -> tuple[int, int]:
-    sent = received = 0
-    for lane in lanes:
-        for step in lane:
-            sent += sum(transfer.size for transfer in step.sends)
-            received += sum(transfer.size for transfer in step.recvs)
-    return sent, received

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.schedule import Collective
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
@@ -16,6 +15,7 @@ from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.measured_rows import read_measured
 from emulator.trace.model import CommKind
 from tests.support.command import EXAMPLE, charkha, refused
+from tests.support.schedules import bytes_per_member
 
 
 def played(folder: Path, steps: str, *options: object) -> Run:

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
+from emulator.planner.algorithms import schedule
+from emulator.planner.built_in import BUILT_IN
 from emulator.planner.collectives.trees import CHUNK_BYTES, Place, two_trees
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective, Lane, Step
 from emulator.trace.model import CommKind
 from tests.support.collective_simulator import members_of, play, rounds, uneven_all_to_all, unroll
 from tests.support.full import IS_FULL, examples
+from tests.support.schedules import bytes_by_member, bytes_per_member
 
 ROOTED = {CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER}
 EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]
@@ -41,7 +43,7 @@ def prove(
 
 def prove_views(name: str, views: Sequence[Collective], *, seed: int = 0) -> None:
     outcome = play(views, unroll(partial(schedule, name), views), seed=seed)
-    assert outcome.moved == [bytes_per_member(name, view) for view in views]
+    assert outcome.moved == bytes_by_member(name, views)
 
 
 def ident(case: object) -> str:

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from emulator.errors import PlanError
 from emulator.export.astra_sim.fit import Observation
-from emulator.planner.algorithms import BUILT_IN, bytes_per_member
+from emulator.planner.built_in import BUILT_IN
 from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective
+from emulator.planner.traffic.phases import peer_totals
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.classes import ClassKey, class_rows
@@ -123,4 +124,6 @@ def _cost(kind: CommKind, members: int, size: int, algorithm: str) -> tuple[int,
     if kind is CommKind.SEND:
         return 1, size
     views = [Collective(kind, members, member, size) for member in range(members)]
-    return message_depth(algorithm, views), max(max(bytes_per_member(algorithm, view)) for view in views)
+    phase = peer_totals(algorithm, views[0])
+    sent, received = (np.bincount(ends, phase.sizes, members) for ends in (phase.senders, phase.receivers))
+    return message_depth(algorithm, views), int(max(sent.max(), received.max()))

@@ -7,8 +7,8 @@ from itertools import chain
 
 from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, transfer
 from emulator.planner.collectives.direct import direct_gather, direct_scatter
-from emulator.planner.collectives.halving_doubling import doubling, halving, halving_bytes, powers_below
-from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
+from emulator.planner.collectives.halving_doubling import doubling, halving, powers_below
+from emulator.planner.collectives.ring import in_slices, ring_pass
 from emulator.planner.collectives.trees import flow_down, flow_up, in_chunks, two_trees
 from emulator.planner.schedule import Collective, Lane, Step, block
 
@@ -26,11 +26,6 @@ def ring(collective: Collective, /) -> Sequence[Lane]:
     return [_round_trip(part, position=member, to=up, source=down) for part in in_slices(blocks)]
 
 
-def ring_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `ring`."""
-    return _round_trip_bytes(array_of(collective), collective.member)
-
-
 def bidirectional_ring(collective: Collective, /) -> Sequence[Lane]:
     """Two rings in opposite directions, each with half of the array: 2(n - 1) steps of half a block per direction.
 
@@ -45,13 +40,6 @@ def bidirectional_ring(collective: Collective, /) -> Sequence[Lane]:
         _round_trip(forth, position=member, to=up, source=down),
         _round_trip(back, position=-member % n, to=down, source=up),
     ]
-
-
-def bidirectional_ring_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `bidirectional_ring`."""
-    forth, back = _halves(collective)
-    there = _round_trip_bytes(forth, collective.member)
-    return _add(there, _round_trip_bytes(back, -collective.member % collective.members))
 
 
 def halving_doubling(collective: Collective, /) -> Sequence[Lane]:
@@ -73,18 +61,6 @@ def halving_doubling(collective: Collective, /) -> Sequence[Lane]:
     return [_folded(collective, fold, exchange)]
 
 
-def halving_doubling_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `halving_doubling`."""
-    fold = _Fold(collective.members)
-    size, position = collective.size_bytes, fold.position(collective.member)
-    if position is None:
-        return size, size
-    blocks = Blocks(size, fold.positions)
-    sent, received = halving_bytes(blocks, position=position, distances=powers_below(fold.positions))
-    extra = size if position < fold.extra else 0
-    return sent + received + extra, sent + received + extra
-
-
 def recursive_doubling(collective: Collective, /) -> Sequence[Lane]:
     """Partners at distances 1, 2, 4 … exchange and add whole arrays: log2(p) steps, p = 2^k the largest <= n.
 
@@ -103,16 +79,6 @@ def recursive_doubling(collective: Collective, /) -> Sequence[Lane]:
     return [_folded(collective, fold, exchange)]
 
 
-def recursive_doubling_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `recursive_doubling`."""
-    fold = _Fold(collective.members)
-    size, position = collective.size_bytes, fold.position(collective.member)
-    if position is None:
-        return size, size
-    both_ways = size * (len(powers_below(fold.positions)) + (position < fold.extra))
-    return both_ways, both_ways
-
-
 def double_binary_tree(collective: Collective, /) -> Sequence[Lane]:
     """Two binary trees, each with half of the array: reduced towards the root, copied back, in a pipeline of chunks.
 
@@ -122,13 +88,6 @@ def double_binary_tree(collective: Collective, /) -> Sequence[Lane]:
     Source: Sanders, Speck, Träff, Parallel Computing 35 (2009).
     """
     return [_up_and_down(collective, tree) for tree in (0, 1)]
-
-
-def double_binary_tree_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `double_binary_tree`."""
-    trees = two_trees(collective.members, collective.member)
-    both_ways = sum(place.edges * block(collective.size_bytes, 2, tree)[1] for tree, place in enumerate(trees))
-    return both_ways, both_ways
 
 
 def direct(collective: Collective, /) -> Sequence[Lane]:
@@ -142,30 +101,15 @@ def direct(collective: Collective, /) -> Sequence[Lane]:
     return [chain(direct_scatter(blocks, member=member), direct_gather(blocks, member=member))]
 
 
-def direct_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `direct`."""
-    own = block(collective.size_bytes, collective.members, collective.member)[1]
-    both_ways = collective.size_bytes + (collective.members - 2) * own
-    return both_ways, both_ways
-
-
 def _round_trip(blocks: Blocks | BlockSlices, *, position: int, to: int, source: int) -> Iterator[Step]:
     yield from ring_pass(blocks, first=(position or blocks.parts) - 1, to=to, source=source, reduces=True)
     yield from ring_pass(blocks, first=position, to=to, source=source, reduces=False)
-
-
-def _round_trip_bytes(blocks: Blocks, position: int) -> tuple[int, int]:
-    return _add(ring_pass_bytes(blocks, first=position - 1), ring_pass_bytes(blocks, first=position))
 
 
 def _halves(collective: Collective) -> tuple[Blocks, Blocks]:
     (low, low_size), (high, high_size) = (block(collective.size_bytes, 2, half) for half in (0, 1))
     n = collective.members
     return Blocks(low_size, n, start=low), Blocks(high_size, n, start=high)
-
-
-def _add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return one[0] + other[0], one[1] + other[1]
 
 
 class _Fold:

@@ -58,17 +58,6 @@ def reduce_parallel(collective: Collective, /) -> Sequence[Lane]:
     return [_up(collective, star)]
 
 
-def bytes_down(collective: Collective, *, tree: Tree) -> tuple[int, int]:
-    """(sent, received) of a broadcast: the whole array on every edge of the tree."""
-    place, size = _place(collective, tree), collective.size_bytes
-    return len(place.children) * size, 0 if place.parent is None else size
-
-
-def bytes_up(collective: Collective, *, tree: Tree) -> tuple[int, int]:
-    """(sent, received) of a reduce."""
-    return bytes_down(collective, tree=tree)[::-1]
-
-
 def _down(collective: Collective, tree: Tree, *, is_pipelined: bool = False) -> Iterator[Step]:
     if collective.size_bytes:
         yield from flow_down(_place(collective, tree), _chunks(collective, is_pipelined))

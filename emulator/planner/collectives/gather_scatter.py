@@ -42,22 +42,6 @@ def scatter_parallel(collective: Collective, /) -> Sequence[Lane]:
     return [_scatter(array_of(collective), collective, star)]
 
 
-def gather_bytes(collective: Collective, *, tree: Tree) -> tuple[int, int]:
-    """(sent, received): the blocks of its subtree to the parent, all but its own from the children."""
-    return _subtree_bytes(shards_of(collective), collective, tree)
-
-
-def scatter_bytes(collective: Collective, *, tree: Tree) -> tuple[int, int]:
-    """(sent, received): `gather_bytes` in reverse."""
-    return _subtree_bytes(array_of(collective), collective, tree)[::-1]
-
-
-def _subtree_bytes(blocks: Blocks, collective: Collective, tree: Tree) -> tuple[int, int]:
-    member = collective.member
-    held = blocks.bytes_in_arc(member, _subtree_size(collective, member, tree))
-    return 0 if member == collective.root else held, held - blocks.size(member)
-
-
 def _gather(blocks: Blocks, collective: Collective, tree: Tree) -> Iterator[Step]:
     place = tree(collective.members, collective.member, collective.root)
     recvs = _subtrees(blocks, collective, place.children, tree)
@@ -83,10 +67,5 @@ def _subtrees(blocks: Blocks, collective: Collective, children: Iterable[int], t
 
 def _subtree(blocks: Blocks, collective: Collective, member: int, tree: Tree) -> Sequence[tuple[int, int]]:
     """(offset, size) of the blocks of a member's subtree, which cross the edge to its parent."""
-    return blocks.arc(member, _subtree_size(collective, member, tree))
-
-
-def _subtree_size(collective: Collective, member: int, tree: Tree) -> int:
-    if tree is star:
-        return collective.members if member == collective.root else 1
-    return binomial_subtree(collective.members, member, collective.root)
+    count = 1 if tree is star else binomial_subtree(collective.members, member, collective.root)
+    return blocks.arc(member, count)
