@@ -71,7 +71,7 @@ def bootstrap_interval(
     return Interval(float(found.low), float(found.high))
 
 
-def median_interval(values: IntArray, unit: IntArray, *, seed: int = 0, resamples: int = 999) -> Interval | None:
+def median_interval(values: IntArray, unit: IntArray) -> Interval | None:
     """The 95 % interval of the lower median of one run.
 
     Args:
@@ -92,7 +92,7 @@ def median_interval(values: IntArray, unit: IntArray, *, seed: int = 0, resample
         return found
 
     units = np.arange(len(table))
-    return bootstrap_interval((units,), lower_median, seed=seed, resamples=resamples, values_per_resample=table.size)
+    return bootstrap_interval((units,), lower_median, seed=0, resamples=999, values_per_resample=table.size)
 
 
 def _by_unit(values: IntArray, unit: IntArray) -> Floats:

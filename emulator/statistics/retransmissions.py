@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from emulator.run_folder.manifest import Manifest
 
 _NEEDED = ("retransmits", "duplicates", "out_of_order")
-_REFUSED = ("dropped_header", "dropped_icrc", "dropped_payload")
+REFUSED = ("dropped_header", "dropped_icrc", "dropped_payload")
 
 
 def lost_packets(counters: Mapping[str, int], manifest: Manifest) -> int | None:
@@ -53,4 +53,4 @@ def unexplained(
         return 0
     if device is None:
         return None
-    return max(0, lost - device - sum(counters.get(name, 0) for name in _REFUSED))
+    return max(0, lost - device - sum(counters.get(name, 0) for name in REFUSED))

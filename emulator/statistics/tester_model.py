@@ -22,7 +22,7 @@ from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.schedule import Collective
 from emulator.statistics.collectives import MergedSamples
 from emulator.statistics.descriptive import median
-from emulator.statistics.payload import moved_bytes
+from emulator.statistics.measured_rows import moved_bytes
 from emulator.statistics.table_columns import block_starts, to_ints
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_S

@@ -11,14 +11,13 @@ import pyarrow as pa
 
 from emulator.run_folder.manifest import Manifest
 from emulator.statistics.dut_counters import DROPS, counter_series, device_nodes
-from emulator.statistics.retransmissions import lost_packets
+from emulator.statistics.retransmissions import REFUSED, lost_packets
 from emulator.statistics.table_columns import to_ints
 
 EVENTS = ("retransmits", "timeouts", "naks", "rnr_naks", "out_of_order", "ecn_marks")
 _LOSS_COLUMNS = ("retransmits", "duplicates", "out_of_order")
 FOCUS = 0.8
 """Share of all lost packets from which on a port is named."""
-INTEGRITY = ("dropped_header", "dropped_icrc", "dropped_payload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def worst_flows(
     flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most: int, flow_events: pa.Table | None = None
 ) -> tuple[WorstFlow, ...]:
     """The flows with the most retransmissions, then timeouts, then other events; those without events are left out."""
-    names = (*EVENTS, *INTEGRITY)
+    names = (*EVENTS, *REFUSED)
     columns = {name: to_ints(flows[name], null=0) for name in ("src", "dst", "packets", "duplicates", *names)}
     events = np.sum([columns[name] for name in names], axis=0)
     order = np.lexsort((-events, -columns["timeouts"], -columns["retransmits"]))
@@ -177,7 +176,7 @@ def worst_flows(
                 naks=value["naks"] + value["rnr_naks"],
                 out_of_order=value["out_of_order"],
                 ecn_marks=value["ecn_marks"],
-                damaged=sum(value[name] for name in INTEGRITY),
+                damaged=sum(value[name] for name in REFUSED),
                 device_drops=None if drops is None else sum(drops.get(port, 0) for port in near),
                 iterations=when.get((value["src"], value["dst"], ids["qpn"][row]), ()),
             )
