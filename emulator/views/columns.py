@@ -66,6 +66,11 @@ def filled(columns: Iterable[Column[Row]], rows: Sequence[Row]) -> list[Column[R
     return [one for one in columns if not one.is_optional or any(one.cell(row) != NONE for row in rows)]
 
 
+def paragraphs(*parts: str) -> str:
+    """Texts below each other, with an empty line between."""
+    return "\n\n".join(parts)
+
+
 def explain(headers: Iterable[Header], *, title: str = "") -> str:
     """What every column means: one entry per column, wrapped and aligned.
 

@@ -201,8 +201,8 @@ class _Group:
         if (sender, receiver) not in self._flows:
             source, target = self._ranks[sender], self._ranks[receiver]
             self._flows[sender, receiver] = Flow(
-                sender,
-                receiver,
+                sender=sender,
+                receiver=receiver,
                 path=self._facts.path(source, target),
                 return_path=self._facts.path(target, source),
                 sending=self._sending,

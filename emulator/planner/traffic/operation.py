@@ -111,6 +111,11 @@ class Traffic:
     members: Sequence[Mapping[int, int]] = ()
     places: Sequence[Place] = ()
 
+    @property
+    def transfers(self) -> int:
+        """Estimate of all transfers, over all groups."""
+        return sum(operation.transfers * operation.groups for operation in self.operations)
+
 
 def traffic_of_collective(
     kind: CommKind,
@@ -164,9 +169,8 @@ def check_size(traffic: Traffic, *, most: int) -> None:
     Raises:
         PlanError: there are more than `most` transfers.
     """
-    transfers = sum(operation.transfers * operation.groups for operation in traffic.operations)
-    if transfers > most:
+    if traffic.transfers > most:
         raise PlanError(
-            f"this plan has about {transfers:.1e} pairs of communicating ranks; at most {most:.0e} are supported: "
-            "use smaller groups, or an algorithm with fewer peers (ring, halving_doubling)"
+            f"this plan has about {traffic.transfers:.1e} pairs of communicating ranks; at most {most:.0e} are "
+            "supported: use smaller groups, or an algorithm with fewer peers (ring, halving_doubling)"
         )

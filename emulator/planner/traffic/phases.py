@@ -81,5 +81,4 @@ def _walked(name: str, collective: Collective, senders: IntArray) -> Phases:
                 steps[number] += [(sender, transfer.peer, transfer.size) for transfer in step.sends]
     for _, transfers in sorted(steps.items()):
         if transfers:
-            columns = np.array(transfers, dtype=np.int64)
-            yield Phase(columns[:, 0], columns[:, 1], columns[:, 2])
+            yield Phase.of(transfers)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from emulator.box.boxes import BoxStatus
 from emulator.dut.profile_counters import DROPS, DUPLICATES
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.figures import count_cell, link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
@@ -48,15 +48,13 @@ _RULES: tuple[Column[_RuleRow], ...] = (
         cell=lambda row: count_cell(row.frames),
     ),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_PORTS, title="Ports, since the box came up:"),
-        explain(_RULES, title="Rules:"),
-        (
-            "The last line, since the box came up: frames in = frames out + dropped - duplicated + not\n"
-            "accounted for. While traffic flows, frames inside the box are among those not accounted for."
-        ),
-    ]
+EXPLAIN = paragraphs(
+    explain(_PORTS, title="Ports, since the box came up:"),
+    explain(_RULES, title="Rules:"),
+    (
+        "The last line, since the box came up: frames in = frames out + dropped - duplicated + not\n"
+        "accounted for. While traffic flows, frames inside the box are among those not accounted for."
+    ),
 )
 
 

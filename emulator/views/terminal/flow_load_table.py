@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
 from emulator.planner.network.plan import Plan
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.figures import link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
@@ -60,11 +60,9 @@ _LINKS: tuple[Column[_Link], ...] = (
         "job an\niteration", "payload of the job, in an iteration", cell=lambda one: format_size(round(one.job_bytes))
     ),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_FLOWS, title="Flows beside the job:"),
-        explain(_LINKS, title="Their links, with equal-cost paths loaded evenly:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_FLOWS, title="Flows beside the job:"),
+    explain(_LINKS, title="Their links, with equal-cost paths loaded evenly:"),
 )
 
 

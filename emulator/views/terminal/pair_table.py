@@ -13,7 +13,7 @@ from rich.text import Text
 from emulator.statistics.pair_bandwidths import SLOW_BELOW, Direction, SlowPair, SlowPort
 from emulator.statistics.pair_sweep import PairTable
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.figures import NONE, count_of, gbps_cell, link_rate_cell
 from emulator.views.terminal.table import FittedTable
 
@@ -44,15 +44,13 @@ _PORTS: tuple[Column[_PortRow], ...] = (
     Column("slowest to", "the port that it sent to most slowly", cell=lambda row: row.slowest, is_number=False),
     Column("slowest\nGbit/s", "payload bandwidth to that port", cell=lambda row: gbps_cell(row.slowest_rate)),
 )
-EXPLAIN = "\n\n".join(
+EXPLAIN = paragraphs(
+    explain(_PORTS, title="Ports; bandwidth = size / time from the post of the send to the last byte's arrival:"),
     (
-        explain(_PORTS, title="Ports; bandwidth = size / time from the post of the send to the last byte's arrival:"),
-        (
-            f"Slow is below {SLOW_BELOW:.0%} of the median of the others, at the median and at its best: a port,\n"
-            "if most of its pairs are slow in one direction, else a pair.\n"
-            f"Up to {MOST_IN_MATRIX} ports, a second table has every pair: from the row, to the column."
-        ),
-    )
+        f"Slow is below {SLOW_BELOW:.0%} of the median of the others, at the median and at its best: a port,\n"
+        "if most of its pairs are slow in one direction, else a pair.\n"
+        f"Up to {MOST_IN_MATRIX} ports, a second table has every pair: from the row, to the column."
+    ),
 )
 
 

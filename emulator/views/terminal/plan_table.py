@@ -19,7 +19,7 @@ from emulator.planner.network.load_balance import (
 from emulator.planner.network.plan import OperationPlan, Plan
 from emulator.statistics.nccl_conventions import nccl_size
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.figures import NONE, count_of, duration_cell, link_rate_cell
 from emulator.views.terminal.flow_load_table import flow_table, link_table
 from emulator.views.terminal.plan_picture import picture
@@ -169,12 +169,10 @@ _CHOICES: tuple[Column[EqualCost], ...] = (
     Column("MMR", "max-to-mean ratio of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.mmr)),
     Column("Jain", "Jain's fairness index of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.jain)),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_OPERATIONS, title="Operations; a time is that of the slowest group:"),
-        explain(_TIERS, title="Links by tier; loads are payload of one iteration:"),
-        explain(_CHOICES, title="Equal-cost paths:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_OPERATIONS, title="Operations; a time is that of the slowest group:"),
+    explain(_TIERS, title="Links by tier; loads are payload of one iteration:"),
+    explain(_CHOICES, title="Equal-cost paths:"),
 )
 
 

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.probe.verdict import Outcome, Verdict
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.terminal.table import FittedTable
 
 _Row: TypeAlias = tuple[str, Counter[Outcome]]
@@ -42,11 +42,9 @@ _LIST: tuple[Column[Verdict], ...] = (
         folds=20,
     ),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_MATRIX, title="Counts:"),
-        explain(_LIST, title="Frames that did not simply pass; every frame with --all:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_MATRIX, title="Counts:"),
+    explain(_LIST, title="Frames that did not simply pass; every frame with --all:"),
 )
 
 

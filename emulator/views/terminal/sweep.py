@@ -10,7 +10,7 @@ from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.sweep import SweepRow, SweepTable
 from emulator.units import NS_PER_US, format_size
 from emulator.views.class_columns import BUSBW_FACTOR
-from emulator.views.columns import Column, Header, bold, explain
+from emulator.views.columns import Column, Header, bold, explain, paragraphs
 from emulator.views.figures import describe_warning, duration_cell, number_cell, rate_cell
 from emulator.views.nccl_table import NcclRow, nccl_table
 from emulator.views.network_text import describe_flows, describe_paths
@@ -52,11 +52,9 @@ _COLUMNS: tuple[Column[SweepRow], ...] = (
         style=bold,
     ),
 )
-EXPLAIN = "\n\n".join(
-    (
-        explain(_HEADERS, title="The layout is that of nccl-tests, a line for each size:"),
-        explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last done - last post over the ranks:"),
-    )
+EXPLAIN = paragraphs(
+    explain(_HEADERS, title="The layout is that of nccl-tests, a line for each size:"),
+    explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last done - last post over the ranks:"),
 )
 
 

@@ -121,9 +121,9 @@ def test_impossible_override_lists_what_exists(item: str, told: str) -> None:
 def test_default_table_names_existing_algorithms_and_ends_in_a_row_for_all() -> None:
     rows = default_table()
     for kind, named in BUILT_IN.items():
-        own = [row for row in rows if row.collective == kind.label]
-        assert {row.algorithm for row in own} <= set(named)
-        assert own[-1].condition in ("otherwise", "always")
+        own = [row for row in rows if row[0] == kind.label]
+        assert {algorithm for _, _, algorithm in own} <= set(named)
+        assert own[-1][1] in ("otherwise", "always")
 
 
 def test_unknown_algorithm_is_refused_even_where_nothing_moves() -> None:
