@@ -54,10 +54,6 @@ def _what(one: BackgroundFlow) -> str:
     return f"{one.transport} {one.pattern} {sizes}"
 
 
-def _completion(one: BackgroundFlow) -> str:
-    return f"{duration_cell(one.completion_median_ns)}, {duration_cell(one.completion_p99_ns)}"
-
-
 BACKGROUND_COLUMNS: tuple[Column[BackgroundFlow], ...] = (
     Column("flow", "name or number in the run spec, sender and receiver",
            cell=lambda one: f"{one.name or one.flow}: {one.sender} → {one.receiver}", is_number=False),
@@ -70,7 +66,8 @@ BACKGROUND_COLUMNS: tuple[Column[BackgroundFlow], ...] = (
     Column("messages", "sent", cell=lambda one: count_cell(one.sent_messages), sacrifice=3),
     Column("lost", "packets that the receiver missed; roce and tcp repeat them",
            cell=lambda one: count_cell(one.lost_packets), sacrifice=4),
-    Column("completion\np50, p99", "time of a message from when it was due until it was complete", cell=_completion,
+    Column("completion\np50, p99", "time of a message from when it was due until it was complete",
+           cell=lambda one: f"{duration_cell(one.completion_median_ns)}, {duration_cell(one.completion_p99_ns)}",
            sacrifice=2),
     Column("n", "messages whose completion is timed", cell=lambda one: count_cell(one.completions), sacrifice=6),
     Column("late\np99", "99th percentile: from when a message was due until it was offered, the tester's part",

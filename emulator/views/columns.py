@@ -37,6 +37,11 @@ class Header:
         return self.title or self.header.replace("-\n", "").replace("\n", " ").strip()
 
 
+def texts(*headers: str) -> list[Header]:
+    """Headers of columns that are no numbers, without a meaning."""
+    return [Header(one, is_number=False) for one in headers]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(Header, Generic[Row]):
     """A column of a table whose rows are values of one type.

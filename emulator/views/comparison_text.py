@@ -186,8 +186,8 @@ def trend_rows(comparison: Comparison) -> Iterator[tuple[ClassKey, Sequence[Clas
 
 def fact_lines(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """(name, fact): groups, counts of verdicts, rules, runs left out, notes."""
-    for label, group in zip(_labels(comparison), comparison.groups, strict=True):
-        yield label, _group_text(group)
+    for number, group in enumerate(comparison.groups):
+        yield "B" if number else "A, the baseline", _group_text(group)
     yield "Verdicts", _counts(comparison)
     yield from (("Inconclusive", text) for text in _reasons(comparison))
     yield from (("To find", text) for text in _power(comparison))
@@ -197,10 +197,6 @@ def fact_lines(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield "Left out", f"{one.folder}: {one.reason}"
     for note in comparison.comparability.notes:
         yield "Note", note
-
-
-def _labels(comparison: Comparison) -> Sequence[str]:
-    return ["A, the baseline", *("B" for _ in comparison.groups[1:])]
 
 
 def _group_text(group: RunGroup) -> str:

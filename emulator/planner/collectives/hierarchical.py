@@ -28,7 +28,7 @@ def all_reduce(collective: Collective, /) -> Sequence[Lane]:
 
     With k members on each of N nodes, a member sends 2s(k - 1)/k bytes on its node and 2s(N - 1)/(N k) beyond.
     """
-    return [_round_trip(grid) for grid in _array_grids(collective)]
+    return [_round_trip(_array_grid(collective, part)) for part in in_slices(_array_blocks(collective))]
 
 
 def all_gather(collective: Collective, /) -> Sequence[Lane]:
@@ -171,10 +171,6 @@ def _array_grid(collective: Collective, blocks: Blocks | BlockSlices | None = No
 def _array_blocks(collective: Collective) -> Blocks:
     layout = collective.layout or apart(collective.members)
     return Blocks(collective.size_bytes, len(layout.nodes) * layout.columns)
-
-
-def _array_grids(collective: Collective) -> list[Grid]:
-    return [_array_grid(collective, part) for part in in_slices(_array_blocks(collective))]
 
 
 def _consecutive(columns: tuple[int, ...], count: int) -> Sequence[int]:

@@ -8,8 +8,8 @@ can be faster.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
-from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -38,12 +38,8 @@ def serialisation_ns(ports: Sequence[Port], rates_bps: Sequence[int | None], ove
         return None
     bit_ns = overhead.factor * BITS_PER_BYTE * NS_PER_S
     return max(
-        (_ceil(max(port) * bit_ns / rate) for port, rate in zip(ports, rates_bps, strict=True) if rate), default=0
+        (math.ceil(max(port) * bit_ns / rate) for port, rate in zip(ports, rates_bps, strict=True) if rate), default=0
     )
-
-
-def _ceil(value: Fraction) -> int:
-    return -(-value.numerator // value.denominator)
 
 
 def group_times_ns(operation: Operation, topology: Topology, overhead: WireOverhead = TCP_1500) -> list[int | None]:

@@ -33,7 +33,7 @@ def phases(name: str, collective: Collective, senders: IntArray | None = None) -
     if senders is None:
         senders = np.arange(collective.members, dtype=np.int64)
     schedule(name, collective)  # raises if there is no such algorithm
-    if not _moves_anything(collective):
+    if collective.members == 1 or (collective.size_bytes == 0 and collective.kind is not CommKind.BARRIER):
         return
     closed_form = closed_form_of(canonical_kind(collective.kind), name)
     for phase in closed_form(collective, senders) if closed_form else _walked(name, collective, senders):
@@ -62,10 +62,6 @@ def transfers_per_group(name: str, kind: CommKind, members: int) -> int:
     """Estimate of the transfers in `peer_totals`: n(n - 1) if all members exchange, else a few per member."""
     is_full_exchange = name in ("direct", "parallel", "pairwise", "pxn") and canonical_kind(kind) not in _ROOTED
     return members * (members - 1) if is_full_exchange else members * 2 * members.bit_length()
-
-
-def _moves_anything(collective: Collective) -> bool:
-    return collective.members > 1 and (collective.size_bytes > 0 or collective.kind is CommKind.BARRIER)
 
 
 def _only(phase: Phase, kept: BoolArray) -> Phase:
