@@ -15,8 +15,6 @@ from emulator.errors import TraceError
 from emulator.importers.text_files import HEAD_BYTES, source_files
 from emulator.wire.trace.compression import ByteSource, open_source
 
-MAX_DOCUMENT_BYTES = 2 << 30
-"""Of a document that is read whole."""
 HEADS = 20
 """Documents whose beginning is looked at to find out what a folder holds."""
 _JSON = re.compile(r"\.json(\.gz|\.zst)?$")
@@ -60,18 +58,6 @@ class Document:
         """
         with open_source(self.path) as source:
             yield source if self.size < 0 else _Part(source, self)
-
-    def read(self) -> bytes:
-        """All its bytes, not compressed.
-
-        Raises:
-            TraceError: the file cannot be read, is cut short, or is too large.
-        """
-        with self.open() as source:
-            data = source.read_at_least(MAX_DOCUMENT_BYTES + 1)
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise TraceError(f"is JSON of more than {MAX_DOCUMENT_BYTES >> 30} GiB: record fewer steps", path=self.name)
-        return data
 
     def head(self) -> bytes:
         """The first HEAD_BYTES.

@@ -7,13 +7,13 @@ read from files of MSCCL are in emulator.planner.msccl.loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from emulator.errors import PlanError
-from emulator.planner.built_in import BUILT_IN, built_in
+from emulator.planner.built_in import BUILT_IN, BY_LAYOUT, built_in, channels_of
 from emulator.planner.default_algorithms import PXN, default_algorithm, on_scale_up_nodes
 from emulator.planner.group_layout import GroupLayout
 from emulator.planner.msccl.loaded import loaded_algorithms
@@ -27,40 +27,15 @@ POINT_TO_POINT = "direct"
 """The algorithm that sends and receives are listed with; there is no other."""
 
 
-class _Algorithms(Mapping[str, Algorithm]):
-    """Algorithms of one kind by name. Installed ones are imported when they are looked up."""
-
-    def __init__(self, kind: CommKind) -> None:
-        self._kind, self._built_in = kind, BUILT_IN[kind]
-        self._loaded = {name: one.run for name, one in loaded_algorithms().items() if one.kind is kind}
-        self._installed = installed_algorithms().get(kind, {})
-
-    def __getitem__(self, name: str) -> Algorithm:
-        if name in self._loaded:
-            return self._loaded[name]
-        found = built_in(self._kind, name)
-        return found.run if found else _load(self._installed[name])
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._built_in or name in self._installed or name in self._loaded
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._built_in
-        yield from self._installed
-        yield from self._loaded
-
-    def __len__(self) -> int:
-        return len(self._built_in) + len(self._installed) + len(self._loaded)
-
-
-def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
-    """All algorithms for this kind, built-in ones first.
+def algorithm_names(kind: CommKind) -> Sequence[str]:
+    """All algorithms for this kind, built-in ones first; none is imported.
 
     Raises:
-        PlanError: the kind is not a collective, or an installed entry point has an invalid name; when one is looked up,
-            it cannot be imported.
+        PlanError: the kind is not a collective, or an installed entry point has an invalid name.
     """
-    return _Algorithms(canonical_kind(kind))
+    kind = canonical_kind(kind)
+    loaded = (name for name, one in loaded_algorithms().items() if one.kind is kind)
+    return [*BUILT_IN[kind], *installed_algorithms().get(kind, {}), *loaded]
 
 
 def choose(
@@ -111,7 +86,7 @@ def depends_on_layout(kind: CommKind, name: str) -> bool:
     if name in loaded_algorithms():
         return False
     found = built_in(canonical_kind(kind), name)
-    return found is None or found.by_layout
+    return found is None or name in BY_LAYOUT or channels_of(name) is not None
 
 
 def parse_overrides(items: Sequence[str]) -> dict[str, str]:
@@ -151,7 +126,7 @@ def schedule(name: str, collective: Collective) -> Sequence[Lane]:
         _require(kind, name)
         return ()
     found = built_in(kind, name)
-    return found.run(collective) if found else _installed(kind, name)(collective)
+    return found(collective) if found else _installed(kind, name)(collective)
 
 
 @cache
@@ -191,7 +166,7 @@ def _require(kind: CommKind, name: str) -> None:
         raise PlanError(f"{loaded.path}: computes {loaded.kind.label}, not {kind.label}")
     if loaded is not None or built_in(kind, name):  # avoids reading the entry points, which takes milliseconds
         return
-    known = algorithms_for(kind)
+    known = algorithm_names(kind)
     if name not in known:
         advice = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         raise PlanError(f"{kind.label} has no algorithm {name!r}{advice}")
@@ -199,7 +174,8 @@ def _require(kind: CommKind, name: str) -> None:
 
 def _installed(kind: CommKind, name: str) -> Algorithm:
     _require(kind, name)
-    return algorithms_for(kind)[name]
+    loaded = loaded_algorithms().get(name)
+    return loaded.run if loaded is not None else _load(installed_algorithms()[kind][name])
 
 
 def _load(point: EntryPoint) -> Algorithm:

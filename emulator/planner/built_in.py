@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from emulator.errors import PlanError
 from emulator.planner.collectives import (
@@ -26,71 +25,60 @@ MOST_CHANNELS = 64
 """Lanes that a tag of a transfer can name; NCCL has at most as many channels (MAXCHANNELS)."""
 
 
-class BuiltIn(NamedTuple):
-    """A built-in algorithm.
-
-    Attributes:
-        by_layout: it depends on where the members are.
-    """
-
-    run: Algorithm
-    by_layout: bool = False
-
-
-BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
+BUILT_IN: Mapping[CommKind, Mapping[str, Algorithm]] = {
     CommKind.ALL_REDUCE: {
-        "ring": BuiltIn(all_reduce.ring),
-        "bidirectional_ring": BuiltIn(all_reduce.bidirectional_ring),
-        "halving_doubling": BuiltIn(all_reduce.halving_doubling),
-        "recursive_doubling": BuiltIn(all_reduce.recursive_doubling),
-        "double_binary_tree": BuiltIn(all_reduce.double_binary_tree),
-        "direct": BuiltIn(all_reduce.direct),
-        "hierarchical": BuiltIn(hierarchical.all_reduce, by_layout=True),
+        "ring": all_reduce.ring,
+        "bidirectional_ring": all_reduce.bidirectional_ring,
+        "halving_doubling": all_reduce.halving_doubling,
+        "recursive_doubling": all_reduce.recursive_doubling,
+        "double_binary_tree": all_reduce.double_binary_tree,
+        "direct": all_reduce.direct,
+        "hierarchical": hierarchical.all_reduce,
     },
     CommKind.ALL_GATHER: {
-        "ring": BuiltIn(ag_rs.all_gather_ring),
-        "halving_doubling": BuiltIn(ag_rs.all_gather_halving_doubling),
-        "direct": BuiltIn(ag_rs.all_gather_direct),
-        "hierarchical": BuiltIn(hierarchical.all_gather, by_layout=True),
-        "pat": BuiltIn(aggregated_trees.all_gather_trees),
+        "ring": ag_rs.all_gather_ring,
+        "halving_doubling": ag_rs.all_gather_halving_doubling,
+        "direct": ag_rs.all_gather_direct,
+        "hierarchical": hierarchical.all_gather,
+        "pat": aggregated_trees.all_gather_trees,
     },
     CommKind.REDUCE_SCATTER: {
-        "ring": BuiltIn(ag_rs.reduce_scatter_ring),
-        "halving_doubling": BuiltIn(ag_rs.reduce_scatter_halving_doubling),
-        "direct": BuiltIn(ag_rs.reduce_scatter_direct),
-        "hierarchical": BuiltIn(hierarchical.reduce_scatter, by_layout=True),
-        "pat": BuiltIn(aggregated_trees.reduce_scatter_trees),
+        "ring": ag_rs.reduce_scatter_ring,
+        "halving_doubling": ag_rs.reduce_scatter_halving_doubling,
+        "direct": ag_rs.reduce_scatter_direct,
+        "hierarchical": hierarchical.reduce_scatter,
+        "pat": aggregated_trees.reduce_scatter_trees,
     },
     CommKind.ALL_TO_ALL: {
-        "pairwise": BuiltIn(all_to_all.pairwise),
-        "parallel": BuiltIn(all_to_all.parallel),
-        "pxn": BuiltIn(pxn.pxn, by_layout=True),
+        "pairwise": all_to_all.pairwise,
+        "parallel": all_to_all.parallel,
+        "pxn": pxn.pxn,
     },
     CommKind.BROADCAST: {
-        "tree": BuiltIn(broadcast_reduce.broadcast_tree),
-        "ring": BuiltIn(broadcast_reduce.broadcast_ring),
-        "parallel": BuiltIn(broadcast_reduce.broadcast_parallel),
+        "tree": broadcast_reduce.broadcast_tree,
+        "ring": broadcast_reduce.broadcast_ring,
+        "parallel": broadcast_reduce.broadcast_parallel,
     },
     CommKind.REDUCE: {
-        "tree": BuiltIn(broadcast_reduce.reduce_tree),
-        "ring": BuiltIn(broadcast_reduce.reduce_ring),
-        "parallel": BuiltIn(broadcast_reduce.reduce_parallel),
+        "tree": broadcast_reduce.reduce_tree,
+        "ring": broadcast_reduce.reduce_ring,
+        "parallel": broadcast_reduce.reduce_parallel,
     },
     CommKind.GATHER: {
-        "tree": BuiltIn(gather_scatter.gather_tree),
-        "parallel": BuiltIn(gather_scatter.gather_parallel),
+        "tree": gather_scatter.gather_tree,
+        "parallel": gather_scatter.gather_parallel,
     },
     CommKind.SCATTER: {
-        "tree": BuiltIn(gather_scatter.scatter_tree),
-        "parallel": BuiltIn(gather_scatter.scatter_parallel),
+        "tree": gather_scatter.scatter_tree,
+        "parallel": gather_scatter.scatter_parallel,
     },
     CommKind.BARRIER: {
-        "dissemination": BuiltIn(barrier.dissemination),
-        "tree": BuiltIn(barrier.tree),
+        "dissemination": barrier.dissemination,
+        "tree": barrier.tree,
     },
 }
-
-
+BY_LAYOUT = frozenset({"hierarchical", "pxn"})
+"""Those that depend on where the members are, as rings in channels do."""
 _IN_CHANNELS: Mapping[CommKind, Callable[..., Sequence[Lane]]] = {
     CommKind.ALL_REDUCE: channels.all_reduce,
     CommKind.ALL_GATHER: channels.all_gather,
@@ -98,7 +86,7 @@ _IN_CHANNELS: Mapping[CommKind, Callable[..., Sequence[Lane]]] = {
 }
 
 
-def built_in(kind: CommKind, name: str) -> BuiltIn | None:
+def built_in(kind: CommKind, name: str) -> Algorithm | None:
     """The built-in algorithm of this name; None if there is none. REDUCE_SCATTER_BLOCK has none of its own.
 
     Raises:
@@ -117,7 +105,7 @@ def built_in(kind: CommKind, name: str) -> BuiltIn | None:
             f"{kind.label}={name}: {parameter!r} is no parameter; ring of {kinds} takes channels=1 … {MOST_CHANNELS}: "
             "ring:channels=4"
         )
-    return BuiltIn(partial(_IN_CHANNELS[kind], channels=count), by_layout=True)
+    return partial(_IN_CHANNELS[kind], channels=count)
 
 
 def channels_of(name: str) -> int | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from emulator.errors import PlanError
 from emulator.export.astra_sim.fit import Observation
-from emulator.planner.built_in import BUILT_IN
+from emulator.planner.built_in import BY_LAYOUT
 from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phases import peer_totals
@@ -26,8 +26,6 @@ from emulator.trace.model import CommKind, IntArray
 
 _LARGEST_GROUP = 512
 """Larger groups get no observation: following the chains of messages takes too long (512 in a ring: 500,000 steps)."""
-
-_BY_LAYOUT = frozenset(name for named in BUILT_IN.values() for name, one in named.items() if one.by_layout)
 
 
 class LinkClass(Enum):
@@ -108,7 +106,7 @@ def _observation(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Observ
         return "without a time (groups of one, size 0, or payload before the post)"
     if key.members > _LARGEST_GROUP:
         return f"of more than {_LARGEST_GROUP} ranks"
-    if key.algorithm in _BY_LAYOUT:
+    if key.algorithm in BY_LAYOUT:
         return f"played with {key.algorithm}, whose bytes differ within hosts and between them; ASTRA-sim's do not"
     try:
         messages, port_bytes = _cost(kind, key.members, size_bytes, key.algorithm)

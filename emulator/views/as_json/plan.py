@@ -66,9 +66,9 @@ def _operation_json(plan: OperationPlan) -> dict[str, Any]:
         "groups": operation.groups,
         "group_size": operation.members,
         "count": int(operation.counts.sum()),
-        "network_bytes": plan.network_bytes_total,
-        "local_bytes": plan.local_bytes_total,
-        "domain_bytes": plan.domain_bytes_total,
+        "network_bytes": plan.network_bytes,
+        "local_bytes": plan.local_bytes,
+        "domain_bytes": plan.domain_bytes,
         "flows": plan.flows._asdict(),
         "incast": plan.incast._asdict(),
         "ideal_ns": {

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import jinja2
 from markupsafe import Markup
@@ -43,7 +43,6 @@ class Figure:
 class Figures:
     """Key figures side by side."""
 
-    KIND: ClassVar[str] = "figures"
     identifier: str
     figures: Sequence[Figure]
 
@@ -62,7 +61,6 @@ class Part:
 class Bar:
     """A stacked bar: a whole and its parts."""
 
-    KIND: ClassVar[str] = "bar"
     identifier: str
     title: str
     about: str
@@ -81,7 +79,6 @@ class Table:
         is_folded: closed until the reader opens it.
     """
 
-    KIND: ClassVar[str] = "table"
     identifier: str
     caption: str
     columns: Sequence[Header]
@@ -109,7 +106,6 @@ def table_of(
 class Facts:
     """(name, fact) pairs."""
 
-    KIND: ClassVar[str] = "facts"
     identifier: str
     title: str
     facts: Sequence[tuple[str, str]]
@@ -120,7 +116,6 @@ class Facts:
 class Text:
     """A paragraph; `tone` is plain, note (something was not measured) or warning."""
 
-    KIND: ClassVar[str] = "text"
     identifier: str
     text: str
     tone: str = "plain"
@@ -139,7 +134,6 @@ class Chart:
         is_wide: uses the whole width of the page.
     """
 
-    KIND: ClassVar[str] = "chart"
     identifier: str
     title: str
     about: str
@@ -155,7 +149,6 @@ class Chart:
 class Drawing:
     """A drawing; `template` makes its SVG from `drawing`."""
 
-    KIND: ClassVar[str] = "drawing"
     identifier: str
     title: str
     about: str

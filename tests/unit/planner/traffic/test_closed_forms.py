@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from emulator.errors import PlanError
 from emulator.planner.algorithms import schedule
 from emulator.planner.built_in import BUILT_IN
+from emulator.planner.built_in import BY_LAYOUT as LAID_OUT
 from emulator.planner.collectives.trees import CHUNK_BYTES
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective
@@ -21,7 +22,7 @@ from emulator.trace.model import CommKind
 
 EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]
 RINGS = [(kind, "ring:channels=3") for kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER)]
-BY_LAYOUT = [(kind, name) for kind, named in BUILT_IN.items() for name, one in named.items() if one.by_layout] + RINGS
+BY_LAYOUT = [(kind, name) for kind, named in BUILT_IN.items() for name in named if name in LAID_OUT] + RINGS
 
 
 def ident(case: object) -> str:
