@@ -22,17 +22,17 @@ _EXAMPLE = """example:
   charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --identity server1.pem
 
 Connects to the controller over the management network, plays the ranks of its host at eth1, and
-waits for the next run. With CAP_NET_ADMIN it adds the addresses of its ranks for the length of a
-run. docs/physical.md walks through it.
+waits for the next run. With CAP_NET_ADMIN it adds the addresses of its ranks for the duration of a
+run. docs/physical.md shows every step.
 """
 
 
 _SECURITY = {
-    "--token-file": f"file with the secret that the controller requires (default: {TOKEN_VARIABLE})",
+    "--token-file": f"file with the secret or token for the controller (default: {TOKEN_VARIABLE})",
     "--identity": "identity of this agent, from `charkha certs issue`",
-    "--tls-cert": "own certificate, PEM; encrypts control",
+    "--tls-cert": "own certificate, PEM; encrypts control connections",
     "--tls-key": "key of the certificate, PEM",
-    "--tls-ca": "authority that must have issued the controller's certificate, PEM",
+    "--tls-ca": "authority of the controller's certificate, PEM",
 }
 
 
@@ -41,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "agent",
         help="play ranks on this machine for a controller",
-        description="Play the ranks of this machine, one run after another, for a controller that runs elsewhere.",
+        description="Play the ranks of this machine, run after run, for a controller on another machine.",
         epilog=_EXAMPLE,
     )
     parser.add_argument(
@@ -52,28 +52,28 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="port under test that all traffic leaves through (repeatable; default: loopback only)",
+        help="port under test through which all traffic leaves (repeatable; default: loopback only)",
     )
-    parser.add_argument("--name", metavar="N", help="as the topology's `agents` has it (default: this machine's name)")
+    parser.add_argument("--name", metavar="N", help="name in the topology's `agents` (default: this machine's name)")
     parser.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics (default host: 127.0.0.1)")
-    parser.add_argument("--until-eof", advanced=True, action="store_true", help="end when stdin does")
+    parser.add_argument("--until-eof", advanced=True, action="store_true", help="end when stdin is closed")
     limits = parser.add_advanced_group("limits of this machine, whatever the controller says")
     limits.add_argument(
         "--only-network",
         metavar="PREFIX",
         action="append",
         default=[],
-        help="play at and send to addresses of this prefix only (repeatable; default: loopback, 198.18.0.0/15, "
+        help="use and send to addresses in this prefix only (repeatable; default: loopback, 198.18.0.0/15, "
         "documentation and private ranges)",
     )
     limits.add_argument(
-        "--max-rate", metavar="RATE", help="refuse runs that may send more at a port, for example 10Gbit"
+        "--max-rate", metavar="RATE", help="refuse runs that may exceed this rate at a port, for example 10Gbit"
     )
     security = parser.add_argument_group("security")
     for name, text in _SECURITY.items():
         security.add_argument(name, metavar="FILE", type=Path, help=text)
     security.add_argument(
-        "--insecure", action="store_true", help="connect without certificates, over a network that nobody else is on"
+        "--insecure", action="store_true", help="connect without certificates, on a network that no one else uses"
     )
     parser.set_defaults(handler=run)
 

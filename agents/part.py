@@ -22,7 +22,7 @@ from emulator.control.observations import FlowEvents
 from emulator.errors import RemoteProtocolError
 from emulator.host.clock import Clock
 from emulator.host.core_wait import CoreTime, wait_fraction
-from emulator.host.lateness import Lateness
+from emulator.host.delays import NewestDelays
 from emulator.host.steal import CoreTicks, steal_fraction
 from emulator.planner.rank_program import Chunk
 
@@ -86,7 +86,7 @@ class Part:
         self._is_prepared = self._ready_owed = False
         self._unready: list[int] = []  # ranks that were not seen to hold their first nodes of the next iteration
         self._reported: control.Progress | None = None
-        self._lateness = Lateness()
+        self._lateness = NewestDelays()
         self._ticks_at_start: CoreTicks | None = None
         self._core_time_at_start: CoreTime | None = None
         self._reporter = Reporter(

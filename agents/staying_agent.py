@@ -37,7 +37,7 @@ class StayingAgent:
     Attributes:
         report: called with a line of text when something begins or ends.
         metrics: updated with the progress of the run; None: nobody scrapes them.
-        until_eof: end when stdin does, as if interrupted: whoever started the agent is gone.
+        until_eof: end when stdin is closed, as if interrupted: whoever started the agent is gone.
     """
 
     target: str

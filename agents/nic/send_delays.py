@@ -10,13 +10,12 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from agents.nic.send_batch import SendBatch
 from agents.nic.sockets import Sender
 from agents.nic.stamps import stamp_ns
 from agents.nic.system_calls import SO_TIMESTAMPING, ControlMessages, SocketAddress
 from emulator.control.parameter import Parameter
+from emulator.host.delays import NewestDelays
 from emulator.roce.headers import Buffer
 from emulator.statistics.descriptive import median, percentile
 
@@ -24,29 +23,27 @@ _TX_SOFTWARE, _SOFTWARE, _OPT_TSONLY = 1 << 1, 1 << 4, 1 << 11  # linux/net_tsta
 _ASKED, _NOT_ASKED = _SOFTWARE | _OPT_TSONLY | _TX_SOFTWARE, _SOFTWARE | _OPT_TSONLY
 _GAP_NS = 10_000_000
 _PATIENCE_NS = 1_000_000_000
-_MOST, _FOREVER_NS = 100_000, 1 << 63
 _CONTROL_BYTES = 512
 
 
-class SendDelays:
-    """The delays of all sockets of a process.
+class SendDelays(NewestDelays):
+    """The newest delays of stamped calls, of all sockets of a process.
 
     Attributes:
-        delays_ns: of each call that was stamped.
         due_ns: until then no call may ask, on CLOCK_MONOTONIC.
     """
 
     def __init__(self) -> None:
-        self.delays_ns: list[int] = []
+        super().__init__()
         self.due_ns = 0
 
     def postpone(self, now: int) -> None:
         """A call asks: the next one may not before the gap is over."""
-        self.due_ns = now + (_GAP_NS if len(self.delays_ns) < _MOST else _FOREVER_NS)
+        self.due_ns = now + _GAP_NS
 
     def facts(self) -> Mapping[str, Parameter]:
         """Median and 99th percentile, as far as there are enough."""
-        found = np.array(self.delays_ns, np.int64)
+        found = self.delays_ns()
         values = {"send_delay_median": median(found), "send_delay_p99": percentile(found, 0.99)}
         return {name: Parameter(round(value), "ns") for name, value in values.items() if value is not None}
 
@@ -119,5 +116,5 @@ class StampedSender(Sender):
             if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPING) and self._asked_ns:
                 delay_ns = stamp_ns(data) - self._asked_ns  # the first of three times is by software
                 if 0 <= delay_ns < _PATIENCE_NS:  # else CLOCK_REALTIME was set meanwhile
-                    self._delays.delays_ns.append(delay_ns)
+                    self._delays.note(delay_ns)
                 self._asked_ns = 0

@@ -20,7 +20,7 @@ from agents.transports.base import Endpoint
 from emulator.control.observations import Completion, RankSummary
 from emulator.errors import LocalProtocolError
 from emulator.host.clock import Clock
-from emulator.host.lateness import Lateness
+from emulator.host.delays import NewestDelays
 from emulator.planner.algorithms import schedule
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.planner.schedule import Collective, Lane
@@ -97,13 +97,13 @@ class RankPlayer:
         nodes: int,
         is_resident: bool = False,
         retire_batch: int = 1,
-        lateness: Lateness | None = None,
+        lateness: NewestDelays | None = None,
     ) -> None:
         self.rank = endpoint.rank
         self._endpoint, self._clock, self._observer, self._settings = endpoint, clock, observer, settings
         self._nodes = nodes
         self._retire_batch = retire_batch
-        self._lateness = lateness or Lateness()  # of communications against the schedule of what they depend on
+        self._lateness = lateness or NewestDelays()  # of communications against the schedule of what they depend on
         self._retired = 0
         self._window = Window(nodes, is_resident=is_resident)
         self._ready: deque[Node] = deque()

@@ -24,19 +24,19 @@ from emulator.visible import visible
 COMMANDS = {
     "test": {
         "run": "play a trace and measure every collective",
-        "bench": "sweep one collective over sizes",
-        "pairs": "measure every pair of ports, and name the slow ones",
+        "bench": "measure one collective over a range of sizes",
+        "pairs": "measure every pair of ports and name the slow ones",
         "plan": "link loads and ideal times of a trace on a topology",
-        "sweep": "play a run at every value of a setting, and draw the curve",
-        "suite": "play a list of cases, each judged by its rules",
+        "sweep": "play a run for every value of a setting and draw the curve",
+        "suite": "play a test plan: cases with rules",
     },
     "traces": {
         "check": "validate and summarise a trace",
         "generate": "make a synthetic trace",
         "convert": "rewrite a trace as plain Chakra ET, or as one file",
-        "view": "look at a trace: one HTML file with time line, traffic and critical path",
+        "view": "show a trace in one HTML file: time line, traffic, critical path",
         "diff": "compare two trace sets",
-        "anonymize": "write a copy of a trace that can be given away",
+        "anonymize": "write a copy of a trace that you can share",
         "synth": "draw a new trace from the statistics of another",
     },
     "results": {
@@ -50,16 +50,16 @@ COMMANDS = {
     },
     "test bench": {
         "lab": "bring up a lab: network namespaces around a software switch",
-        "box": "put this machine between two devices, with the rules of a profile",
+        "box": "put this machine between two devices and apply a profile",
         "calibrate": "measure the limits of this tester",
         "probe": "send crafted frames into a device and see what comes out",
         "peer": "exchange RDMA traffic with a host that runs stock perftest",
     },
     "service": {
-        "serve": "queues of runs for devices under test, with users and a web page",
+        "serve": "run a service: queues of runs for devices, users, a web page",
     },
     "agents": {
-        "controller": "as run, but every agent is started by hand",
+        "controller": "like run, but you start every agent yourself",
         "agent": "play ranks on this machine for a controller",
         "launch": "start agents on the nodes of a cluster for one run",
         "certs": "issue certificates for controllers and agents",
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    reserve(descriptors=_DESCRIPTORS, threads=0, memory_bytes=_LIBRARIES_BYTES)
+    reserve(descriptors=_DESCRIPTORS, memory_bytes=_LIBRARIES_BYTES)
     args = _parser(words).parse_args(words)
     log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler

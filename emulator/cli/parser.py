@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
             tables: modules of emulator.views.terminal with an `EXPLAIN` text; they are loaded on demand.
             advanced: list the option in `--help-all` only.
         """
-        text = "print what every column means, and end"
+        text = "print what every column means and exit"
         self.add_argument("--explain", action=_Explain, const=tables, advanced=advanced, help=text)
 
     def format_help(self) -> str:

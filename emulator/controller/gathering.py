@@ -12,7 +12,9 @@ from emulator.control import conversation as control
 from emulator.controller.control_server import serve_control
 from emulator.controller.control_service import AgentChannel
 from emulator.controller.listen_address import ListenAddress
+from emulator.controller.watchdog import PERIOD_S
 from emulator.errors import RunError
+from emulator.host.resources import reserve
 from emulator.host.scratch import scratch_folder
 
 
@@ -32,7 +34,7 @@ async def gather_agents(
 
     Raises:
         RunError: too few have come.
-        HostError: the address cannot be used.
+        HostError: the address cannot be used, or no descriptor is left for an agent.
     """
     gathering = _Gathering(count, notify)
     with scratch_folder() as folder:
@@ -42,7 +44,9 @@ async def gather_agents(
         ):
             try:
                 async with asyncio.timeout(timeout_s):
-                    await gathering.complete.wait()
+                    while not gathering.complete.done():
+                        reserve(descriptors=1)  # without one gRPC lets agents wait, and tells nobody
+                        await asyncio.wait([gathering.complete], timeout=PERIOD_S)
             except TimeoutError:
                 raise RunError(gathering.problem(timeout_s)) from None
     return gathering.agents
@@ -54,7 +58,7 @@ class _Gathering:
     def __init__(self, count: int, notify: Callable[[str], None]) -> None:
         self._count, self._notify = count, notify
         self._hellos: dict[str, control.Hello] = {}
-        self.complete = asyncio.Event()
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def agents(self) -> list[control.Hello]:
@@ -66,11 +70,11 @@ class _Gathering:
         hello = channel.hello
         if not hello.stays:
             return "this run makes its topology from agents that stay: `charkha agent` starts one"
-        if not self.complete.is_set() and hello.agent not in self._hellos:
+        if not self.complete.done() and hello.agent not in self._hellos:
             self._hellos[hello.agent] = hello
             self._notify(f"agent {hello.agent} is here: {len(self._hellos)} of {self._count}")
             if len(self._hellos) == self._count:
-                self.complete.set()
+                self.complete.set_result(None)
         return "the run is planned when all agents are here"
 
     def heard(self, channel: AgentChannel, message: control.Message[Any]) -> None:

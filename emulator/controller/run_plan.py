@@ -137,7 +137,7 @@ class RunOutcome:
     agents: dict[str, AgentFacts] = field(default_factory=dict)
     flows: list[FlowCounters] = field(default_factory=list)
     flow_reports: Mapping[int, FlowReport] = field(default_factory=dict)
-    """Of flows beside the jobs, by their number."""
+    """Of flows alongside the jobs, by their number."""
     counted: set[str] = field(default_factory=set)
     """Agents whose counters are in `flows`: those of a run that ended early may be missing."""
     clocks: Mapping[str, ClockEstimate] = field(default_factory=dict)

@@ -229,10 +229,12 @@ class Session:
             loop.outcome.clocks = {name: one for name, one in clocks.items() if name in loop.plan.ranks_of}
 
     def _look_after(self) -> None:
-        """Write what was reported, and check time limits."""
+        """Write what was reported, and check time limits and, while agents connect, that there are descriptors."""
         try:
             for loop in self._loops:
                 loop.write()
+            if self._roster.missing:
+                reserve(descriptors=1)  # without one gRPC lets agents wait, and tells nobody
         except EmulatorError as error:
             self._end(error)
         self._check()

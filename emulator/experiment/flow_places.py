@@ -1,4 +1,4 @@
-"""Where flows beside the job play: hosts of the topology, and addresses that no rank uses."""
+"""Where flows alongside the job play: hosts of the topology, and addresses that no rank uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows of a run spec: traffic beside its jobs. The key `kind` tells them apart."""
+"""Flows of a run spec: traffic alongside its jobs. The key `kind` tells them apart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPTION = re.compile(f"--({'|'.join(_KEYS)})")
 
 
 class PerftestFlow(Section, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="perftest"):
-    """A test with the perftest of a peer of the topology, beside the job: from its first iteration to its last.
+    """A test with the perftest of a peer of the topology, alongside the job: from its first iteration to its last.
 
     Attributes:
         host: of the topology that plays it, or `host:interface`. Several: a flow each, N to 1.

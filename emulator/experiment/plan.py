@@ -55,7 +55,7 @@ class PlannedExperiment:
         plan: of an iteration of its job.
         jct_ns: least time of an iteration, ns; None if it is not known.
         jct_note: what that is made of.
-        flows: what flows beside the job send.
+        flows: what flows alongside the job send.
         flow_links: the links that those load.
     """
 

@@ -63,7 +63,7 @@ class Settled:
         workload: as it is played: with storage hosts, and compute scaled.
         choice: the algorithm of every collective.
         listening: where agents of other machines connect; None if all are local.
-        flows: traffic beside the job, or the jobs.
+        flows: traffic alongside the job, or the jobs.
         assignment: which agent plays which ranks.
         ideal_ns: int64, shape (workload.instances,), see `ideal_per_instance`.
         forecast: what the run will move.
@@ -113,7 +113,7 @@ def settle(
         job: what was loaded for it.
         testbed: where it is played.
         command_line: for the manifest.
-        session: whose flows and background traffic run beside the job; None: those of the experiment.
+        session: whose flows and background traffic run alongside the job; None: those of the experiment.
         beside: topologies of the other jobs, whose ranks use addresses as well.
 
     Raises:
@@ -172,7 +172,7 @@ def _require_residence(experiment: Experiment, workload: Workload) -> None:
 
 
 def planned_flows(session: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
-    """Everything beside the jobs of a session.
+    """Everything alongside the jobs of a session.
 
     Raises:
         PlanError: see `plan_flows` and `plan_background`.

@@ -251,7 +251,7 @@ class Network(_Section, frozen=True, kw_only=True):
 
     Attributes:
         topology: file; None: loopback.
-        lab: name of the lab to play in, if several belong to the topology.
+        lab: name of the the lab, if the topology has several.
         allow_networks: prefixes outside loopback, 198.18.0.0/15, documentation and private ranges that may be used.
         mtu: bytes of an IP packet, in place of the links' MTU; None: the links'.
     """
@@ -343,8 +343,8 @@ class Experiment(_Section, frozen=True, kw_only=True):
     Attributes:
         charkha: version of this format.
         jobs: several are played at once, each as a run with its own folder.
-        flows: tests with peers beside the jobs.
-        background: traffic between hosts of the topology beside the jobs.
+        flows: tests with peers alongside the jobs.
+        background: traffic between hosts of the topology alongside the jobs.
         timeout_s: the run ends when nothing moves for this long; None: 60.
         seed: random seed; None: 0.
         campaign: None: one run.

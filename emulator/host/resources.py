@@ -22,7 +22,7 @@ _DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _MIB = 1 << 20
 
 
-def reserve(*, descriptors: int, threads: int, memory_bytes: int) -> None:
+def reserve(*, descriptors: int, threads: int = 0, memory_bytes: int = 0) -> None:
     """Check that this process can have so much more than it has; everything is given back at once.
 
     Raises:
@@ -33,7 +33,8 @@ def reserve(*, descriptors: int, threads: int, memory_bytes: int) -> None:
             for _ in range(descriptors):
                 held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         with ExitStack() as held:
-            held.callback(mmap.mmap(-1, memory_bytes).close)  # first: stacks of threads are memory, too
+            if memory_bytes:  # first: stacks of threads are memory, too
+                held.callback(mmap.mmap(-1, memory_bytes).close)
             joined, release = held.enter_context(ExitStack()), threading.Event()
             held.callback(release.set)
             for _ in range(threads):

@@ -19,7 +19,6 @@ from types import TracebackType
 
 from emulator.errors import HostError
 from emulator.host.clock import Clock
-from emulator.host.lateness import Lateness
 from emulator.units import NS_PER_S
 
 _NEVER = 1 << 63
@@ -70,10 +69,9 @@ class TimerfdClock(Clock):
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop or asyncio.get_running_loop()
-        self._alarms: list[tuple[int, int, int, Callable[[], None]]] = []  # when, order, due, callback
+        self._alarms: list[tuple[int, int, Callable[[], None]]] = []  # when, order, callback
         self._set = 0
         self._armed_for = _NEVER
-        self._overshoots = Lateness()
         self._fd = _open_timer()
         self._loop.add_reader(self._fd, self._fire)
 
@@ -94,13 +92,9 @@ class TimerfdClock(Clock):
         if self._fd < 0:
             return
         self._set += 1
-        heapq.heappush(self._alarms, (when, self._set, max(when, time.monotonic_ns()), callback))
+        heapq.heappush(self._alarms, (when, self._set, callback))
         if when < self._armed_for:
             self._arm(when)
-
-    def overshoot_median_ns(self) -> int | None:
-        """Median lateness of the newest alarms, counted from when each was due or set, whichever is later."""
-        return self._overshoots.median_ns()
 
     def close(self) -> None:
         """Forget all alarms and free the timer; idempotent."""
@@ -124,13 +118,9 @@ class TimerfdClock(Clock):
                 now = time.monotonic_ns()
                 if self._alarms[0][0] > now:
                     break
-                self._ring(heapq.heappop(self._alarms))
+                heapq.heappop(self._alarms)[2]()
         finally:
             self._rearm()
-
-    def _ring(self, alarm: tuple[int, int, int, Callable[[], None]]) -> None:
-        self._overshoots.note(time.monotonic_ns() - alarm[2])
-        alarm[3]()
 
     def _rearm(self) -> None:
         if self._fd < 0:

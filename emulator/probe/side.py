@@ -57,8 +57,8 @@ def find_sides(topology: Topology, place: LabPlace | None, source: str, destinat
     Args:
         topology: has the interfaces.
         place: the lab they are in; None: this machine's own interfaces.
-        source: HOST or HOST:PORT where frames go in; without a port, the host's first interface.
-        destination: the same where they come out.
+        source: HOST or HOST:PORT where to send frames; without a port, the host's first interface.
+        destination: the same where to receive them.
 
     Raises:
         InputError: the topology has no such host or interface.

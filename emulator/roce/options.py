@@ -128,7 +128,7 @@ class RoceOptions(TextOptions):
     call_bytes: int = _number(
         0, 0, 1 << 16, "largest GSO batch handed to the kernel, for example 16K; a NIC may send it back to back",
         "SIZE", unit="bytes",
-        unset="64K; in a lab with ports of 200 Mbit/s or more, what its hosts pass as one piece, at most 37,800",
+        unset="64K; in a lab with ports of 200 Mbit/s or more, what its hosts pass as a whole, at most 37,800",
     )  # fmt: skip
     qp_timeout: int = _number(  # 0 would mean: never
         14, 1, 31, "t (1 to 31) of the ACK timeout 4.096 µs · 2^t; nccl = 20", "T", words={"nccl": NCCL_TIMEOUT}
@@ -145,8 +145,8 @@ class RoceOptions(TextOptions):
     )  # fmt: skip
     rate_cap_bps: int = _number(
         0, NO_CAP, FASTEST_BPS,
-        "rate limit of all ranks at a port together, headers included, for example 25Gbit; off = none",
-        "RATE", unit="bit/s", words={"off": NO_CAP}, unset="the port's rate, if the topology gives it",
+        "rate limit of all ranks at a port together, including headers, for example 25Gbit; off = none",
+        "RATE", unit="bit/s", words={"off": NO_CAP}, unset="the port's rate, if the topology has it",
     )  # fmt: skip
     dscp: int = _number(26, 0, 63, "DSCP of data")
     ack_dscp: int = _number(-1, -1, 63, "DSCP of ACKs and NAKs", unset="that of data, with its ECN code point")
@@ -156,17 +156,17 @@ class RoceOptions(TextOptions):
     payload: str = _choice("constant", ("constant", "random"), "random payload is verified byte by byte")
     receiver: str = _choice("gbn", ("gbn", "ooo"), "go-back-N, or accept packets out of order")
     multipath: int = _number(
-        0, 0, MOST_ENTROPY_VALUES, "entropy values over which each queue pair sprays its packets (docs/multipath.md)",
+        0, 0, MOST_ENTROPY_VALUES, "entropy values over which a queue pair sprays packets (docs/multipath.md)",
         "VALUES", unset="0: a reliable connection on one path",
     )  # fmt: skip
     entropy: str = _choice(
-        "packet", ("packet", "batch"), "with --multipath: the next value after each packet, or GSO batch"
+        "packet", ("packet", "batch"), "with --multipath: change the value after each packet or GSO batch"
     )
     entropy_field: str = _choice(
         "port", ("port", "flow-label"), "with --multipath: UDP source port, or IPv6 flow label"
     )
     time_stamps: str = _choice(
-        "reader", ("reader", "kernel"), "who says when a packet arrived: the agent as it reads, or the kernel"
+        "reader", ("reader", "kernel"), "who stamps arriving packets: the agent as it reads them, or the kernel"
     )
     verify_every: int = _number(64, 1, 1 << 20, "verify one in N merged receives of constant payload in full")
 

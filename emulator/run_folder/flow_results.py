@@ -1,4 +1,4 @@
-"""The table of flows beside the job: a row per flow, direction, and end that counted it."""
+"""The table of flows alongside the job: a row per flow, direction, and end that counted it."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class RunWriter:
         self._add(Part.COUNTERS, columns)
 
     def add_flow_results(self, columns: Columns) -> None:
-        """Append what came of flows beside the job; without any, the folder has no such table.
+        """Append what came of flows alongside the job; without any, the folder has no such table.
 
         Raises:
             HostError: it cannot be written.

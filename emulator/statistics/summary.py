@@ -38,7 +38,7 @@ from emulator.trace.model import CommKind
 
 WORST_FLOWS = 20
 _ARE_SENT = ("sent", "read", "served")
-"""Directions of flows beside the job that cost the tester throughput."""
+"""Directions of flows alongside the job that cost the tester throughput."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Totals:
         receiver_drops: receptions that the kernel of a receiving host dropped; None if no transport counts them.
         lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
         unexplained_retransmissions: lost packets that neither the device nor a receiving host dropped; None if flows
-            beside the job crossed the device too: what it dropped may be theirs.
+            alongside the job crossed the device too: what it dropped may be theirs.
         paths: of sprayed flows; empty if every flow has one path.
     """
 
@@ -111,8 +111,8 @@ class RunSummary:
 
     Attributes:
         worst_flows: at most WORST_FLOWS, see worst_flows.py.
-        flow_results: tests with peers beside the job.
-        background: traffic beside the job, see background.py.
+        flow_results: tests with peers alongside the job.
+        background: traffic alongside the job, see background.py.
         worst_steps: of the recorded ones, see worst_steps.py.
         iterations: those that count.
         flows: of the whole run, those on the wire; None in a summary made by hand.

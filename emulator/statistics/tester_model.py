@@ -114,7 +114,7 @@ class TesterShare:
         """The share of a tester in these measurements.
 
         Bytes through scale-up domains, which are `domain_share` of all, cost the tester nothing. All measurements
-        between hosts are taken to have the same part of them. Flows beside the job cost it as much as payload.
+        between hosts are taken to have the same part of them. Flows alongside the job cost it as much as payload.
         """
         sent = bytes_in_flight(samples, merged)
         if domain_share:

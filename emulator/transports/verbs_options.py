@@ -28,7 +28,7 @@ class VerbsOptions(TextOptions):
     """How the transport behaves.
 
     Attributes:
-        verbs_device: RDMA device of every host; auto: the one that has the rank's address.
+        verbs_device: RDMA device of every host; auto: the one with the rank's address.
         gid_index: in its GID table; -1: the one of the rank's address.
         software_nic: addresses of ranks that the software NIC plays instead, separated by commas; off or all.
         path_mtu: payload of a full packet, bytes.
@@ -38,9 +38,9 @@ class VerbsOptions(TextOptions):
     """
 
     TRANSPORT = "verbs"
-    verbs_device: str = _text(AUTO, "RDMA device", "NAME", unset="the one that has the rank's address")
+    verbs_device: str = _text(AUTO, "RDMA device", "NAME", unset="the one with the rank's address")
     gid_index: int = _number(-1, -1, 1023, "index in the device's GID table", unset="the one of the rank's address")
-    software_nic: str = _text(OFF, "ranks that the software NIC plays: addresses, or all", "A,B", unset="none")
+    software_nic: str = _text(OFF, "addresses of ranks played by the software NIC, or all", "A,B", unset="none")
     path_mtu: int = field(
         default=1024,
         metadata={
@@ -49,7 +49,7 @@ class VerbsOptions(TextOptions):
             )
         },
     )
-    ring_slots: int = _number(16, 1, 128, "messages that a peer may have on their way to a rank")
+    ring_slots: int = _number(16, 1, 128, "messages that a peer may have in flight to a rank")
     qp_timeout: int = _number(
         14, 1, 31, "t (1 to 31) of the ACK timeout 4.096 µs · 2^t; nccl = 20", "T", words={"nccl": NCCL_TIMEOUT}
     )

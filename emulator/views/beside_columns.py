@@ -1,4 +1,4 @@
-"""Columns of the tables of traffic beside the job: flows with peers, and background traffic."""
+"""Columns of the tables of traffic alongside the job: flows with peers, and background traffic."""
 
 from __future__ import annotations
 

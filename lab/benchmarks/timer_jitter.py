@@ -59,7 +59,6 @@ async def compare(alarms: int, idle_s: float) -> None:
     with TimerfdClock() as clock:
         await one_after_another(clock.call_at, delays[:100])  # the libraries' own threads come to rest
         await measure("TimerfdClock", clock.call_at, delays)
-        print(f"{'':14} its own record: median {(clock.overshoot_median_ns() or 0) / 1000:.1f} µs")
         await measure("loop.call_at", lambda when, callback: void(loop.call_at(when / 1e9, callback)), delays)
         await idle(clock, idle_s)
 

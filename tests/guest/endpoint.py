@@ -70,7 +70,7 @@ class End:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that events bring about, or for a failure."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while not condition() and not self.reason:
                 self._happened.clear()
                 await self._happened.wait()
@@ -88,7 +88,7 @@ class Verbs:
 
     async def line(self) -> str:
         """What it says next; that it has posted a request says nothing."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while (line := await self._line()).startswith("POSTED"):
                 pass
             return line
@@ -242,7 +242,7 @@ async def rping_server(here: str, guest: str, nic: StandaloneNic, path_mtu: int)
     local = Local(qpn=0x1235, psn=Psn(0xFFFFF0), path_mtu=path_mtu)
     manager.listen(RPING_PORT, lambda request, host: local if host == guest else None)
     print("listening", flush=True)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         connection = await manager.accepted()
     end = _end_of(connection, here, nic, sink=lambda packet: found.append(bytes(packet.payload)))
     ending = asyncio.create_task(_wake(end, connection))
@@ -291,7 +291,7 @@ def _end_of(
 
 
 async def _once_it_listens(manager: ConnectionManager, guest: str, local: Local) -> Connection:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await manager.connect(guest, RPING_PORT, local)

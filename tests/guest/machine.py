@@ -177,7 +177,7 @@ class Guest:
             yield
         finally:
             tcpdump.send_signal(signal.SIGINT)
-            _, said = tcpdump.communicate(timeout=10)
+            _, said = tcpdump.communicate(timeout=60)
         if "\n0 packets dropped by kernel" not in said:
             raise CaptureIncomplete(" ".join(said.split()))
 

@@ -39,7 +39,7 @@ def played(guest: Guest, scenario: str, *, ip: int = 4, path_mtu: int = 1024, re
         return _this_end(guest, scenario, ip, path_mtu)
     finally:
         guest.run("pkill rcpeer || true")
-        program.communicate(timeout=10)
+        program.communicate(timeout=60)
 
 
 def _this_end(guest: Guest, scenario: str, ip: int, path_mtu: int) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _serving_rping(guest: Guest) -> dict[str, Any]:
         assert server.stdout is not None
         assert server.stdout.readline() == "listening\n"
         guest.run(f"rping -c -a {HERE6} -p {RPING_PORT} -C 1000 -S 100 -V", timeout_s=60)
-        shown: dict[str, Any] = json.loads(server.communicate(timeout=20)[0])
+        shown: dict[str, Any] = json.loads(server.communicate(timeout=60)[0])
         return shown
 
 
@@ -91,7 +91,7 @@ def test_the_software_nic_and_linux_rxe_agree() -> None:
         server = guest.start(f"rping -s -a {GUEST4} -p {RPING_PORT} -C 1000 -S 100 -V")
         shown = _this_end(guest, "rping", 4, 1024)
         assert shown == {"rounds": 1000, "different": 0, "reason": ""}
-        server.communicate(timeout=10)
+        server.communicate(timeout=60)
         assert _serving_rping(guest) == {"rounds": 1000, "reason": ""}
     except NoGuest as error:
         pytest.skip(f"a guest with rdma_rxe {error}")

@@ -16,7 +16,7 @@ from tests.guest.machine import GUEST4, Guest, NoGuest
 from tests.support.command import Finished, charkha, wait_for
 from tests.support.full import IS_FULL
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_stock_endpoints_recover_from_what_a_box_does(
         before = guests.counters()
         text = write(guests)
         gaps = guests.counters()["out_of_seq_request"] - before["out_of_seq_request"]
-        status = wait_for(lambda: settled_status(guests, tmp_path, name), 10)
+        status = wait_for(lambda: settled_status(guests, tmp_path, name))
         print(box(guests, tmp_path, "status", name).stdout)
     finally:
         box(guests, tmp_path, "down", name)

@@ -132,7 +132,7 @@ def test_flows_of_a_run_meet_at_one_device(tmp_path: Path) -> None:
                 [*guest.here, *COMMAND, "run", "-f", "run.yaml", "--out", "run", "--json"],
                 cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
             )  # fmt: skip
-            shown = [tool.communicate(timeout=20)[0] for tool in tools]
+            shown = [tool.communicate(timeout=60)[0] for tool in tools]
             time.sleep(0.05)
         assert done.returncode == 0, done.stderr
         assert [tool.returncode for tool in tools] == [0, 0, 0], shown

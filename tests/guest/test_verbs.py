@@ -83,7 +83,7 @@ def test_conformance(guests: Guest, ends: str, path_mtu: int) -> None:
         for number in (1, 2):
             guests.run("kill $(pidof python3.11) || true", machine=number)
         for server in servers:
-            server.communicate(timeout=10)
+            server.communicate(timeout=60)
 
 
 class Run:

@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 from agents.transports.base import Endpoint, Transport
 from tests.integration.transport_conformance import Bed
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 AnyTransport = TypeVar("AnyTransport", bound=Transport)
 AnyBed = TypeVar("AnyBed", bound="SocketBed[Transport]")

@@ -47,7 +47,7 @@ def test_copies_of_a_run_are_refused_within_a_group_and_across_groups(tmp_path: 
 
 def test_an_interrupt_keeps_the_runs_that_are_complete(tmp_path: Path) -> None:
     with started(*SMALL, "--repeat", 500, "--out", "many", cwd=tmp_path) as command:
-        wait_for(lambda: (tmp_path / "many" / "02" / "manifest.json").exists() or None, 40)
+        wait_for(lambda: (tmp_path / "many" / "02" / "manifest.json").exists() or None)
         command.process.send_signal(signal.SIGINT)
         finished = command.finish()
     assert finished.code == 130

@@ -36,5 +36,5 @@ def test_bash_completes_commands_options_and_choices(
 ) -> None:
     assert main(["completion", "bash"]) == 0
     text = COMPLETE.format(script=capsys.readouterr().out, words=words)
-    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, timeout=60, check=True)
     assert set(done.stdout.split()) == found

@@ -32,7 +32,7 @@ def play(scenario: Callable[[ConnectionManager, ConnectionManager], object]) -> 
     async def within() -> None:
         options = RoceOptions.parse({"path_mtu": "1024"})
         with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await scenario(ConnectionManager(a.nic), ConnectionManager(b.nic))  # type: ignore[misc]
 
     asyncio.run(within())

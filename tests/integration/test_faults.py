@@ -17,10 +17,10 @@ from emulator.run_folder.manifest import ABORTED, INTERRUPTED
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.store import stored_run
-from tests.support.command import EXAMPLE, Command, Finished, started, wait_for
+from tests.support.command import EXAMPLE, Command, Finished, started, stolen_s, wait_for
 
-PATIENCE_S = 5.0
-"""Two seconds are promised; a busy machine may take longer to run the test itself."""
+NOTICED_S = 9.0
+"""Two seconds are promised to a machine with a core to spare. What nobody notices lasts longer: ten of silence."""
 ENDLESS = ("--compute", "skip", "--scale-bytes", "1/64", "--iterations", "100000", "--agents", "2", "--out", "run")
 
 
@@ -28,7 +28,7 @@ ENDLESS = ("--compute", "skip", "--scale-bytes", "1/64", "--iterations", "100000
 def playing(tmp_path: Path) -> Iterator[Command]:
     """A run in mid-play that would take hours, with samples of several iterations."""
     with started("run", EXAMPLE, *ENDLESS, cwd=tmp_path) as command:
-        wait_for(lambda: _has_samples(tmp_path / "run"), 30)
+        wait_for(lambda: _has_samples(tmp_path / "run"))
         yield command
 
 
@@ -40,12 +40,12 @@ def _has_samples(folder: Path) -> bool | None:
 
 
 def _ends_after(command: Command, pid: int, number: signal.Signals) -> Finished:
-    began = time.monotonic()
+    began, stolen = time.monotonic(), stolen_s()
     os.kill(pid, number)
     finished = command.finish()
     took_s = time.monotonic() - began
     print(f"ended {took_s:.2f} s after {number.name}")
-    assert took_s < PATIENCE_S
+    assert took_s < NOTICED_S + stolen_s() - stolen
     return finished
 
 
@@ -69,8 +69,8 @@ def test_a_killed_agent_fails_the_run_by_name(playing: Command, tmp_path: Path, 
     agents = playing.agents(2)
     finished = _ends_after(playing, agents[victim], signal.SIGKILL)
     assert finished.code == 1
-    assert f"agent agent-{victim} is lost" in finished.stderr
-    assert f"its ranks: {4 * victim}-{4 * victim + 3}" in finished.stderr
+    ranks = f"{4 * victim}-{4 * victim + 3}"
+    assert f"agent agent-{victim} is lost (killed by SIGKILL); its ranks: {ranks}" in finished.stderr
     assert finished.stdout == ""
     run = _measured(tmp_path / "run", status=ABORTED)
     assert f"agent-{victim}" in (run.manifest.reason or "")
@@ -79,11 +79,13 @@ def test_a_killed_agent_fails_the_run_by_name(playing: Command, tmp_path: Path, 
 
 def test_a_killed_controller_ends_its_agents(playing: Command, tmp_path: Path) -> None:
     agents = playing.agents(2)
-    began = time.monotonic()
+    began, stolen = time.monotonic(), stolen_s()
     playing.process.kill()
     playing.process.wait()
-    wait_for(lambda: not playing.left() or None, PATIENCE_S)
-    print(f"{len(agents)} agents ended {time.monotonic() - began:.2f} s after the controller")
+    wait_for(lambda: not playing.left() or None)
+    took_s = time.monotonic() - began
+    print(f"{len(agents)} agents ended {took_s:.2f} s after the controller")
+    assert took_s < NOTICED_S + stolen_s() - stolen
     assert stored_run(tmp_path / "run").status == INTERRUPTED
     run = _measured(tmp_path / "run", status=INTERRUPTED)
     assert not run.closed
@@ -107,7 +109,7 @@ def test_a_signal_ends_the_run_and_shows_what_it_measured(
 def test_results_that_cannot_be_written_fail_the_run(tmp_path: Path) -> None:
     """No file may become longer than 64 KiB: for the command that is a full disk."""
     with started("run", EXAMPLE, *ENDLESS, cwd=tmp_path) as command:
-        wait_for(lambda: _has_samples(tmp_path / "run"), 30)
+        wait_for(lambda: _has_samples(tmp_path / "run"))
         resource.prlimit(command.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
         finished = command.finish()
     assert finished.code == 3
@@ -116,11 +118,11 @@ def test_results_that_cannot_be_written_fail_the_run(tmp_path: Path) -> None:
 
 
 def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path: Path) -> None:
-    with started("run", EXAMPLE, *ENDLESS, "--timeout", 1, cwd=tmp_path) as command:
-        wait_for(lambda: _has_samples(tmp_path / "run"), 30)
+    with started("run", EXAMPLE, *ENDLESS, "--timeout", 3, cwd=tmp_path) as command:
+        wait_for(lambda: _has_samples(tmp_path / "run"))
         finished = _ends_after(command, command.agents(2)[1], signal.SIGSTOP)
     assert finished.code == 1
-    assert "nothing happened for 1 s while waiting for rank " in finished.stderr
+    assert "nothing happened for 3 s while waiting for rank " in finished.stderr
     assert _senders(_measured(tmp_path / "run", status=ABORTED)) == set(range(4))
 
 
@@ -136,7 +138,7 @@ def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path
 )
 def test_an_agent_that_hangs_ends_the_run(tmp_path: Path, patience: tuple[str, ...], says: str) -> None:
     with started("run", EXAMPLE, *ENDLESS, *patience, cwd=tmp_path) as command:
-        wait_for(lambda: _has_samples(tmp_path / "run"), 30)
+        wait_for(lambda: _has_samples(tmp_path / "run"))
         os.kill(command.agents(2)[1], signal.SIGSTOP)
         began = time.monotonic()
         finished = command.finish()

@@ -1,4 +1,4 @@
-"""Flows of a run spec beside its job, on loopback: their peers are `charkha peer`."""
+"""Flows of a run spec alongside its job, on loopback: their peers are `charkha peer`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.command import Command, Finished, charkha, started, wait_for
 
 NET = f"127.{30 + os.getpid() % 60}"
 LAST, PEER = f"{NET}.0.254", f"{NET}.9.1"
-STOPPED_S = 15.0
+STOPPED_S = 45.0
 """A second is promised; a busy machine takes longer, and the report is written too. Without an abort it is a minute."""
 
 
@@ -51,7 +51,7 @@ def written(folder: Path, port: int, *flows: dict[str, Any], iterations: int = 2
 def serving(folder: Path, port: int, client: str, *options: object) -> Iterator[Command]:
     where = ("--from", "127.0.0.1", "--peer-address", client, "--address", PEER, "--port", port, "--json")
     with started("peer", "serve", *where, *options, cwd=folder) as command:
-        wait_for(lambda: listens(port), 20)
+        wait_for(lambda: listens(port))
         yield command
 
 
@@ -71,7 +71,7 @@ def test_a_flow_lasts_as_long_as_the_job_and_both_ends_count_the_same(tmp_path: 
     assert row["bytes"] == served["received"]["payload_bytes"] == row["messages"] * 8192
     assert (row["host"], row["peer"], row["direction"], row["is_complete"]) == ("here", "nic", "sent", True)
     first, last = _span(tmp_path / "run")
-    assert first <= row["start_ns"] + 1_000_000_000  # a busy machine begins to play late
+    assert first <= row["start_ns"] + 30_000_000_000  # a busy machine begins to play late
     assert row["start_ns"] + row["duration_ns"] >= last  # the last message was under way when the job ended
     spec = read_run(tmp_path / "run").manifest.spec
     assert spec is not None
@@ -80,7 +80,7 @@ def test_a_flow_lasts_as_long_as_the_job_and_both_ends_count_the_same(tmp_path: 
     assert again.to_plain()["flows"] == spec["flows"]
     shown = charkha("report", "run", cwd=tmp_path)
     assert shown.code == 0, shown.stderr
-    assert "Flows beside the job" in (tmp_path / "run" / "report.html").read_text()
+    assert "Flows alongside the job" in (tmp_path / "run" / "report.html").read_text()
 
 
 def _span(folder: Path) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def test_a_host_without_ranks_answers_a_peer_that_connects_with_rdma_cm(tmp_path
     written(tmp_path, port, flow)
     address = f"{NET}.5.1"
     with started("run", "-f", "run.yaml", "--out", "run", cwd=tmp_path) as command:
-        wait_for(lambda: receives_datagrams(address), 20)
+        wait_for(lambda: receives_datagrams(address))
         where = ("--address", PEER, "--port", port, "--rdma-cm", "--verb", "read", "--iters", 30, "--json")
         client = charkha("peer", "connect", address, *where, cwd=tmp_path)
         finished = command.finish()
@@ -120,8 +120,8 @@ def test_whoever_ends_the_other_stops_at_once_and_what_was_counted_stays(tmp_pat
         serving(tmp_path, port, LAST) as server,
         started("run", "-f", "run.yaml", "--out", "run", cwd=tmp_path) as command,
     ):
-        wait_for(lambda: has_samples(tmp_path / "run") or None, 30)  # the job plays, so both ends have met
-        time.sleep(1)  # traffic
+        wait_for(lambda: has_samples(tmp_path / "run") or None)  # the job plays, so both ends have met
+        wait_for(lambda: read_run(tmp_path / "run").table(Part.ITERATIONS).num_rows > 400 or None)  # beside the flow
         victim = command if ended == "run" else server
         victim.process.send_signal(signal.SIGINT if ended == "run" else signal.SIGKILL)
         began = time.monotonic()

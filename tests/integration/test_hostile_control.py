@@ -14,7 +14,7 @@ MOST_GROWTH_BYTES = 64 << 20
 """Of the second half of a long attack, which makes and forgets thousands of conversations."""
 
 
-@pytest.mark.timeout(3600 if IS_FULL else 120)
+@pytest.mark.timeout(3600 if IS_FULL else 240)
 @pytest.mark.parametrize("side", ["controller", "agent"])
 def test_hostile_messages_are_refused_by_name(side: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)

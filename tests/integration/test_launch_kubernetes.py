@@ -50,7 +50,7 @@ def launched(here: Path, *command: object, then: Callable[[Command], None]) -> t
     def work() -> Finished:
         with started(*LAUNCH, "--", *command, cwd=here) as running:
             then(running)
-            return running.finish(30)
+            return running.finish()
 
     async def launch() -> tuple[Finished, StandInCluster]:
         cluster = StandInCluster(there, control_port=free_port())
@@ -85,7 +85,7 @@ def test_a_bench_in_a_stand_in_cluster_comes_back_whole(here: Path) -> None:
 def measuring(here: Path) -> None:
     """Wait until samples are written in a pod."""
     there = here.parent / "there"
-    wait_for(lambda: True if [*there.glob("*/runs/*/samples*")] else None, 20)
+    wait_for(lambda: True if [*there.glob("*/runs/*/samples*")] else None)
 
 
 @full
@@ -108,7 +108,7 @@ def test_the_controller_in_a_stand_in_cluster_ends_with_a_launch_that_is_killed(
         measuring(here)
         command.process.kill()
         begin = time.monotonic()
-        wait_for(lambda: None if command.left() else True, 10)
+        wait_for(lambda: None if command.left() else True)
         assert [*(here.parent / "there").glob("*/runs/*/manifest.json")]
         print(f"controller and kubectl ended {time.monotonic() - begin:.2f} s after the kill")
 

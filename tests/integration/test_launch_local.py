@@ -31,7 +31,7 @@ def test_an_agent_that_ends_is_told_with_its_reason(tmp_path: Path) -> None:
     async def placed() -> str:
         engine = LocalEngine(Placement(["agent-0"], ["none0"]))
         async with engine.place(tmp_path) as place:
-            return await asyncio.wait_for(asyncio.shield(place.ended), 30)
+            return await asyncio.wait_for(asyncio.shield(place.ended), 60)
 
     said = asyncio.run(placed())
     assert said.startswith("agent agent-0 ended with exit code ")

@@ -115,6 +115,6 @@ def test_no_frame_two_seconds_after_the_driver_was_ended(
                 count, last = now, time.monotonic()
         print(f"last frame {last - ended:.2f} s after {number.name}")
         assert last - ended <= LAST_FRAME_S
-        wait_for(lambda: None if command.left() or agents(alone) else True, 10)
+        wait_for(lambda: None if command.left() or agents(alone) else True)
         if number == signal.SIGTERM:
             assert command.finish().code == 130

@@ -45,7 +45,7 @@ def test_packets_take_the_paths_in_turn() -> None:
         (flow,) = (row for row in join_ends([*a.endpoint.counters(), *b.endpoint.counters()]) if row.bytes)
         assert (flow.packets, flow.retransmits, flow.source_port) == (108, 0, None)
 
-    run(scenario, agents=1, **SPRAYED, message_bytes=100 << 10)
+    run(scenario, agents=1, **SPRAYED, message_bytes=100 << 10, qp_timeout=22)
 
 
 def test_a_dark_path_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

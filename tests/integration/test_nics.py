@@ -50,14 +50,14 @@ def test_what_an_agent_was_given_is_not_looked_for(monkeypatch: pytest.MonkeyPat
 def test_a_driver_says_its_name_and_speed_in_the_namespace_of_the_agent() -> None:
     unshare = ["unshare", "-rn", "sh", "-c"]
     try:
-        subprocess.run([*unshare, PREPARE], check=True, capture_output=True, timeout=10)
+        subprocess.run([*unshare, PREPARE], check=True, capture_output=True, timeout=60)
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no network namespace can be prepared here: {error}")
     asked = subprocess.run(
         [*unshare, f'{PREPARE} && exec "$0" -c "$1"', sys.executable, ASK],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=True,
     )
     fresh, loopback = (NicFacts(**facts) for facts in json.loads(asked.stdout))

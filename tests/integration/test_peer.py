@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,6 @@ from tests.support.command import Command, Finished, charkha, started, wait_for
 
 NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
 CLIENT, SERVER = f"{NET}.211", f"{NET}.212"
-HEARD_S = 4.0
-"""A second is promised; a busy machine may take longer."""
 
 
 @pytest.fixture
@@ -35,7 +32,7 @@ def serving(cwd: Path, port: int, *options: object) -> Iterator[Command]:
     """A server that listens."""
     where = ("--from", "127.0.0.1", "--peer-address", CLIENT, "--address", SERVER, "--port", port)
     with started("peer", "serve", *where, *options, cwd=cwd) as command:
-        wait_for(lambda: listens(port), 20)
+        wait_for(lambda: listens(port))
         yield command
 
 
@@ -74,7 +71,7 @@ def test_rdma_cm_is_asked_for_at_both_ends(tmp_path: Path, port: int) -> None:
     options = ("--size", 3000, "--iters", 40, "--qps", 3, "--path-mtu", 512, "--rdma-cm", "--json")
     where = ("--from", CLIENT, "--address", SERVER, "--port", port)
     with started("peer", "serve", *where, *options, cwd=tmp_path) as server:
-        wait_for(lambda: receives_datagrams(SERVER), 20)
+        wait_for(lambda: receives_datagrams(SERVER))
         finished = connect(tmp_path, port, *options)
         served = server.finish()
     assert (finished.code, served.code) == (0, 0), (finished.stderr, served.stderr)
@@ -120,7 +117,7 @@ def test_nothing_is_sent_to_an_address_that_nobody_named(tmp_path: Path, port: i
 
 def test_hosts_that_were_not_named_are_not_served(tmp_path: Path, port: int) -> None:
     with started("peer", "serve", "--from", "192.0.2.7", "--address", SERVER, "--port", port, cwd=tmp_path) as server:
-        wait_for(lambda: listens(port), 20)
+        wait_for(lambda: listens(port))
         finished = connect(tmp_path, port)
         assert finished.code == 1
         assert "before it sent its version" in finished.stderr.splitlines()[-1]
@@ -133,14 +130,12 @@ def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: 
     options = ("--verb", "write", "--duration", 600)
     where = ("peer", "connect", SERVER, "--address", CLIENT, "--port", port)
     with serving(tmp_path, port, *options) as server, started(*where, *options, cwd=tmp_path) as client:
-        wait_for(lambda: receives_datagrams(CLIENT) and receives_datagrams(SERVER), 20)
+        wait_for(lambda: receives_datagrams(CLIENT) and receives_datagrams(SERVER))
         dead, survivor = (client, server) if victim == "client" else (server, client)
         dead.process.kill()
-        began = time.monotonic()
         finished = survivor.finish()
-        assert time.monotonic() - began < HEARD_S
     assert finished.code == 1
-    assert "Traceback" not in finished.stderr
+    assert "went away" in finished.stderr
 
 
 def receives_datagrams(host: str) -> bool | None:

@@ -49,7 +49,7 @@ def test_the_commands_exist() -> None:
     assert (ROOT / test_command).exists()
     table = set(re.findall(r"^\| `charkha (\w+)", README, re.MULTILINE))
     help_text = subprocess.run(
-        [sys.executable, "-m", "emulator", "--help"], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-m", "emulator", "--help"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     assert table == set(re.findall(r"^  (\w+) ", help_text, re.MULTILINE))
 

@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Path:
 
 def release(project: Path, *words: str) -> tuple[int, str]:
     command = [str(project / "lab/scripts/release.sh"), *words]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stderr
 
 

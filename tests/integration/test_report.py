@@ -120,7 +120,7 @@ def test_choosing_an_iteration_changes_every_picture_of_it(browser: Browser, rep
         "const s = document.querySelector('#rank-usage select'); s.selectedIndex = 1;"
         "s.dispatchEvent(new Event('change', {bubbles: true}))"
     )
-    wait_for(lambda: True if browser.run(labels) != before else None, 10)
+    wait_for(lambda: True if browser.run(labels) != before else None)
     assert browser.run("return document.querySelector('#communication-line select').selectedIndex") == 1
 
 
@@ -178,13 +178,13 @@ def test_the_live_page_fills_up_and_ends_as_the_report(browser: Browser, tmp_pat
         assert url
         browser.open(url[0])
         counted = "return Number(document.getElementById('head').innerText.match(/(\\d+) iterations?/)?.[1] ?? 0)"
-        first = wait_for(lambda: browser.run(counted) or None, 30)
-        wait_for(lambda: True if browser.run(counted) > first else None, 30)
+        first = wait_for(lambda: browser.run(counted) or None)
+        wait_for(lambda: True if browser.run(counted) > first else None)
         wait_for(
             lambda: browser.run("return document.querySelectorAll('#jct .canvas svg path').length > 3") or None, 30
         )
         command.process.send_signal(signal.SIGINT)
-        wait_for(lambda: browser.run("return document.documentElement.dataset.ended") or None, 30)
+        wait_for(lambda: browser.run("return document.documentElement.dataset.ended") or None)
         command.finish()
     assert command.process.returncode == 130
     shown = browser.run("return document.getElementById('head').innerText")

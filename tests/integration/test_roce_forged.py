@@ -124,7 +124,7 @@ def test_wrong_bytes_are_not_delivered_in_turn_or_early(receiver: str, payload: 
             assert responder.expected == add(due, 2)
             assert forged.b.arrivals(0) == arrived
 
-    run(scenario, path_mtu=PATH_MTU, receiver=receiver, payload=payload, verify_every=1, qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, receiver=receiver, payload=payload, verify_every=1, qp_timeout=22)
 
 
 def test_an_early_packet_of_a_message_that_has_not_begun_is_checked_for_sent_bytes() -> None:
@@ -138,7 +138,7 @@ def test_an_early_packet_of_a_message_that_has_not_begun_is_checked_for_sent_byt
             await bed.until(lambda: responder.early_packets == 1)
             assert forged.transport.drops == {"payload": 1}
 
-    run(scenario, path_mtu=PATH_MTU, receiver="ooo", payload="random", qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, receiver="ooo", payload="random", qp_timeout=22)
 
 
 def test_wrong_bytes_with_a_correct_icrc_are_found_in_every_single_packet() -> None:
@@ -152,7 +152,7 @@ def test_wrong_bytes_with_a_correct_icrc_are_found_in_every_single_packet() -> N
             await forged.until_dropped(payload=20)
             assert forged.b.arrivals(0) == arrived
 
-    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=22)
 
 
 def test_merged_packets_of_a_stranger_are_counted_each() -> None:
@@ -162,7 +162,7 @@ def test_merged_packets_of_a_stranger_are_counted_each() -> None:
             forged.send_merged(*15 * [bytes(STRIDE)], bytes(100))
             await forged.until_dropped(stranger=16)
 
-    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=22)
 
 
 def test_a_wrong_packet_does_not_affect_packets_merged_after_it() -> None:
@@ -177,7 +177,7 @@ def test_a_wrong_packet_does_not_affect_packets_merged_after_it() -> None:
             await bed.until(lambda: responder.expected == add(due, 6))
             assert forged.transport.drops == {"header": 1}
 
-    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=22)
 
 
 def test_merged_packets_of_two_queue_pairs_go_each_to_its_own() -> None:
@@ -201,7 +201,7 @@ def test_merged_packets_of_two_queue_pairs_go_each_to_its_own() -> None:
             await bed.until(lambda: have_taken(5))
             assert not forged.transport.drops
 
-    run(scenario, path_mtu=PATH_MTU, qps=2, source_port="fixed", qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, qps=2, source_port="fixed", qp_timeout=22)
 
 
 def test_only_a_mark_on_a_correct_packet_causes_a_cnp() -> None:
@@ -217,7 +217,7 @@ def test_only_a_mark_on_a_correct_packet_causes_a_cnp() -> None:
             await bed.until(lambda: pair.ecn_marks == 1)
             assert pair.cnps_sent == 1
 
-    run(scenario, path_mtu=PATH_MTU, qp_timeout=18, congestion="dcqcn")
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=22, congestion="dcqcn")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_malformed_cnp_does_not_reduce_the_rate(becn: bool, psn: int, payload:
             forged.send(forged.packet(Bth(Opcode.CNP, Psn(0), number, becn=True), payload=CNP_PAYLOAD))
             await bed.until(lambda: pair.cnps_received == 1)
 
-    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=22)
 
 
 def test_a_connection_that_breaks_with_nothing_in_flight_is_reported_at_once() -> None:
@@ -254,7 +254,7 @@ def test_a_connection_that_breaks_with_nothing_in_flight_is_reported_at_once() -
                 "a packet in order does not continue a message, or the message is longer or shorter than announced"
             ]
 
-    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=22)
 
 
 def test_a_response_without_a_request_is_refused() -> None:
@@ -269,4 +269,4 @@ def test_a_response_without_a_request_is_refused() -> None:
             forged.send(forged.packet(bth, Aeth(0x1F, 1)))
             await forged.until_dropped(refused=1)
 
-    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=22)

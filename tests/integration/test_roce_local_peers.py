@@ -20,7 +20,7 @@ def test_a_local_peer_that_connects_late_loses_nothing() -> None:
         assert not bed.transports[0].drops
         assert not any(row.retransmits for row in a.endpoint.counters())
 
-    run(scenario, agents=1, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=18)
+    run(scenario, agents=1, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=22)
 
 
 @pytest.mark.parametrize("path_mtu", [1024, 4096])
@@ -55,7 +55,7 @@ def test_replies_of_a_local_peer_neither_overtake_nor_damage_packets_being_sent(
             assert not any(flow.retransmits for flow in rank.endpoint.counters())
         assert bed.transports[0].drops == {}
 
-    run(scenario, agents=1, path_mtu=path_mtu, message_bytes=8 << 20, qp_timeout=18)
+    run(scenario, agents=1, path_mtu=path_mtu, message_bytes=8 << 20, qp_timeout=22)
 
 
 def test_a_failure_while_a_local_peer_catches_up_stalls_no_other_rank() -> None:

@@ -106,7 +106,7 @@ def test_a_port_with_certificates_speaks_to_nobody_else(tmp_path: Path) -> None:
             context.set_alpn_protocols(["h2"])
             if identity is not None:
                 context.load_cert_chain(identity)
-            plain = socket.create_connection(("localhost", port), timeout=5)
+            plain = socket.create_connection(("localhost", port), timeout=60)
             tls = context.wrap_socket(plain, server_hostname="localhost")
             with tls, suppress(ssl.SSLError, ConnectionError):
                 assert not tls.recv(4096)  # TLS 1.3: the server's answer to the client's certificate
@@ -123,7 +123,7 @@ def test_a_port_with_a_token_answers_only_a_health_check(tmp_path: Path, caplog:
             assert b"HTTP/1" in found or frames(found) <= {SETTINGS, PING, GOAWAY, WINDOW_UPDATE}
         with grpc.insecure_channel(f"localhost:{port}") as channel:
             health = health_pb2_grpc.HealthStub(channel)
-            assert health.Check(health_pb2.HealthCheckRequest(), timeout=5).status == 1
+            assert health.Check(health_pb2.HealthCheckRequest(), timeout=60).status == 1
         assert grpc_answer(port, REFLECTION, b"") == grpc.StatusCode.UNIMPLEMENTED
         assert grpc_answer(port, "/charkha.control.Control/Other", b"") == grpc.StatusCode.UNIMPLEMENTED
         for first in (b"", b"\xff" * 99, encode_agent(control.Ready()), encode_agent(replace(HELLO, nonce=b""))):
@@ -140,7 +140,7 @@ def test_a_port_with_a_token_answers_only_a_health_check(tmp_path: Path, caplog:
 def grpc_answer(port: int, method: str, *messages: bytes) -> grpc.StatusCode:
     """How a call of a stranger ends."""
     with grpc.insecure_channel(f"localhost:{port}") as channel, pytest.raises(grpc.RpcError) as ended:
-        list(channel.stream_stream(method)(iter(messages), timeout=5))  # type: ignore[call-arg]
+        list(channel.stream_stream(method)(iter(messages), timeout=60))  # type: ignore[call-arg]
     code: grpc.StatusCode = ended.value.code()
     return code
 

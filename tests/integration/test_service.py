@@ -58,7 +58,7 @@ def test_two_users_share_a_device_and_a_killed_service_resumes(tmp_path: Path) -
             )
             assert [event.run.state for event in ann.follow_run(second.id) if event.run][-1] is State.COMPLETE
             assert ann.get_report(second.id)["status"] == "complete"
-    assert wait_for(lambda: not marked(mark) or None, 10)
+    assert wait_for(lambda: not marked(mark) or None)
     (_, end), (begin, _) = (traffic_ns(tmp_path, one.id) for one in (first, second))
     assert end < begin
 

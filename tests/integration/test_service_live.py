@@ -80,7 +80,7 @@ async def test_one_process_a_run_from_the_first_look_to_its_end(
         assert (await ask("GET", "/runs/1/live/../../etc"))[0] == 404
         service.store.end_run(1, State.COMPLETE)
         service.changes.announce()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while (found := await ask("GET", "/runs/1/live/"))[0] != 303:
                 pass
         assert (found[0], found[2]["Location"]) == report

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not IS_FULL, reason="takes 10 to 20 s: CHARKHA_F
 
 
 def found(browser: Browser, by: str, what: str) -> WebElement:
-    return wait_for(lambda: next(iter(browser.driver.find_elements(by, what)), None), 60)
+    return wait_for(lambda: next(iter(browser.driver.find_elements(by, what)), None))
 
 
 def click(browser: Browser, by: str, what: str) -> None:
@@ -30,7 +30,7 @@ def click(browser: Browser, by: str, what: str) -> None:
 
 
 def until(browser: Browser, script: str) -> None:
-    wait_for(lambda: browser.run(f"return {script}") or None, 30)
+    wait_for(lambda: browser.run(f"return {script}") or None)
 
 
 def does_not_overflow(browser: Browser) -> bool:

@@ -44,7 +44,7 @@ PLAYABLE = [
 ]
 
 
-def _play(trace: Path, folder: Path, *options: object, timeout_s: float = 60, iterations: int = ITERATIONS) -> None:
+def _play(trace: Path, folder: Path, *options: object, timeout_s: float = 100, iterations: int = ITERATIONS) -> None:
     began = time.monotonic()
     finished = charkha("run", trace, *PLAY, "--iterations", iterations, *options, cwd=folder, timeout_s=timeout_s)
     assert (finished.code, finished.stderr) == (0, "")

@@ -36,16 +36,16 @@ def complete_runs(root: Path) -> dict[str, str]:
 def test_a_suite_that_was_killed_is_resumed_and_plays_no_case_twice(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with started("suite", "run", "smoke", "--out", out, cwd=tmp_path) as command:
-        wait_for(lambda: (out / "all-to-all").exists() or None, timeout_s=60)
+        wait_for(lambda: (out / "all-to-all").exists() or None)
         command.process.kill()
         command.process.wait()
-        wait_for(lambda: True if not command.left() else None, timeout_s=20)
+        wait_for(lambda: True if not command.left() else None)
     before = complete_runs(out)
     assert {"all-reduce-ring", "all-gather"} <= set(before)
     assert len(before) < 5
     interrupted = json.loads((out / "suite.json").read_text())
     assert interrupted["outcome"] == "UNDECIDED"
-    resumed = charkha("suite", "resume", "smoke", "--out", out, "--json", cwd=tmp_path, timeout_s=100)
+    resumed = charkha("suite", "resume", "smoke", "--out", out, "--json", cwd=tmp_path)
     after, result = complete_runs(out), json.loads(resumed.stdout)
     assert resumed.code == exit_codes.DONE, resumed.stderr
     assert len(after) == 5

@@ -22,10 +22,10 @@ def test_a_sweep_that_was_killed_is_resumed_and_plays_no_point_twice(tmp_path: P
     out, vary = tmp_path / "out", ("--vary", "qps=1,2")
     (tmp_path / "run.yaml").write_text(SPEC)
     with started("sweep", "-f", "run.yaml", *vary, "--out", out, cwd=tmp_path) as command:
-        wait_for(lambda: (out / "qps=2").exists() or None, timeout_s=60)
+        wait_for(lambda: (out / "qps=2").exists() or None)
         command.process.kill()
         command.process.wait()
-        wait_for(lambda: True if not command.left() else None, timeout_s=20)
+        wait_for(lambda: True if not command.left() else None)
     before = complete_runs(out)
     assert "qps=1/01" in before
     assert len(before) < 2

@@ -110,7 +110,7 @@ def test_watch_follows_a_run_to_its_end(broker: Mosquitto, tmp_path: Path) -> No
     with started("watch", broker.url, "--json", cwd=tmp_path) as watching:
         run = charkha("run", EXAMPLE, *QUICK, "--mqtt", broker.url, "--out", tmp_path / "run", cwd=tmp_path)
         assert run.code == 0
-        done = watching.finish(20)
+        done = watching.finish()
     assert done.code == 0, done.stderr
     assert '"state": "complete"' in done.stdout.splitlines()[-1]
 
@@ -128,10 +128,10 @@ def test_prometheus_sees_the_run(tmp_path: Path) -> None:
         url = re.findall(r"metrics at (\S+)", command.process.stderr.readline())[0]
 
         def scrape() -> str | None:
-            text = urllib.request.urlopen(url, timeout=10).read().decode()
+            text = urllib.request.urlopen(url, timeout=60).read().decode()
             return text if re.search(r"^charkha_agent_payload_bytes.* [1-9]", text, re.MULTILINE) else None
 
-        text = wait_for(scrape, 30)
+        text = wait_for(scrape)
         assert re.search(r'^charkha_run_info\{.*trace=".*transformer-8r"', text, re.MULTILINE)
         assert "charkha_ranks 8.0" in text
 
@@ -139,6 +139,6 @@ def test_prometheus_sees_the_run(tmp_path: Path) -> None:
 def test_metrics_have_one_path() -> None:
     with MetricsEndpoint(new_registry(), ("127.0.0.1", 0)) as endpoint:
         root = endpoint.url.removesuffix("metrics")
-        assert "/metrics" in urllib.request.urlopen(root, timeout=10).read().decode()
+        assert "/metrics" in urllib.request.urlopen(root, timeout=60).read().decode()
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"{root}metrics/else", timeout=10)
+            urllib.request.urlopen(f"{root}metrics/else", timeout=60)

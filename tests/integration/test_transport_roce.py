@@ -111,7 +111,7 @@ def test_every_error_that_means_no_cutting_is_recognised(error: int, monkeypatch
         assert (flow.packets, flow.retransmits) == (293, 0)
         assert b.arrivals(0) == [(1, 300_000)]
 
-    run(scenario, message_bytes=1 << 20, qp_timeout=20)
+    run(scenario, message_bytes=1 << 20, qp_timeout=22)
 
 
 def test_payload_lost_in_the_kernel_is_retransmitted() -> None:
@@ -216,7 +216,7 @@ def test_packets_posted_together_leave_together() -> None:
         assert bed.transports[1].drops == {}
         assert calls == 20
 
-    run(scenario, window_bytes="4M", qp_timeout=18, verify_every=8)
+    run(scenario, window_bytes="4M", qp_timeout=22, verify_every=8)
 
 
 @pytest.mark.parametrize("damage", ["payload", "icrc", "length"])
@@ -248,7 +248,7 @@ def test_only_the_damaged_packet_of_a_merged_batch_is_dropped(damage: str, paylo
         assert len(damaged) == 1
         assert a.endpoint.counters()[0].retransmits == 8  # it, and what came behind it
 
-    run(scenario, payload=payload, qp_timeout=18, verify_every=1)
+    run(scenario, payload=payload, qp_timeout=22, verify_every=1)
 
 
 def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
@@ -278,7 +278,7 @@ def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
         assert a.endpoint.counters()[0].retransmits == 0
         assert bed.transports[1].drops["length"]
 
-    run(scenario, qp_timeout=18)
+    run(scenario, qp_timeout=22)
 
 
 def test_a_packet_of_another_transport_version_is_dropped_in_spite_of_a_correct_icrc() -> None:
@@ -329,15 +329,15 @@ def test_a_congestion_mark_causes_a_notification_that_slows_the_sender(monkeypat
         await bed.until(lambda: a.acknowledgements(1) == [1])
         a.send(1, [(2, 1)])
         await bed.until(lambda: a.acknowledgements(1) == [1, 2])
-        received = a.endpoint.counters()[0].cnps_received
-        assert received
-        (flow,) = join_ends([*a.endpoint.counters(), *bed.transports[1]._endpoints[1].counters()])
-        assert (flow.cnps_sent, flow.ecn_marks) == (received, flow.packets)
-        assert len(rates) == received
+        (theirs,) = (one for one in bed.transports[1]._endpoints[1].counters() if one.src == 0)
+        await bed.until(lambda: a.endpoint.counters()[0].cnps_received == theirs.cnps_sent)
+        (flow,) = join_ends([*a.endpoint.counters(), theirs])
+        assert flow.ecn_marks == flow.packets
+        assert len(rates) == flow.cnps_received > 0
         assert rates[0] == (100e9, 10e9)
         assert all(after <= before for before, after in rates)
 
-    run(scenario, congestion="dcqcn")
+    run(scenario, congestion="dcqcn", qp_timeout=22)
 
 
 def test_facts_report_granted_buffers_and_drops() -> None:
@@ -375,7 +375,7 @@ def test_calls_can_be_short(call_bytes: int, packets: int, *, agents: int) -> No
         assert bed.transports[0].context.payload.per_call == packets
 
     for payload in ("constant", "random"):
-        run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload, qp_timeout=18)
+        run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload, qp_timeout=22)
 
 
 def test_an_address_of_another_host_is_refused_by_name() -> None:
@@ -428,7 +428,7 @@ def test_ranks_of_one_agent_read_before_many_packets_wait(
         assert all(rank.arrivals(1 - rank.endpoint.rank) == transfers for rank in ranks)
         assert not any(row.retransmits for rank in ranks for row in rank.endpoint.counters())
 
-    run(scenario, agents=agents, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=18)
+    run(scenario, agents=agents, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=22)
     assert least < max(depths) < most
 
 

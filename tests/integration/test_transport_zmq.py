@@ -17,6 +17,7 @@ from emulator.errors import HostError, LocalProtocolError
 from tests.integration.socket_bed import DEADLINE_S, SocketBed, play
 from tests.integration.transport_conformance import CASES, Case, Listener, directory
 from tests.support.full import variant
+from tests.support.limits import limited
 
 
 class ZmqBed(SocketBed[ZmqTransport]):
@@ -75,6 +76,7 @@ def test_a_peer_that_does_not_acknowledge_gets_one_window(size: int, messages: i
         a, b = await bed.listeners(2)
         a.connect(directory([a, b]))
         a.send(1, [(tag, size) for tag in range(3000)])
+        await bed.until(lambda: a.endpoint.counters()[0].messages == messages)
         await bed.quiesce()
         assert a.endpoint.counters()[0].messages == messages
         b.connect(directory([a, b]))
@@ -90,7 +92,7 @@ def test_a_silent_peer_is_reported_until_it_responds() -> None:
         before = time.monotonic_ns()
         a.send(1, [(1, 5000), (2, 0)])
         after = time.monotonic_ns()
-        await bed.quiesce()
+        await bed.until(lambda: bed.transports[0].silence() is not None)
         silence = bed.transports[0].silence()
         assert silence is not None
         assert silence[:2] == (0, 1)
@@ -113,9 +115,13 @@ def test_the_budget_bounds_all_flows_together_and_starves_none(agents: int) -> N
             sender.connect(everyone)
             for peer in range(2, 10):
                 sender.send(peer, [(1, 20 * bed.message_bytes), (2, 0)])
+
+        def sent() -> int:
+            return sum(flow.bytes for sender in senders for flow in sender.endpoint.counters())
+
+        await bed.until(lambda: sent() == 3 * bed.message_bytes * agents)
         await bed.quiesce()
-        sent = sum(flow.bytes for sender in senders for flow in sender.endpoint.counters())
-        assert sent == 3 * bed.message_bytes * agents
+        assert sent() == 3 * bed.message_bytes * agents
         for listener in late:
             listener.connect(everyone)
         await bed.until(lambda: len(bed.log) == 2 * 8 * 2 * 2)
@@ -272,17 +278,13 @@ def test_an_agent_that_cannot_accept_connections_reports_why() -> None:
     async def scenario(bed: ZmqBed) -> None:
         (a,) = await bed.connected(1)
         clients = [socket.socket() for _ in range(10)]
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(c.fileno() for c in clients) + 1, limits[1]))
-        try:
+        with limited(resource.RLIMIT_NOFILE, max(c.fileno() for c in clients) + 1):
             for client in clients:
                 client.setblocking(False)
                 client.connect_ex(a.endpoint.address)
             await bed.until(lambda: a.failures(0) == 1)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            for client in clients:
-                client.close()
+        for client in clients:
+            client.close()
         assert "Too many open files; raise `ulimit -n`" in a.reasons[0]
 
     run(scenario, agents=1)
@@ -374,7 +376,7 @@ def test_exit_closes_all_sockets_and_frees_descriptors() -> None:
         await bed.until(lambda: b.acknowledgements(0) == [2])
 
     run(scenario)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 def test_an_event_can_close_the_transport() -> None:

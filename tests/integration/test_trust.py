@@ -79,7 +79,7 @@ class Played:
             listening = ListenAddress(target, self.secret, self.controller)
             local = f"unix:@{secrets.token_hex(8)}".replace("unix:@", "unix-abstract:")
             async with (
-                asyncio.timeout(30) as self.deadline,
+                asyncio.timeout(60) as self.deadline,
                 serve_control(self, local, token="x" * 32, run_id="r", listening=listening),
             ):
                 await Agent(target, token=token, name="west", ports=Ports(()), tls=tls, **more).run()

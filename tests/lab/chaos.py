@@ -82,7 +82,7 @@ def play(site: Site, fault: Fault, drawn: random.Random, *, patience: float = 1)
                 fault.strike(command, scene)
             began = time.monotonic()
             problems, seconds = _end(command, fault, site, began, patience * fault.deadline_s)
-            text = stderr.result(10)
+            text = stderr.result(60)
             if not problems:  # what we ended ourselves tells no more
                 problems = [*_judge(command, fault, text, scene.folder)]
                 is_killed = command.process.returncode == -signal.SIGKILL

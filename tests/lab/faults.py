@@ -189,7 +189,7 @@ def _little_memory(scene: Scene) -> Iterator[Prefix]:
         (group / limit).write_text(str(scene.drawn.randint(30 << 20, 500 << 20)))
         yield "sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"
     finally:
-        wait_for(lambda: not (group / "cgroup.procs").read_text() or None, 5)
+        wait_for(lambda: not (group / "cgroup.procs").read_text() or None)
         group.rmdir()
 
 

@@ -45,7 +45,7 @@ def play(suite: str, folder: Path, out: Path, *, timeout_s: float) -> dict[str, 
                 wait_for(lambda n=complete: _is_in_next_case(out, n) or None, timeout_s)  # type: ignore[misc]
                 command.process.kill()
                 command.process.wait()
-                wait_for(lambda one=command: not one.left() or None, timeout_s=20)  # type: ignore[misc]
+                wait_for(lambda one=command: not one.left() or None)  # type: ignore[misc]
         after = complete_runs(out)
         assert before.items() <= after.items(), "a complete case was played again"
         print(f"{action:6} {time.monotonic() - began:6.1f} s  {len(after)} cases complete", file=sys.stderr, flush=True)

@@ -44,7 +44,7 @@ def opened() -> Iterator[Play]:
             sweep = ("-n", AGENTS, "-b", "1M", "-e", "1M", "--iterations", 4, "--warmup", 1)
             where = ("--topology", "lab.yaml", "--lab", lab.id, "--out", "run")
             with started("bench", collective(number), *sweep, *where, cwd=lab.folder) as run:
-                for agent in run.agents(AGENTS, timeout_s=60):
+                for agent in run.agents(AGENTS):
                     os.sched_setaffinity(agent, {CORE})  # their threads come later
                 assert run.finish(timeout_s=300).code == 0
             verdict = judge(summarise(read_run(lab.folder / "run")), load_rules(EXAMPLE))

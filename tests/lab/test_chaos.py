@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("lab_host")
 
 
 def test_a_killed_command_and_a_small_limit_leave_nothing() -> None:
-    outcomes = chaos(2, 3, ["command killed", "few descriptors"], patience=4)
+    outcomes = chaos(2, 3, ["command killed", "few descriptors"], patience=15)
     assert not [one for one in outcomes if one.problems], outcomes
 
 

@@ -47,7 +47,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         forwarding(lab)
         where = ("--topology", "pair.yaml", "--lab", lab)
         turns = ("--profiles", "fw-a,fw-a,slow-port", "--out", "runs")
-        made = charkha("bench", *SWEEP, *where, *turns, cwd=folder, timeout_s=115)
+        made = charkha("bench", *SWEEP, *where, *turns, cwd=folder)
         assert made.code == 0, made.stderr
         assert "15 of 15 runs are complete" in made.stdout
         yield folder / "runs"
@@ -64,7 +64,6 @@ def compared(folder: Path, *arguments: object, code: int) -> list[dict[str, Any]
     return classes
 
 
-@pytest.mark.timeout(180)
 def test_a_tenth_slower_is_found_and_the_gate_closes(collected: Path) -> None:
     for one in compared(collected, "fw-a", "slow-port", "--gate", "--junit", "compare.xml", code=4):
         assert one["ratio"] > 1.02  # of 32 KiB a part passes in the bucket's burst
@@ -74,7 +73,6 @@ def test_a_tenth_slower_is_found_and_the_gate_closes(collected: Path) -> None:
     assert JUnitXml.fromfile(str(collected / "compare.xml")).failures > 0
 
 
-@pytest.mark.timeout(180)
 def test_the_same_firmware_twice_is_neither_faster_nor_slower(collected: Path) -> None:
     for one in compared(collected, "fw-a", "fw-a-2", "--gate", code=0):
         assert one["verdict"] in ("no difference shown", "inconclusive")
@@ -82,7 +80,6 @@ def test_the_same_firmware_twice_is_neither_faster_nor_slower(collected: Path) -
             assert one["verdict"] == "no difference shown", one
 
 
-@pytest.mark.timeout(180)
 def test_two_runs_a_side_are_too_few(collected: Path) -> None:
     for one in compared(collected, "fw-a/0[12]", "slow-port/0[12]", "--gate", code=0):
         assert (one["verdict"], one["needs_runs"]) == ("inconclusive", 5)

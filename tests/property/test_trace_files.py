@@ -170,7 +170,7 @@ def try_damaged_files(folder: Path, examples: int) -> int:
     return accepted
 
 
-@pytest.mark.timeout(max(120, EXAMPLES // 100))
+@pytest.mark.timeout(max(240, EXAMPLES // 100))
 def test_a_damaged_file_is_an_error_or_a_consistent_trace(tmp_path: Path) -> None:
     accepted = try_damaged_files(tmp_path, EXAMPLES)
     assert EXAMPLES // 50 < accepted < EXAMPLES // 2

@@ -39,7 +39,7 @@ class Browser:
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(url)
-        wait_for(lambda: self.run("return document.documentElement.dataset.ready") or None, 60)
+        wait_for(lambda: self.run("return document.documentElement.dataset.ready") or None)
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What a script in the page returns."""

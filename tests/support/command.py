@@ -30,6 +30,8 @@ PROGRESS = re.compile(r"^charkha: iteration \d+ of \d+, .* done, .*\n", re.MULTI
 COMMAND = (sys.executable, "-P", "-m", "emulator")
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "lab" / "examples" / "transformer-8r"
+LONGEST_S = 100.0
+"""What takes longer hangs: no busy machine needs so long for anything that a test waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Finished:
         return lines[0]
 
 
-def charkha(*arguments: object, cwd: Path, timeout_s: float = 60, prefix: Sequence[str] = ()) -> Finished:
+def charkha(*arguments: object, cwd: Path, timeout_s: float = LONGEST_S, prefix: Sequence[str] = ()) -> Finished:
     """Run a command to its end; no traceback may be on stderr, and no process of it be left.
 
     Args:
@@ -76,7 +78,7 @@ class Command:
     def __init__(self, process: subprocess.Popen[str], mark: str) -> None:
         self.process, self._mark = process, mark
 
-    def finish(self, timeout_s: float = 60) -> Finished:
+    def finish(self, timeout_s: float = LONGEST_S) -> Finished:
         """Wait for its end; as `charkha` does."""
         stdout, stderr = self.process.communicate(timeout=timeout_s)
         assert "Traceback" not in stderr, stderr
@@ -84,11 +86,11 @@ class Command:
         complaints = PROGRESS.sub("", ANNOUNCED.sub("", stderr))  # on a busy machine, any run may last 10 s
         return Finished(self.process.returncode, stdout, complaints, ANNOUNCED.findall(stderr))
 
-    def agents(self, count: int | None = None, timeout_s: float = 20) -> list[int]:
+    def agents(self, count: int | None = None) -> list[int]:
         """Process ids of its agents, by name, once so many are there; None: those that are there now."""
         if count is None:
             return self._agents()
-        return wait_for(lambda: found if len(found := self._agents()) == count else None, timeout_s)
+        return wait_for(lambda: found if len(found := self._agents()) == count else None)
 
     def left(self) -> list[int]:
         """Processes of the run, the command itself aside, that are alive."""
@@ -136,13 +138,19 @@ def marked(mark: str) -> list[int]:
     return sorted(pid for pid in _processes() if wanted in _read(pid, "environ").split(b"\0"))
 
 
-def wait_for(look: Callable[[], T | None], timeout_s: float) -> T:
+def wait_for(look: Callable[[], T | None], timeout_s: float = LONGEST_S) -> T:
     """The first thing `look` finds, looked for again and again."""
     deadline = time.monotonic() + timeout_s
     while (found := look()) is None:
         assert time.monotonic() < deadline, f"waited {timeout_s:g} s for nothing"
         time.sleep(0.01)
     return found
+
+
+def stolen_s() -> float:
+    """Time since the machine began in which its hypervisor gave its cores to others, s: see proc_stat(5)."""
+    _, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(ticks[7]) / os.sysconf("SC_CLK_TCK")
 
 
 def _processes() -> Iterator[int]:

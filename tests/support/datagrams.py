@@ -1,12 +1,13 @@
 """Datagrams between two namespaces, with the first bytes of a BTH: what a switch's rules did to them shows at the end.
 
-python -m tests.support.datagrams receive ADDRESS SECONDS   counts until nothing came for so long; prints JSON
+python -m tests.support.datagrams receive ADDRESS   counts until stdin is closed and a second was quiet; prints JSON
 python -m tests.support.datagrams send FROM TO COUNT OPCODE [SYNDROME]
 """
 
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import subprocess
@@ -44,16 +45,18 @@ def exchange(
         syndrome: first byte behind the BTH.
     """
     here = [sys.executable, "-m", "tests.support.datagrams"]
-    listener = subprocess.Popen([*receiver, *here, "receive", ends[1], "1"], stdout=subprocess.PIPE, text=True)
-    with listener:
+    command = [*receiver, *here, "receive", ends[1]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdin is not None
         assert listener.stdout is not None
         assert listener.stdout.readline() == "ready\n"
         words = [*sender, *here, "send", *ends, str(count), str(opcode), str(syndrome)]
-        subprocess.run(words, check=True, timeout=30)
+        subprocess.run(words, check=True, timeout=60)
+        listener.stdin.close()
         return Arrived(**json.loads(listener.stdout.read()))
 
 
-def _receive(address: str, seconds: float) -> None:
+def _receive(address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
@@ -61,15 +64,16 @@ def _receive(address: str, seconds: float) -> None:
         receiver.setsockopt(*option, 1)  # 13: IP_RECVTOS
         receiver.bind((address, PORT))
         print("ready", flush=True)
-        receiver.settimeout(20)
+        receiver.settimeout(1)
         numbers: list[int] = []
         marked = 0
         while True:
             try:
                 data, control, _, _ = receiver.recvmsg(2048, 64)
             except TimeoutError:
-                break
-            receiver.settimeout(seconds)
+                if select.select([sys.stdin], [], [], 0)[0]:
+                    break
+                continue
             numbers.append(struct.unpack_from("!I", data, 16)[0])
             marked += any(value[0] & 3 == CE for _, _, value in control)
     twice = sum(count - 1 for count in Counter(numbers).values())
@@ -93,6 +97,6 @@ def _send(source: str, target: str, count: int, opcode: int, syndrome: int) -> N
 
 if __name__ == "__main__":
     if sys.argv[1] == "receive":
-        _receive(sys.argv[2], float(sys.argv[3]))
+        _receive(sys.argv[2])
     else:
         _send(sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))

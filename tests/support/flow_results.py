@@ -1,4 +1,4 @@
-"""A run with flows beside its job."""
+"""A run with flows alongside its job."""
 
 from __future__ import annotations
 

@@ -381,7 +381,7 @@ async def attack_agent(any_: Anything, heard: Counter[str]) -> str:
     agent = Agent("unix:none", token=KEY.decode(), name="a", ports=Ports(()), limits=Limits())
     agent._link = Feed(any_, heard)
     try:
-        await asyncio.wait_for(agent.run(), 20)
+        await asyncio.wait_for(agent.run(), 60)
     except EmulatorError as error:
         return f"{type(error).__name__}: {error}"
     return "over"

@@ -66,7 +66,7 @@ def forwarding(lab_id: str, store: LabStore | None = None) -> None:
     """Wait until all links of a lab are up, and all ports of bridges forward: after a flap that takes a second."""
     state = (store or LabStore()).read(lab_id)
     assert state is not None
-    wait_for(lambda: all(_forwards(node) for node in state.design.nodes) or None, 10)
+    wait_for(lambda: all(_forwards(node) for node in state.design.nodes) or None)
 
 
 def _forwards(node: Node) -> bool:

@@ -67,5 +67,5 @@ def last_frame_s(
             if (now := frames()) != count:
                 count, last = now, time.monotonic()
         print(f"last frame at most {last - ended:.2f} s after the end")
-        wait_for(lambda: True if not command.left() else None, 10)
+        wait_for(lambda: True if not command.left() else None)
         return last - ended

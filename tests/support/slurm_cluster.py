@@ -67,7 +67,7 @@ def slurm_cluster(alone: Namespace, folder: Path) -> Iterator[Mapping[str, str]]
             process = subprocess.Popen(words, env={**os.environ, **environment}, stdout=log, stderr=log)
             stack.callback(process.wait)
             stack.callback(process.terminate)
-        wait_for(lambda: True if _idle(alone, environment) == 2 else None, 15)
+        wait_for(lambda: True if _idle(alone, environment) == 2 else None)
         yield environment
 
 

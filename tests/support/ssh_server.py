@@ -46,7 +46,7 @@ def ssh_server(alone: Namespace, folder: Path) -> Iterator[Path]:
     words = [*alone.prefix, shutil.which(SSHD) or SSHD, "-D", "-e", "-f", str(folder / "sshd_config")]
     with (folder / "log").open("wb") as log, subprocess.Popen(words, stderr=log, env=dict(os.environ)) as process:
         try:
-            wait_for(lambda: True if "listening" in (folder / "log").read_text() else None, 10)
+            wait_for(lambda: True if "listening" in (folder / "log").read_text() else None)
             yield client
         finally:
             process.terminate()

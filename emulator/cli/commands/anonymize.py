@@ -25,8 +25,8 @@ GROUPS = [OptionGroup("", (source_argument(),)), TRACE]
 _EPILOG = """example:
   charkha anonymize my-pytorch-traces traces/to-share --jitter 5%
 
-The copy has what a run plays, and numbers in place of names, ids, groups and tags. It is proven
-to play as SRC does. The output says what can still be recognised: docs/sharing.md.
+The copy has what a run needs, with numbers instead of names, ids, groups and tags. It is proven
+to play like SRC. The output says what can still be recognised: docs/sharing.md.
 """
 
 
@@ -34,7 +34,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `anonymize` to the command line."""
     parser = subparsers.add_parser(
         "anonymize",
-        description="Write a copy of a trace that can be given away: it plays alike, and names nothing.",
+        description="Write a copy of a trace that you can share: it plays the same, but has no names.",
         epilog=_EPILOG,
     )
     add_options(parser, GROUPS)
@@ -49,7 +49,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--seed",
         metavar="N",
         type=at_least(0, most=LARGEST_SEED),
-        help="seed of the factors, to be kept secret (default: random)",
+        help="seed of the factors; keep it secret (default: random)",
     )
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
     parser.set_defaults(handler=_run)

@@ -20,7 +20,7 @@ _EPILOG = """example:
   charkha box apply fw-b
   charkha box down
 
-Both interfaces must be free: without addresses, and in no bridge. A box needs root (docs/box.md).
+Both interfaces must be free: no address, no other bridge. A box needs root (docs/box.md).
 """
 
 
@@ -28,7 +28,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `box` to the command line."""
     parser = subparsers.add_parser(
         "box",
-        description="Bridge two interfaces of this machine, and lose, mark, delay or duplicate what passes.",
+        description="Bridge two interfaces of this machine, and drop, mark, delay or duplicate frames between them.",
         epilog=_EPILOG,
     )
     actions = parser.add_subparsers(title="actions", metavar="up|apply|status|down", required=True)
@@ -42,7 +42,7 @@ def _add_up(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "up",
         help="bridge two interfaces",
-        description="Bridge two interfaces of this machine, which nothing else may use.",
+        description="Bridge two interfaces of this machine that nothing else uses.",
         epilog="example:\n  charkha box up eth1 eth2 --profile lossy-link\n",
     )
     parser.add_argument("ports", metavar="PORT", nargs=2, help="an interface of this machine")
@@ -51,7 +51,7 @@ def _add_up(actions: Subparsers) -> None:
         "--rate",
         metavar="RATE",
         type=argument(parse_rate),
-        help="limit both ports, as in 10Gbit; shares of a rate refer to it",
+        help="rate limit of both ports, for example 10Gbit; shares of a rate refer to it",
     )
     parser.add_argument("--id", metavar="ID", default=DEFAULT_ID, help=f"name of the box (default: {DEFAULT_ID})")
     parser.set_defaults(handler=_up)
@@ -61,7 +61,7 @@ def _add_apply(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "apply",
         help="replace the profile of a box",
-        description="Replace the profile of a box. The counters of rules begin again.",
+        description="Replace the profile of a box. The counters of rules restart at 0.",
         epilog="example:\n  charkha box apply fw-b\n",
     )
     parser.add_argument("profile", metavar="FILE|NAME", help="a firmware profile; fw-a has no rules")
@@ -72,8 +72,8 @@ def _add_apply(actions: Subparsers) -> None:
 def _add_status(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "status",
-        help="show what has passed, and what the rules did",
-        description="Show what has passed through a box, and what its rules did.",
+        help="show what passed and what the rules did",
+        description="Show what passed through a box and what its rules did.",
         epilog="example:\n  charkha box status --json\n",
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="the box (default: the only one)")
@@ -86,7 +86,7 @@ def _add_down(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "down",
         help="give the interfaces back",
-        description="Give the interfaces of a box back as they were.",
+        description="Give the interfaces of a box back in their former state.",
         epilog="example:\n  charkha box down box\n",
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="the box (default: the only one)")

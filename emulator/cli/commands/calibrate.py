@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _EXAMPLE = """example:
   charkha calibrate --topology topologies/two-hosts-switch.yaml
 
-Later runs on that topology mark collectives whose time is set by the tester itself.
-docs/calibrate.md explains it.
+Later runs on that topology mark collectives whose time the tester itself determines.
+docs/calibrate.md has the details.
 """
 
 
@@ -36,7 +36,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `calibrate` to the command line."""
     parser = subparsers.add_parser(
         "calibrate",
-        description="Measure what the tester can do without a device under test, so that runs can be compared with it.",
+        description="Measure the limits of the tester without a device under test, for comparison with later runs.",
         epilog=_EXAMPLE,
     )
     add_options(parser, GROUPS)

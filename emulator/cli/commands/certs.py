@@ -14,7 +14,7 @@ from emulator.cli.output import print_tables
 from emulator.cli.parser import Subparsers
 from emulator.wire.control.credentials import read_token
 
-_INIT = """example, on a machine that is kept safe:
+_INIT = """example, on a protected machine:
   charkha certs init authority
 """
 _ISSUE = """examples:
@@ -25,7 +25,7 @@ _TOKEN = """example:
   charkha certs token secret server1 --role agent --hours 8
 """
 _MORE = """
-Copy each file to its machine, and nowhere else: it holds a key. The folder of the authority stays
+Copy each file only to its machine: it contains a key. The folder of the authority stays
 where it is. docs/physical.md shows where the files go.
 """
 
@@ -34,12 +34,15 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `certs` to the command line."""
     parser = subparsers.add_parser(
         "certs",
-        description="Issue certificates for the control stream, so that only your agents and controllers talk.",
+        description="Issue certificates, so that only your agents and controllers can connect to each other.",
         epilog=_INIT + _ISSUE + _MORE,
     )
     actions = parser.add_subparsers(title="actions", metavar="init|issue|token", required=True)
     init = actions.add_parser(
-        "init", help="make an authority", description="Make the authority of a test bed, in a new folder.", epilog=_INIT
+        "init",
+        help="create an authority",
+        description="Create the authority of a test bed in a new folder.",
+        epilog=_INIT,
     )
     init.add_argument("folder", metavar="FOLDER", type=Path, help="new folder for its key and certificate")
     init.add_argument("--name", metavar="NAME", default="charkha", help="name in its certificate (default: charkha)")
@@ -52,7 +55,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     issue.add_argument("folder", metavar="FOLDER", type=Path, help="folder of the authority")
     issue.add_argument("name", metavar="NAME", help="name of the agent as in the topology, or of the controller")
-    issue.add_argument("--role", choices=[role.value for role in Role], required=True, help="role of its holder")
+    issue.add_argument("--role", choices=[role.value for role in Role], required=True, help="role of the holder")
     issue.add_argument(
         "--address",
         metavar="HOST",
@@ -74,7 +77,7 @@ def add_parser(subparsers: Subparsers) -> None:
     token.add_argument("secret", metavar="SECRET", type=Path, help="file with the secret: openssl rand -hex 24")
     token.add_argument("name", metavar="NAME", help="name of the agent as in the topology, or of the user")
     roles = [role.value for role in Role if role is not Role.CONTROLLER]
-    token.add_argument("--role", choices=roles, required=True, help="role of its holder")
+    token.add_argument("--role", choices=roles, required=True, help="role of the holder")
     token.add_argument("--hours", metavar="N", type=at_least(1, most=8784), default=8, help="validity (default: 8)")
     token.add_argument("--out", metavar="FILE", type=Path, help="file to write (default: NAME.token here)")
     token.set_defaults(handler=_token)

@@ -36,7 +36,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `check` to the command line."""
     parser = subparsers.add_parser(
         "check",
-        description="Read a trace, prove that playing it ends, and summarise it; with -f, check the settings and\n"
+        description="Read a trace, prove that a run of it finishes, and summarise it; with -f, also check the\n"
         "flows of a run spec as well. Sends no traffic.",
         epilog=_EPILOG,
     )

@@ -56,7 +56,7 @@ def add_parser(subparsers: Subparsers) -> None:
         nargs="?",
         const="slower",
         choices=("slower", "strict"),
-        help="exit with 4 if a class is slower; --gate=strict: also if one is inconclusive",
+        help="exit with 4 if a class is slower; strict: or inconclusive",
     )
     rules.add_argument(
         "--margin",
@@ -65,16 +65,14 @@ def add_parser(subparsers: Subparsers) -> None:
         default=0.03,
         help="differences to ignore (default: 3%%)",
     )
-    rules.add_argument(
-        "--on", choices=_STATISTICS, default="p50", help="statistic of a run that is compared (default: p50)"
-    )
+    rules.add_argument("--on", choices=_STATISTICS, default="p50", help="statistic of a run to compare (default: p50)")
     rules.add_argument(
         "--find",
         metavar="F",
         type=argument(parse_fraction),
-        help="say how many runs find a difference of F, for example 5%%",
+        help="show how many runs find a difference of F, for example 5%%",
     )
-    rules.add_argument("--force", action="store_true", help="compare runs that are not comparable, with a note")
+    rules.add_argument("--force", action="store_true", help="compare runs that are not comparable, and note it")
     rules.add_argument("--trend", action="store_true", help="one table over all versions; splits a GROUP by firmware")
     rules.add_argument(
         "--seed",
@@ -85,7 +83,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="random seed of the bootstrap (default: 0)",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--html", metavar="FILE", type=Path, help="write a page with pictures, in one file")
+    output.add_argument("--html", metavar="FILE", type=Path, help="write a page with charts, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_explain("comparison_table", "trend_table")

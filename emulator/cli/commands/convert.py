@@ -41,12 +41,12 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument("source", metavar="SRC", type=Path, help="a folder, an archive, a prefix, or one file")
-    parser.add_argument("target", metavar="DST", type=Path, help="folder, new or empty; of a master file its name")
+    parser.add_argument("target", metavar="DST", type=Path, help="new or empty folder; for a master file, its name")
     parser.add_argument(
         "--from", metavar="FORMAT", dest="source_format", help="format of SRC: chakra, pytorch, nccl-log …"
     )
     parser.add_argument("--to", choices=(_ET, _MASTER), default=_ET, help="what to write (default: et)")
-    parser.add_argument("--strict", action="store_true", help="refuse an import that needs a guess or lacks a rank")
+    parser.add_argument("--strict", action="store_true", help="refuse an import that needs guesses or lacks ranks")
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")

@@ -20,15 +20,15 @@ _EPILOG = """example:
   charkha diff traces/monday traces/tuesday --tolerance 5%
 
 Compares ranks, process groups, collectives by group and number, messages, sizes, types, roots,
-dependencies, reads and writes of files, names and durations. Exit code 0 also if they differ;
-with --gate it is then 1.
+dependencies, reads and writes of files, names and durations. The exit code is 0 even if they differ;
+with --gate it is 1.
 """
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add `diff` to the command line."""
     parser = subparsers.add_parser(
-        "diff", description="Compare two trace sets: the same, or the same but for what.", epilog=_EPILOG
+        "diff", description="Compare two trace sets and list the differences.", epilog=_EPILOG
     )
     parser.add_argument("first", metavar="A", help="a trace set")
     parser.add_argument("second", metavar="B", help="another")
@@ -37,7 +37,7 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="P",
         type=argument(parse_fraction),
         default=0.0,
-        help="durations that differ by at most this much count as equal (default: 0)",
+        help="treat durations as equal if they differ by at most this (default: 0)",
     )
     parser.add_argument("--gate", action="store_true", help="exit code 1 if the sets differ")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks that both sets must have")

@@ -19,7 +19,7 @@ from emulator.views.terminal.verdict_table import metrics_table, render
 _EPILOG = """example:
   charkha expect runs/20261121-101500-transformer-8r rules.yaml
 
-The first line is the answer: PASS, FAIL, TESTER-LIMITED or UNDECIDED.
+The first line is the verdict: PASS, FAIL, TESTER-LIMITED or UNDECIDED.
 docs/expect.md describes rules and metrics.
 exit codes: 0 PASS; 2 bad input; 5 FAIL; 6 TESTER-LIMITED; 7 UNDECIDED
 """

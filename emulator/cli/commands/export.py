@@ -26,7 +26,7 @@ _EPILOG = f"""example:
 formats:
 {_LISTED}
 
-The path of what was written goes to stdout. docs/export.md describes every format.
+stdout shows the path of the result. docs/export.md describes every format.
 """
 
 
@@ -40,7 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=_FORMATS, help="one of the formats below")
     parser.add_argument(
-        "--out", metavar="PATH", type=Path, help="target, - for stdout (default: here, named after the run)"
+        "--out", metavar="PATH", type=Path, help="target; - for stdout (default: here, named after the run)"
     )
     parser.add_argument("--endpoint", metavar="URL", help=f"collector for --to {_OTEL}, as http://localhost:4318")
     parser.set_defaults(handler=_run)

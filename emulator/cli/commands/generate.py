@@ -71,8 +71,8 @@ docs/generate.md derives sizes and times.
     _Workload(
         name="moe",
         help="a mixture of experts: tokens routed between ranks",
-        description="Make one iteration of a mixture of experts: every layer dispatches tokens to the experts they\n"
-        "choose, an uneven all-to-all, and combines the results, its transpose.",
+        description="Make one iteration of a mixture of experts: every layer dispatches tokens to the chosen\n"
+        "experts (an uneven all-to-all) and combines the results (its transpose).",
         epilog="""example:
   charkha generate moe --expert 8 --layers 4 --tokens 128 --forward-only --routing zipf --out moe
 
@@ -86,7 +86,7 @@ derives them.
     _Workload(
         name="checkpoint",
         help="checkpoints of a training job, and its restart from one",
-        description="Make a training job that writes checkpoints to storage, and may start from one. Where the\n"
+        description="Make a training job that writes checkpoints to storage, and may start from one. If the\n"
         "topology has storage hosts, `run` plays the files as traffic with them, else as time.",
         epilog="""example:
   charkha generate checkpoint --model llama-3.1-8b --data 8 --restart --out traces/checkpoint-8r
@@ -100,11 +100,11 @@ A parameter has 2 bytes of weights and 12 of optimizer states. docs/generate.md 
         name="inference",
         help="key-value caches on their way from prefill to decode workers",
         description="Make requests of disaggregated inference: prefill workers send the key-value cache of a prompt\n"
-        "to decode workers. Requests arrive whatever the network does.",
+        "to decode workers. Requests arrive regardless of the network.",
         epilog="""example:
   charkha generate inference --trace requests.jsonl --requests 99 --prefill 2 --decode 4 --out chat
 
-Ranks are those of the prefill workers, then those of the decode workers. A request goes to the
+Prefill workers have the first ranks, then come the decode workers. A request goes to the
 workers with the fewest tokens so far. docs/generate.md derives sizes and times.
 """,
         parameters=Inference,
@@ -113,7 +113,7 @@ workers with the fewest tokens so far. docs/generate.md derives sizes and times.
     _Workload(
         name="collective",
         help="one collective over all ranks, repeated",
-        description="Make one collective over all ranks, repeated; each is posted when the one before is done.",
+        description="Make one collective over all ranks, repeated; each is posted when the previous one is done.",
         epilog="""example:
   charkha generate collective all_reduce -n 8 -b 64M --count 20 --out traces/all-reduce-64M
 

@@ -24,7 +24,7 @@ _EPILOG = """example:
   charkha lab exec h0 ip address
   charkha lab down
 
-A lab needs root. docs/lab.md describes what it is made of.
+A lab needs root. docs/lab.md describes its parts.
 """
 
 
@@ -32,7 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `lab` to the command line."""
     parser = subparsers.add_parser(
         "lab",
-        description="A lab on this host: network namespaces as hosts, links with rates, a real software switch.",
+        description="Manage labs: network namespaces as hosts, links with rates, a real software switch.",
         epilog=_EPILOG,
     )
     actions = parser.add_subparsers(title="actions", metavar="up|down|exec|status", required=True)
@@ -57,7 +57,7 @@ def _add_up(actions: Subparsers) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="bring it up even if this host cannot carry all its rates at once; its runs are marked tester-limited",
+        help="bring it up even if this machine cannot handle all its rates at once; its runs are marked tester-limited",
     )
     parser.set_defaults(handler=_up)
 
@@ -66,7 +66,7 @@ def _add_down(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "down",
         help="remove a lab and everything that runs in it",
-        description="Remove exactly what a lab made, and end what runs in it.",
+        description="Remove exactly what a lab created, and end everything that runs in it.",
         epilog="example:\n  charkha lab down topologies/two-hosts-switch.yaml\n",
     )
     parser.add_argument("lab", metavar="ID|TOPOLOGY", nargs="?", help="the lab or its file (default: the only lab)")
@@ -80,7 +80,7 @@ def _add_exec(actions: Subparsers) -> None:
         "exec",
         usage="charkha lab exec [--lab ID] HOST CMD ...",
         help="run a command on a host or switch of a lab",
-        description="Run a command on a host or switch of a lab. Its exit code becomes that of this command.",
+        description="Run a command on a host or switch of a lab, and return its exit code.",
         epilog="example:\n  charkha lab exec h0 tcpdump -i eth0 -c 10 udp port 4791\n",
     )
     parser.add_argument("--lab", metavar="ID", help="the lab (default: the only one)")
@@ -92,8 +92,8 @@ def _add_exec(actions: Subparsers) -> None:
 def _add_status(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "status",
-        help="draw labs, with rates and counters",
-        description="Draw a lab: hosts, switches, rates, and the kernel's counters.",
+        help="show labs, with rates and counters",
+        description="Show a lab: hosts, switches, rates and kernel counters.",
         epilog="example:\n  charkha lab status --json\n",
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="the lab (default: all)")

@@ -28,14 +28,14 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `launch` to the command line."""
     parser = subparsers.add_parser(
         "launch",
-        description="Start agents on machines or the nodes of a cluster, play one command, and remove them.",
+        description="Start agents on machines or the nodes of a cluster, play one command, and remove the agents.",
         epilog=_EXAMPLE,
     )
     engines = parser.add_subparsers(title="engines", metavar="ENGINE", required=True)
     for name, one in ENGINES.items():
         engine = engines.add_parser(name, help=one.text, description=f"Start agents {one.text}.", epilog=one.example)
         engine.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run … or bench …")
-        engine.add_argument("--print", action="store_true", help="print what would be started, and start nothing")
+        engine.add_argument("--print", action="store_true", help="print what would be started, without starting it")
         one.add(engine)
         engine.set_defaults(handler=_run, engine=one)
 

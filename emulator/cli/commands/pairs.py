@@ -31,7 +31,7 @@ _PAIRS = OptionGroup(
         Option(
             "-b --size",
             "job.pair_sweep.size_bytes",
-            "bytes of a transfer (default: 8M)",
+            "bytes per transfer (default: 8M)",
             metavar="SIZE",
             read=parse_size,
             is_common=True,
@@ -39,7 +39,7 @@ _PAIRS = OptionGroup(
         Option(
             "--rounds",
             "job.pair_sweep.rounds",
-            "each port sends to N others, evenly spread (default: to all)",
+            "each port sends to N others, spread evenly (default: all)",
             metavar="N",
             read=whole(1),
             is_common=True,
@@ -58,7 +58,7 @@ others are named. docs/pairs.md has more.
 def add_parser(subparsers: Subparsers) -> None:
     """Add `pairs` to the command line."""
     parser: Parser = subparsers.add_parser(
-        "pairs", description="Measure the bandwidth between every two ports, and name the slow ones.", epilog=_EXAMPLE
+        "pairs", description="Measure the bandwidth between every two ports and name the slow ones.", epilog=_EXAMPLE
     )
     add_options(parser, GROUPS)
     add_output_options(parser)

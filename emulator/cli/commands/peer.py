@@ -26,8 +26,8 @@ _SERVE = """example; then run `ib_write_bw 192.0.2.1` on 192.0.2.7:
   charkha peer serve --from 192.0.2.7 --verb write
 """
 _MORE = """
-Give both ends the same test. This end is a software NIC at UDP port 4791. docs/peer.md walks
-through both roles, and says which tests of a NIC this is good for.
+Give both ends the same test. This end is a software NIC on UDP port 4791. docs/peer.md walks
+through both roles and says what this tests in a NIC.
 """
 
 
@@ -60,35 +60,44 @@ def add_parser(subparsers: Subparsers) -> None:
 def _add_options(parser: Parser) -> None:
     parser.add_argument("--verb", choices=[verb.value for verb in TestVerb], default="write", help="default: write")
     parser.add_argument(
-        "--size", metavar="SIZE", type=argument(parse_size), help="of a message (default: 64K; latency: 2 bytes)"
+        "--size", metavar="SIZE", type=argument(parse_size), help="message size (default: 64K; latency: 2 bytes)"
     )
     parser.add_argument("--iters", metavar="N", type=at_least(1), help="messages per queue pair (default: perftest's)")
-    parser.add_argument("--duration", metavar="S", type=float, help="run for a time instead")
+    parser.add_argument("--duration", metavar="S", type=float, help="run for S seconds instead")
     parser.add_argument(
         "--qps", metavar="N", type=at_least(1, most=MOST_QUEUE_PAIRS), default=1, help="queue pairs (default: 1)"
     )
     parser.add_argument(
-        "--path-mtu", metavar="N", type=int, choices=PATH_MTUS, default=4096, help="bytes; the smaller end counts"
+        "--path-mtu",
+        metavar="N",
+        type=int,
+        choices=PATH_MTUS,
+        default=4096,
+        help="bytes; the smaller value of both ends applies",
     )
     parser.add_argument("--bidirectional", action="store_true", help="both ends send at once")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_explain("peer_table", advanced=True)
     addresses = parser.add_advanced_group("addresses")
-    addresses.add_argument(
-        "--rdma-cm", action="store_true", help="connect the queue pairs with rdma_cm, as the peer does with -R"
-    )
+    addresses.add_argument("--rdma-cm", action="store_true", help="connect queue pairs with rdma_cm (-R at the peer)")
     addresses.add_argument(
         "--port",
         metavar="N",
         type=at_least(1, most=65_535),
         default=DEFAULT_PORT,
-        help=f"TCP port of the exchange, or rdma_cm's (default: {DEFAULT_PORT})",
+        help=f"port of the TCP exchange or of rdma_cm (default: {DEFAULT_PORT})",
     )
     addresses.add_argument(
-        "--address", metavar="IP", type=argument(_ip), help="RDMA address of this host (default: of the TCP connection)"
+        "--address",
+        metavar="IP",
+        type=argument(_ip),
+        help="RDMA address of this host (default: that of the TCP connection)",
     )
     addresses.add_argument(
-        "--peer-address", metavar="IP", type=argument(_ip), help="RDMA address of the peer (default: as before)"
+        "--peer-address",
+        metavar="IP",
+        type=argument(_ip),
+        help="RDMA address of the peer (default: that of the TCP connection)",
     )
     parser.set_defaults(handler=_run)
 

@@ -39,7 +39,7 @@ _EXAMPLE = """example:
   charkha plan --transformer layers=96,hidden=12288,tensor=8,pipeline=8,data=1563 \\
       --algorithm all_reduce=ring --topology topologies/leaf-spine-large.yaml
 
-Sizes of --collective are counted as nccl-tests does. docs/plan.md explains every number.
+--collective counts sizes as nccl-tests does. docs/plan.md explains every number.
 """
 
 
@@ -47,7 +47,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `plan` to the command line."""
     parser = subparsers.add_parser(
         "plan",
-        description="Map a trace, a run spec, a collective or a described transformer onto a topology: bytes per\n"
+        description="Map a trace, a run spec, a collective or a transformer onto a topology: bytes per\n"
         "link, port and flow, incast, ECMP collisions, ideal times. No traffic.",
         epilog=_EXAMPLE,
     )
@@ -118,14 +118,14 @@ def experiment_of(args: argparse.Namespace) -> Experiment:
 def _add_other_workloads(parser: Parser) -> None:
     group = parser.add_argument_group("instead of a trace")
     group.add_argument("--collective", type=argument(parse_collective), metavar="C", help=", ".join(COLLECTIVES))
-    group.add_argument("-n", dest="world", metavar="N", type=at_least(1), help="ranks that play the collective")
+    group.add_argument("-n", dest="world", metavar="N", type=at_least(1), help="number of ranks of the collective")
     group.add_argument("-b", "--bytes", metavar="SIZE", type=argument(parse_size), default=1 << 20, help="default: 1M")
     group.add_argument(
         "--group-size",
         metavar="M",
         type=at_least(1),
         advanced=True,
-        help="play it in groups of M consecutive ranks at the same time (default: N)",
+        help="play it in parallel groups of M consecutive ranks (default: N)",
     )
     group.add_argument(
         "--transformer",

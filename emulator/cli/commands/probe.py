@@ -28,16 +28,16 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `probe` to the command line."""
     parser = subparsers.add_parser(
         "probe",
-        description="Send crafted frames from one interface of a topology to another and compare what comes out.",
+        description="Send crafted frames from one interface of a topology to another and compare what arrives.",
         epilog=_EPILOG,
     )
     parser.add_argument("--topology", metavar="FILE", type=Path, required=True, help="topology with both interfaces")
-    parser.add_argument("--from", dest="source", metavar="HOST[:PORT]", required=True, help="where frames go in")
-    parser.add_argument("--to", dest="destination", metavar="HOST[:PORT]", required=True, help="where they come out")
-    parser.add_argument("--all", action="store_true", help="list frames that pass, too")
+    parser.add_argument("--from", dest="source", metavar="HOST[:PORT]", required=True, help="where to send frames")
+    parser.add_argument("--to", dest="destination", metavar="HOST[:PORT]", required=True, help="where to receive them")
+    parser.add_argument("--all", action="store_true", help="also list frames that pass")
     parser.add_argument("--json", action="store_true", help="print every verdict as JSON")
     path = parser.add_advanced_group("path")
-    path.add_argument("--lab", metavar="ID", help="the lab, if several were made from this topology")
+    path.add_argument("--lab", metavar="ID", help="the lab, if the topology has several")
     path.add_argument("--next-mac", metavar="MAC", help="MAC of the first hop (default: from the lab, or of --to)")
     path.add_argument(
         "--allow-network", metavar="PREFIX", action="append", default=[], help="allow addresses of this prefix"
@@ -48,10 +48,10 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         type=argument(partial(parse_number, unit="frames per second", most=1000)),
         default=50.0,
-        help="most frames per second (default: 50)",
+        help="maximum frames per second (default: 50)",
     )
     sending.add_argument(
-        "--raise-mtu", action="store_true", help="raise the sender's MTU by 1 while the frame above the MTU is sent"
+        "--raise-mtu", action="store_true", help="raise the sender's MTU by 1 to send the frame above the MTU"
     )
     parser.add_explain("probe_table")
     parser.set_defaults(handler=_run)

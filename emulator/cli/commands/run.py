@@ -27,8 +27,8 @@ _EXAMPLE = """example:
   charkha run lab/examples/transformer-8r --iterations 10 --algorithm all_reduce=ring
 
 Checks the trace, starts agents on this host, plays it over loopback, and writes a run folder with
-all samples and the measured trace. docs/results.md explains every number. A run spec (-f) holds the
-same settings as the options; an option overrides it: docs/experiment.md.
+all samples and the measured trace. docs/results.md explains every number. A run spec (-f) has the
+same settings as the options; options override it: docs/experiment.md.
 """
 
 
@@ -54,7 +54,7 @@ def add_run_options(parser: Parser) -> None:
         "--solo",
         action="store_true",
         advanced=True,
-        help="with several jobs: play each alone first, at the same places",
+        help="with several jobs: first play each alone, on the same hosts",
     )
     parser.add_explain("summary_table", "campaign_table", "interference_table", advanced=True)
 

@@ -42,7 +42,7 @@ docs/runs.md has queries over many runs.
 def add_parser(subparsers: Subparsers) -> None:
     """Add `runs` to the command line."""
     parser = subparsers.add_parser(
-        "runs", description="List, show and prune the run folders below a root; without ACTION, list.", epilog=_EPILOG
+        "runs", description="List, show or prune the run folders below a root (default ACTION: list).", epilog=_EPILOG
     )
     parser.set_defaults(handler=_list, root=RUNS, json=False, **dataclasses.asdict(RunFilter()))
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
@@ -69,7 +69,7 @@ def _add_show(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "show",
         help="show one run: its table, percentiles, stragglers",
-        description="Show one run: its table, percentiles of every class, and ranks that are late.",
+        description="Show one run: its table, percentiles of every class, and late ranks.",
         epilog="example:\n  charkha runs show runs/20260102-030405-transformer-8r\n",
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")

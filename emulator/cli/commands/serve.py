@@ -11,12 +11,12 @@ from emulator.cli.parser import Subparsers
 _EPILOG = """example:
   charkha serve lab-service
 
-Serves a web page and HTTP: users put run specs into a queue for each device under test, watch their
+Serves a web page and an HTTP API: users queue run specs for each device under test, watch their
 runs, and look at reports, comparisons and trends. FOLDER holds everything: users and queues, run
 folders, and serve.yaml, which names the folders of your traces, topologies, profiles and suites.
-The first start prints the token of the user admin. docs/serve.md has the rest.
+The first start prints the token of the user admin. docs/serve.md has the details.
 
-  charkha serve lab-service --user ann --role operator     adds a user, or renews a token, and ends
+  charkha serve lab-service --user ann --role operator     adds a user or renews a token
 """
 _ROLES = ("viewer", "operator", "admin")
 
@@ -28,10 +28,10 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Serve a queue of runs for each device under test, with users, history and a web page.",
         epilog=_EPILOG,
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="of the service; it is made if it is missing")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder of the service, created if missing")
     parser.add_argument("--listen", metavar="[ADDRESS:]PORT", help="where to listen (default: 127.0.0.1:8760)")
     users = parser.add_argument_group("users")
-    users.add_argument("--user", metavar="NAME", help="add a user or renew a token, print the token, and end")
+    users.add_argument("--user", metavar="NAME", help="add a user or renew a token, print the token and exit")
     users.add_argument("--role", choices=_ROLES, default="operator", help="role of that user (default: operator)")
     parser.set_defaults(handler=_run)
 

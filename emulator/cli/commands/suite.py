@@ -30,14 +30,16 @@ _EPILOG = """example:
   charkha suite resume sonic-ccl --topology leaf-spine.yaml --out suites/fw-2.1
   charkha suite history suites/*
 
-A case that is complete is never played twice. docs/suites.md describes the files.
-exit codes: 0 all cases PASS; 5 FAIL; 6 TESTER-LIMITED; 7 UNDECIDED (the gravest decides)
+Complete cases are never played twice. docs/suites.md describes the files.
+exit codes: 0 all cases PASS; 5 FAIL; 6 TESTER-LIMITED; 7 UNDECIDED (the worst decides)
 """
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add `suite` and its actions to the command line."""
-    parser = subparsers.add_parser("suite", description="Play cases, each judged by its rules.", epilog=_EPILOG)
+    parser = subparsers.add_parser(
+        "suite", description="Play a test plan: a list of cases, each judged by its rules.", epilog=_EPILOG
+    )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, (handler, summary, example) in _ACTIONS.items():
         epilog = f"example:\n  charkha suite {name} {example}\n"
@@ -95,5 +97,5 @@ _ACTIONS = {
     "show": (_show, "show the cases of a suite and their rules", "smoke"),
     "run": (_run, "play a suite into a new folder", "smoke --out suites/first"),
     "resume": (_run, "continue a suite that was interrupted", "smoke --out suites/first"),
-    "history": (_history, "show the outcomes of suites over their dates", "suites/*"),
+    "history": (_history, "show the outcomes of suites over time", "suites/*"),
 }

@@ -32,9 +32,9 @@ _EPILOG = """example:
   charkha sweep -f run.yaml --vary size=64K:16M:x4 --vary path-mtu=1024,4096 --repeat 4
   charkha sweep -f session.yaml --phase 0:1:0.05
 
-Values: 1,2,4 or FIRST:LAST:STEP or FIRST:LAST:xFACTOR. NAME is the path of any setting of a run
-spec, or its last word. Several --vary play every combination. All is checked before any traffic.
---phase begins the second of two jobs later, in iterations of the first: docs/interference.md.
+Values: 1,2,4 or FIRST:LAST:STEP or FIRST:LAST:xFACTOR. NAME is the path of any run spec setting
+or its last word. Several --vary play every combination, all checked before any traffic.
+--phase starts the second of two jobs later, in iterations of the first: docs/interference.md.
 docs/sweep.md describes the files.
 exit codes: 0 all points are complete; 1 a run failed; with --expect those of suites: docs/expect.md
 """
@@ -44,7 +44,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `sweep` to the command line."""
     parser = subparsers.add_parser(
         "sweep",
-        description="Play a run at every value of one or more settings, and draw the curve over them.",
+        description="Play a run for every value of one or more settings and draw the curve.",
         epilog=_EPILOG,
     )
     add_options(parser, GROUPS)
@@ -53,7 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--vary", metavar="NAME=VALUES", action="append", default=[], help="a setting and its values (repeatable)"
     )
     parser.add_argument(
-        "--phase", metavar="VALUES", help="start of the second of two jobs, in iterations of the first alone"
+        "--phase", metavar="VALUES", help="start of the second of two jobs, in solo iterations of the first"
     )
     parser.add_argument(
         "--collective",
@@ -62,7 +62,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="collective whose bus bandwidth is shown (default: the one that takes most time)",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder (default: sweeps/<time>-<name>)")
-    parser.add_argument("--resume", action="store_true", help="play only what is missing in --out")
+    parser.add_argument("--resume", action="store_true", help="play only the runs missing in --out")
     parser.add_argument("--json", action="store_true", help="print the points as JSON")
     parser.set_defaults(handler=_run, again=None)
 

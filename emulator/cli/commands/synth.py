@@ -34,7 +34,11 @@ def add_parser(subparsers: Subparsers) -> None:
     add_options(parser, GROUPS)
     parser.add_argument("target", metavar="DST", type=Path, help="folder for the new trace, new or empty")
     parser.add_argument(
-        "--seed", metavar="N", type=at_least(0, most=LARGEST_COUNT), default=1, help="another set for each (default: 1)"
+        "--seed",
+        metavar="N",
+        type=at_least(0, most=LARGEST_COUNT),
+        default=1,
+        help="a different seed gives a different trace (default: 1)",
     )
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
     parser.add_explain("sampled_trace")

@@ -25,9 +25,7 @@ file that opens offline. Nothing is played: docs/view.md says where each time co
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add `view` to the command line."""
-    parser = subparsers.add_parser(
-        "view", description="Write a trace as one self-contained HTML file, to look at it.", epilog=_EPILOG
-    )
+    parser = subparsers.add_parser("view", description="Show a trace in one self-contained HTML file.", epilog=_EPILOG)
     add_options(parser, GROUPS)
     parser.add_argument("--out", metavar="FILE", type=Path, help="the page (default: <name of the trace>.html)")
     parser.add_argument("--perfetto", metavar="FILE", type=Path, help="also write the time line for ui.perfetto.dev")
@@ -35,17 +33,17 @@ def add_parser(subparsers: Subparsers) -> None:
         "--graph",
         metavar="RANK:NODE",
         type=argument(_node),
-        help="centre of the drawn part of the graph (default: the longest communication on the path)",
+        help="node at the centre of the graph (default: the longest communication on the path)",
     )
     parser.add_argument(
-        "--depth", metavar="N", type=at_least(1, most=20), default=3, help="its dependencies to draw (default: 3)"
+        "--depth", metavar="N", type=at_least(1, most=20), default=3, help="levels of dependencies to draw (default: 3)"
     )
     parser.add_argument(
         "--rate",
         metavar="RATE",
         type=argument(parse_rate),
         default=None,
-        help="of every rank, for communications without a recorded time (default: 100Gbit)",
+        help="rate of every rank, for communication without recorded times (default: 100Gbit)",
     )
     parser.add_argument("--json", action="store_true", help="print the facts of the page as JSON, write no page")
     parser.set_defaults(handler=_run)

@@ -13,7 +13,7 @@ from emulator.views.terminal.watching import follow
 _EPILOG = """example:
   charkha watch mqtt://localhost
 
-Follows the run that is going on, or the next one, until it ends. Exit code 0: it completed,
+Follows the current run, or the next one, until it ends. Exit code 0: it completed,
 1: it did not. Runs publish with `charkha run --mqtt URL`. docs/telemetry.md lists the topics.
 """
 
@@ -22,7 +22,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `watch` to the command line."""
     parser = subparsers.add_parser(
         "watch",
-        description="Follow a run over MQTT: its state, its progress, the classes of its last iteration.",
+        description="Follow a run over MQTT: state, progress, and the classes of the last iteration.",
         epilog=_EPILOG,
     )
     parser.add_argument("broker", metavar="URL", help="mqtt://[USER@]HOST[:PORT][/PREFIX]")

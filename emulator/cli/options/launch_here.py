@@ -44,7 +44,7 @@ def add_interfaces(parser: Parser) -> None:
 
 def add_insecure(parser: Parser) -> None:
     """Control between machines without certificates."""
-    parser.add_argument("--insecure", action="store_true", help="control without certificates, with a token")
+    parser.add_argument("--insecure", action="store_true", help="use a token instead of certificates")
 
 
 def placement_of(args: argparse.Namespace, agents: Sequence[str]) -> Placement:
@@ -130,8 +130,8 @@ LOCAL = EngineOptions(
     """example:
   charkha launch local -- run traces/my-job --topology two-agents.yaml
 
-Starts every agent that the topology names as a process of this machine, to try a topology of
-several machines on one. docs/launch.md explains it.
+Starts every agent in the topology as a local process, to try a topology of
+several machines on one. docs/launch.md has the details.
 """,
     add_interfaces,
     _run_local,
@@ -152,12 +152,12 @@ def _add_ssh(parser: Parser) -> None:
         type=argument(_login),
         action="append",
         default=[],
-        help="of an agent, in the topology's order (repeatable)",
+        help="host of an agent, in topology order (repeatable)",
     )
     add_interfaces(parser)
-    parser.add_argument("--charkha", metavar="COMMAND", default="charkha", help="how to start Charkha there")
-    parser.add_argument("--address", help="of this machine, as agents know it (default: the end of the connection)")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="as OpenSSH's -F (default: ~/.ssh/config)")
+    parser.add_argument("--charkha", metavar="COMMAND", default="charkha", help="command that starts Charkha there")
+    parser.add_argument("--address", help="address of this machine for agents (default: that of the SSH connection)")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="SSH configuration (default: ~/.ssh/config)")
     add_insecure(parser)
 
 
@@ -180,8 +180,8 @@ SSH = EngineOptions(
   charkha launch ssh --host root@server0 --host root@server1 --interface eth1 \\
       -- run traces/my-job --topology rack.yaml
 
-Starts the agents that the topology names: the first on the first host, and so on. Without --host, a
-host has the name of its agent. docs/launch.md explains it.
+Starts the agents in the topology: the first on the first host, and so on. Without --host, each
+agent starts on the host of its name. docs/launch.md has the details.
 """,
     _add_ssh,
     _run_ssh,
@@ -191,11 +191,15 @@ host has the name of its agent. docs/launch.md explains it.
 def _add_slurm(parser: Parser) -> None:
     add_interfaces(parser)
     parser.add_argument(
-        "--sbatch", metavar="OPTION", action="append", default=[], help="of sbatch, as partition=lab (repeatable)"
+        "--sbatch",
+        metavar="OPTION",
+        action="append",
+        default=[],
+        help="sbatch option, for example partition=lab (repeatable)",
     )
     add_insecure(parser)
     parser.add_argument(
-        "--in-job", advanced=True, action="store_true", help="play here, in a job that has begun: for batch scripts"
+        "--in-job", advanced=True, action="store_true", help="play in the current job, for batch scripts"
     )
 
 
@@ -219,8 +223,8 @@ SLURM = EngineOptions(
     """example, on a login node:
   charkha launch slurm --interface eth1 --sbatch partition=lab -- run my-job --topology rack.yaml
 
-Submits a job with a node for each agent that the topology names, shows its output, and cancels it
-on Ctrl-C. The present folder must be on a file system that all nodes share: docs/launch.md.
+Submits a job with a node for each agent in the topology, shows its output, and cancels it
+on Ctrl-C. The current folder must be on a file system that all nodes share: docs/launch.md.
 """,
     _add_slurm,
     _run_slurm,
@@ -229,8 +233,8 @@ on Ctrl-C. The present folder must be on a file system that all nodes share: doc
 
 def _add_ray(parser: Parser) -> None:
     add_interfaces(parser)
-    parser.add_argument("--address", default="auto", help="of the cluster (default: the one that this node is in)")
-    parser.add_argument("--cores", metavar="N", type=at_least(0), default=1, help="that Ray keeps for an agent (1)")
+    parser.add_argument("--address", default="auto", help="address of the cluster (default: that of this node)")
+    parser.add_argument("--cores", metavar="N", type=at_least(0), default=1, help="cores reserved for each agent (1)")
     parser.add_argument("--join-timeout", metavar="S", type=at_least(1), default=60, help="wait for nodes (60 s)")
     add_insecure(parser)
 
@@ -248,7 +252,7 @@ RAY = EngineOptions(
     """example, on a node of the cluster:
   charkha launch ray --interface eth1 -- run traces/my-job --topology rack.yaml
 
-An actor on a node each runs an agent that the topology names; the controller runs here. All of it
+Every agent in the topology runs in an actor on a separate node; the controller runs here. All of it
 ends with this command. docs/launch.md explains it.
 """,
     _add_ray,

@@ -23,7 +23,7 @@ _EXAMPLE = """example:
   charkha launch kubernetes -n 4 --image registry.example/charkha:1 --network lab/rail0 \\
       --interface net1 -- run traces/my-job --topology pods.yaml
 
-Starts an agent on each of 4 nodes and the controller in a pod of its own, sends it the files that
+Starts an agent on each of 4 nodes and the controller in its own pod, sends it the files that
 the command names, brings the results back, and removes everything. docs/launch.md explains it.
 """
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,40}[a-z0-9])?")
@@ -32,23 +32,32 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,40}[a-z0-9])?")
 
 def _add(parser: Parser) -> None:
     parser.add_argument("-n", "--nodes", metavar="N", type=at_least(2), required=True, help="agents, one per node")
-    parser.add_argument("--image", required=True, help="that has `charkha`: docs/container.md")
+    parser.add_argument("--image", required=True, help="image with `charkha`: docs/container.md")
     parser.add_argument(
         "--interface", metavar="NAME", action="append", default=[], help="port under test, as pods see it (repeatable)"
     )
     _repeated(parser, "--network", "NAME", "secondary network of agents, [NAMESPACE/]NAME[@INTERFACE] (repeatable)")
     parser.add_argument("--host-network", action="store_true", help="agents see the interfaces of their node")
     parser.add_argument(
-        "--add-addresses", action="store_true", help="agents add the addresses of ranks: root, with CAP_NET_ADMIN alone"
+        "--add-addresses",
+        action="store_true",
+        help="agents add the addresses of ranks, as root with only CAP_NET_ADMIN",
     )
-    parser.add_argument("--timeout", metavar="S", type=at_least(1), default=3600, help="all pods end then (3600 s)")
+    parser.add_argument(
+        "--timeout", metavar="S", type=at_least(1), default=3600, help="end all pods after this time (3600 s)"
+    )
     cluster = parser.add_advanced_group("cluster")
-    cluster.add_argument("--context", help="of kubectl's configuration (default: its current one)")
+    cluster.add_argument("--context", help="kubectl context (default: the current one)")
     cluster.add_argument("--namespace", help="of all objects (default: that of the context)")
-    cluster.add_argument("--pull-secret", metavar="NAME", help="Secret with the password of the image's registry")
+    cluster.add_argument("--pull-secret", metavar="NAME", help="Secret with the registry password")
     cluster.add_argument("--service-account", metavar="NAME", help="of all pods")
     _repeated(cluster, "--node-label", "NAME=VALUE", "only nodes with this label (repeatable)")
-    _repeated(cluster, "--resource", "NAME=AMOUNT", "of an agent: cpu (default 1), memory (1Gi), or of a device plugin")
+    _repeated(
+        cluster,
+        "--resource",
+        "NAME=AMOUNT",
+        "resource of an agent: cpu (default 1), memory (1Gi), or that of a device plugin",
+    )
     cluster.add_argument("--join-timeout", metavar="S", type=at_least(1), default=300, help="wait for pods (300 s)")
     cluster.add_argument("--name", help="of all objects (default: a new one)")
     files = parser.add_advanced_group("files and secrets")
@@ -58,11 +67,11 @@ def _add(parser: Parser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="that no argument names (repeatable)",
+        help="send other files, not in the arguments (repeatable)",
     )
-    files.add_argument("--claim", metavar="NAME", help="volume claim at the controller's working directory")
+    files.add_argument("--claim", metavar="NAME", help="volume claim for the controller's working directory")
     files.add_argument("--secret", metavar="NAME", help="Secret with identities or a token (default: a new one)")
-    files.add_argument("--insecure", action="store_true", help="control without certificates, with a token")
+    files.add_argument("--insecure", action="store_true", help="use a token instead of certificates")
 
 
 def _repeated(parser: argparse._ActionsContainer, name: str, metavar: str, text: str) -> None:

@@ -20,7 +20,7 @@ def add_ray(parser: Parser) -> None:
         "--ray",
         advanced=True,
         metavar="ADDRESS",
-        help="import on the nodes of a Ray cluster (auto: this node's): docs/launch.md",
+        help="import on the nodes of a Ray cluster (auto: that of this node): docs/launch.md",
     )
 
 

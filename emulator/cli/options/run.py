@@ -68,7 +68,7 @@ def trace_argument(*, is_optional: bool = False) -> Option:
 
 def source_argument() -> Option:
     """SRC: the trace that a command makes another one of."""
-    return Option("SRC", "job.trace.path", "a trace, as for `charkha run`", metavar="SRC")
+    return Option("SRC", "job.trace.path", "a trace, as in `charkha run`", metavar="SRC")
 
 
 def parse_job(text: str) -> dict[str, Any]:
@@ -140,7 +140,7 @@ SWEEP = OptionGroup(
         Option(
             "-n --ranks",
             "job.sweep.ranks",
-            "number of ranks; for what nccl-tests calls -n, --iterations",
+            "number of ranks (for -n of nccl-tests, use --iterations)",
             metavar="RANKS",
             read=whole(1),
             is_required=True,
@@ -165,7 +165,7 @@ SWEEP = OptionGroup(
         Option(
             "-f --factor",
             "job.sweep.factor",
-            "ratio of one size to the one before (default: 2)",
+            "ratio of each size to the previous one (default: 2)",
             metavar="FACTOR",
             read=parse_ratio,
             is_common=True,
@@ -173,7 +173,7 @@ SWEEP = OptionGroup(
         Option(
             "-i --step-bytes",
             "job.sweep.step_bytes",
-            "bytes from one size to the next, instead of a factor",
+            "fixed step in bytes, instead of a factor",
             metavar="STEP",
             read=parse_size,
         ),
@@ -186,7 +186,7 @@ JOBS = OptionGroup(
         Option(
             "--job",
             "jobs",
-            "play this trace beside others (repeatable); with ranks=N, hosts=A+B, start=3ms,"
+            "play this trace alongside others (repeatable); with ranks=N, hosts=A+B, start=3ms,"
             " until=others, iterations=N, warmup=N, pace=continuous",
             metavar="NAME=TRACE[,…]",
             read=parse_job,
@@ -195,7 +195,7 @@ JOBS = OptionGroup(
         Option(
             "--pace",
             "job.pace",
-            "ranks begin an iteration together, or each as soon as it has completed the one before (default: barrier)",
+            "ranks start an iteration together, or each once it has completed the previous one (default: barrier)",
             metavar="barrier|continuous",
             choices=("barrier", "continuous"),
         ),
@@ -227,7 +227,7 @@ NETWORK = (
     Option(
         "--message-bytes",
         "network.transport.message_bytes",
-        f"largest message that payload is cut into (default: {_MESSAGE_SIZES})",
+        f"largest message into which payload is cut (default: {_MESSAGE_SIZES})",
         metavar="SIZE",
         read=parse_message_bytes,
     ),
@@ -250,20 +250,18 @@ MTU = Option(
 COMPUTE = Option(
     "--compute",
     "job.compute",
-    "take compute time as recorded, skip it, or multiply it (default: replay)",
+    "replay recorded compute time, skip it, or multiply it (default: replay)",
     metavar="replay|skip|FACTOR",
     read=parse_compute,
 )
 CONNECTION = OptionGroup(
     "agents on other machines",
     (
-        Option(
-            "--listen", "agents.listen", "address where agents of the topology's `agents` connect", metavar="HOST:PORT"
-        ),
+        Option("--listen", "agents.listen", "address for the agents in the topology's `agents`", metavar="HOST:PORT"),
         Option(
             "--join-timeout",
             "agents.join_timeout_s",
-            "give up on an agent that has not connected by then (default: 60)",
+            "wait this long for agents to connect (default: 60)",
             metavar="S",
             read=_seconds,
         ),
@@ -276,8 +274,8 @@ CONNECTION = OptionGroup(
         Option(
             "--identity", "agents.identity", "identity of the controller, from `charkha certs issue`", metavar="FILE"
         ),
-        Option("--insecure", "agents.insecure", "let control leave this machine without certificates", constant=True),
-        Option("--tls-cert", "agents.tls_cert", "own certificate, PEM; encrypts control", metavar="FILE"),
+        Option("--insecure", "agents.insecure", "allow remote control connections without certificates", constant=True),
+        Option("--tls-cert", "agents.tls_cert", "own certificate, PEM; encrypts control connections", metavar="FILE"),
         Option("--tls-key", "agents.tls_key", "key of the certificate, PEM", metavar="FILE"),
         Option("--tls-ca", "agents.tls_ca", "authority of the other side's certificate, PEM", metavar="FILE"),
     ),
@@ -314,7 +312,7 @@ _CAMPAIGN = OptionGroup(
         Option(
             "--profiles",
             "campaign.profiles",
-            "firmware profiles that take turns, A B A B, in a folder each (default of --repeat: auto)",
+            "alternate between firmware profiles, A B A B, with a folder each (default of --repeat: auto)",
             metavar="A,B",
             read=parse_names,
         ),
@@ -409,7 +407,7 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
         Option(
             "-w --warmup",
             "job.warmup",
-            f"iterations before them that are not counted (default: {warmup})",
+            f"warm-up iterations, not measured (default: {warmup})",
             metavar="N",
             read=whole(0),
         ),
@@ -419,7 +417,7 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
         Option(
             "--timeout",
             "timeout_s",
-            "give up when nothing moves for this long (default: 60)",
+            "give up after this long without progress (default: 60)",
             metavar="S",
             read=_seconds,
         ),
@@ -432,6 +430,6 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
             read=parse_background,
             is_list=True,
         ),
-        Option("--lab", "network.lab", "lab to play in, if several belong to the topology", metavar="ID"),
+        Option("--lab", "network.lab", "the lab, if the topology has several", metavar="ID"),
     )
     return [OptionGroup("play", play), CONNECTION, _DUT, _CAMPAIGN, _ROCE, _VERBS, _OBSERVE]

@@ -90,7 +90,7 @@ class Checkpointing:
         tensor, pipeline, data: degrees of parallelism; their product is the number of ranks.
         zero_stage: 0 to 3, see above.
         step_micros: compute of a step on every rank, µs; 0: none.
-        asynchronous: training goes on while a checkpoint is written; the next one waits for it.
+        asynchronous: continue training while a checkpoint is written; the next one waits for it.
         weight_bytes, optimizer_bytes: per parameter.
 
     Raises:
@@ -108,7 +108,7 @@ class Checkpointing:
         "bytes per parameter of the weights", default=WEIGHT_BYTES, group="model", is_advanced=True
     )
     optimizer_bytes: int = option(
-        "bytes per parameter of the optimizer's states; 0: weights alone",
+        "bytes of optimizer state per parameter; 0: only weights",
         default=OPTIMIZER_BYTES,
         group="model",
         is_advanced=True,
@@ -116,14 +116,14 @@ class Checkpointing:
     tensor: int = option("tensor parallelism", default=1, group="parallelism")
     pipeline: int = option("pipeline parallelism", default=1, group="parallelism")
     data: int = option("data parallelism", default=1, group="parallelism")
-    zero_stage: int = option("ZeRO: what data ranks split, 0 to 3", default=1, group="parallelism")
+    zero_stage: int = option("ZeRO stage: what data ranks split, 0 to 3", default=1, group="parallelism")
     steps: int = option("training steps", default=1, group="checkpoints")
     every: int = option("steps from one checkpoint to the next", default=1, group="checkpoints", metavar="K")
     step_micros: int = option("compute of a step, µs", default=0, group="checkpoints", metavar="US")
     restart: bool = option("read a checkpoint before the first step", default=False, group="checkpoints")
-    asynchronous: bool = option("training goes on while a checkpoint is written", default=False, group="checkpoints")
+    asynchronous: bool = option("continue training while a checkpoint is written", default=False, group="checkpoints")
     call_bytes: int = option(
-        "most that one read or write transfers",
+        "maximum size of one read or write",
         default=64 << 20,
         group="checkpoints",
         metavar="SIZE",

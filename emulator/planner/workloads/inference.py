@@ -50,22 +50,24 @@ class Inference:
         "llama-3.1-8b, -70b, -405b or deepseek-r1", default=ServedModel.LLAMA_70B, group="pools", metavar="MODEL"
     )
     trace: Path | None = option(
-        "requests as JSON lines, as Mooncake's", default=None, group="requests", metavar="FILE", read=Path
+        "requests as JSON lines, in Mooncake's format", default=None, group="requests", metavar="FILE", read=Path
     )
-    rate: float | None = option("or a Poisson process: requests a second", default=None, group="requests", metavar="R")
+    rate: float | None = option(
+        "or a Poisson process: requests per second", default=None, group="requests", metavar="R"
+    )
     requests: int | None = option("number of requests", default=None, group="requests", unset="all, or 100")
-    speed: float = option("arrivals of the file X times as fast", default=1.0, group="requests", metavar="X")
+    speed: float = option("requests of the file arrive X times as fast", default=1.0, group="requests", metavar="X")
     input_length: float = option("with --rate: mean prompt, tokens", default=8192.0, group="requests")
     output_length: float = option("with --rate: mean answer, tokens", default=512.0, group="requests", is_advanced=True)
     seed: int = option("with --rate: seed", default=0, group="requests", is_advanced=True)
     prefix_cache: PrefixCache = option(
-        "who remembers blocks, which are not sent again", default=PrefixCache.WORKER, group="cache", is_advanced=True
+        "who caches blocks, which are then not sent again", default=PrefixCache.WORKER, group="cache", is_advanced=True
     )
     cache_blocks: int | None = option(
-        "blocks that it remembers", default=None, group="cache", is_advanced=True, unset="all"
+        "size of the cache in blocks", default=None, group="cache", is_advanced=True, unset="all"
     )
-    block_tokens: int = option("tokens of a block of the file", default=512, group="cache", is_advanced=True)
-    kv_value_bytes: int = option("bytes of a value in the cache", default=2, group="cache", is_advanced=True)
+    block_tokens: int = option("tokens per block in the file", default=512, group="cache", is_advanced=True)
+    kv_value_bytes: int = option("bytes per value in the cache", default=2, group="cache", is_advanced=True)
     device_tflops: float = tflops_option()
 
     def __post_init__(self) -> None:

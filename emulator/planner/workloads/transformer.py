@@ -61,7 +61,7 @@ class Transformer:
         "bytes per activation, parameter and gradient", default=2, group="model", is_advanced=True
     )
     experts: int = option("experts of a layer", default=1, group="model", is_advanced=True)
-    top_k: int = option("with experts: how many a token uses", default=1, group="model", is_advanced=True)
+    top_k: int = option("with experts: number that a token uses", default=1, group="model", is_advanced=True)
     tensor: int = option("tensor parallelism", default=1, group="parallelism")
     context: int = option("context parallelism", default=1, group="parallelism")
     pipeline: int = option("pipeline parallelism", default=1, group="parallelism")
@@ -80,7 +80,7 @@ class Transformer:
         is_advanced=True,
     )
     virtual_stages: int = option(
-        "chunks of layers that a stage holds, interleaved", default=1, group="parallelism", is_advanced=True
+        "interleaved chunks of layers per stage", default=1, group="parallelism", is_advanced=True
     )
     recompute: bool = option(
         "recompute all activations in the backward pass", default=False, group="model", is_advanced=True

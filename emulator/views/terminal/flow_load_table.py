@@ -35,7 +35,7 @@ _FLOWS: tuple[Column[FlowLoad], ...] = (
         "of the whole run; a dash: as much as there is time for",
         cell=lambda one: size_cell(one.payload_bytes),
     ),
-    Column("beside the job", "what is played", cell=lambda one: one.about, is_number=False, folds=30),
+    Column("alongside the job", "what is played", cell=lambda one: one.about, is_number=False, folds=30),
 )
 _LINKS: tuple[Column[_Link], ...] = (
     Column(
@@ -61,7 +61,7 @@ _LINKS: tuple[Column[_Link], ...] = (
     ),
 )
 EXPLAIN = paragraphs(
-    explain(_FLOWS, title="Flows beside the job:"),
+    explain(_FLOWS, title="Flows alongside the job:"),
     explain(_LINKS, title="Their links, with equal-cost paths loaded evenly:"),
 )
 

@@ -42,7 +42,7 @@ EXPLAIN = paragraphs(
     explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:"),
     explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
     explain(WORST_STEP_COLUMNS, title="Worst steps of recorded collectives; only with --record-steps:"),
-    explain(FLOW_RESULT_COLUMNS, title="Flows beside the job, if the run spec has any:"),
+    explain(FLOW_RESULT_COLUMNS, title="Flows alongside the job, if the run spec has any:"),
     explain(BACKGROUND_COLUMNS, title="Background traffic, if the run has any:"),
 )
 _LONGEST_NAME = 100
@@ -79,10 +79,10 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
 
 
 def render_beside(summary: RunSummary) -> list[RenderableType]:
-    """Everything that ran beside the job; empty: nothing."""
+    """Everything that ran alongside the job; empty: nothing."""
     parts: list[RenderableType] = []
     if summary.flow_results:
-        parts += [Text("Flows beside the job", style="bold"), FittedTable(FLOW_RESULT_COLUMNS, summary.flow_results)]
+        parts += [Text("Flows alongside the job", style="bold"), FittedTable(FLOW_RESULT_COLUMNS, summary.flow_results)]
     if summary.background:
         parts += [Text("Background traffic", style="bold"), FittedTable(BACKGROUND_COLUMNS, summary.background)]
         parts += [Text(behind)] if (behind := describe_behind(summary.background)) else []

@@ -10,9 +10,10 @@ import pytest
 
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
+from emulator.controller import gathering
 from emulator.controller.gathering import gather_agents
 from emulator.controller.listen_address import ListenAddress
-from emulator.errors import ControllerRefusal, RunError
+from emulator.errors import ControllerRefusal, HostError, RunError
 
 HELLO = control.Hello(
     control.OLDEST_VERSION,
@@ -71,6 +72,15 @@ def test_agents_wait_and_are_ordered_by_name(tmp_path: Path) -> None:
 def test_an_agent_that_comes_twice_counts_once(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"waits for 2 agents, and only node-10 joined within 0.5 s \(--join-timeout\)"):
         gather(tmp_path, 2, HELLO, HELLO, timeout_s=0.5)
+
+
+def test_where_no_connection_can_be_taken_the_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*, descriptors: int) -> None:
+        raise HostError("too many open files")
+
+    monkeypatch.setattr(gathering, "reserve", refuse)
+    with pytest.raises(HostError, match="too many open files"):
+        gather(tmp_path, 1)
 
 
 def test_an_agent_that_plays_one_run_is_refused(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_counters_are_read_again_each_period() -> None:
     source = Growing("sw0", fails_at=4)
     sampler = Sampler([source], period_s=0.001)
     sampler.start()
-    wait_for(lambda: sampler.problems or None, 10)
+    wait_for(lambda: sampler.problems or None)
     sampler.stop()
     columns = sampler.take()
     assert columns is not None

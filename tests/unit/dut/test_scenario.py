@@ -47,7 +47,7 @@ def test_rules_start_and_end_in_the_order_of_their_times(tmp_path: Path) -> None
     keeping.prepare()
     assert applied.done == [("start", "always"), ("start", "brief")]
     keeping.begin()
-    wait_for(lambda: len(applied.done) >= 5 or None, 10)
+    wait_for(lambda: len(applied.done) >= 5 or None)
     keeping.end()
     assert applied.done[2:] == [("start", "late"), ("stop", "late"), ("stop", "brief")]
     always, late, brief, tomorrow = keeping.timings
@@ -63,7 +63,7 @@ def test_a_change_that_fails_during_the_run_is_reported(tmp_path: Path) -> None:
     keeping = scenario(tmp_path, Applied(refused="late"), *RULES)
     keeping.prepare()
     keeping.begin()
-    wait_for(lambda: keeping.failure, 10)
+    wait_for(lambda: keeping.failure)
     keeping.end()
     assert str(keeping.failure) == "late cannot be applied"
 

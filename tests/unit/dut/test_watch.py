@@ -155,7 +155,7 @@ def test_the_manifest_has_every_rule_with_its_commands_and_times(tmp_path: Path)
 def test_a_change_that_cannot_be_made_in_time_is_in_the_manifest(tmp_path: Path) -> None:
     schedule = scenario(tmp_path, Applied("p1 is gone"), "{name: now, drop: {every: 2}, start: 0}")
     schedule.begin()
-    wait_for(lambda: schedule.failure, 10)
+    wait_for(lambda: schedule.failure)
     schedule.end()
     facts = describe_profile(profile_of(tmp_path, "  - {drop: {every: 2}}\n"), schedule)
     assert facts["failure"] == "p1 is gone"

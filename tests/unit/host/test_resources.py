@@ -5,25 +5,14 @@ from __future__ import annotations
 import errno
 import resource
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from emulator.errors import HostError
 from emulator.host.resources import exhausted, reserve
+from tests.support.limits import limited
 
 MIB = 1 << 20
-
-
-@contextmanager
-def limited(which: int, most: int) -> Iterator[None]:
-    before = resource.getrlimit(which)
-    resource.setrlimit(which, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(which, before)
 
 
 def test_what_is_there_is_reserved_and_given_back() -> None:
@@ -35,12 +24,12 @@ def test_what_is_there_is_reserved_and_given_back() -> None:
 
 def test_missing_descriptors_are_named_with_the_limit() -> None:
     with limited(resource.RLIMIT_NOFILE, 64), pytest.raises(HostError, match=r"open files \(the limit is 64\).*-n`"):
-        reserve(descriptors=100, threads=0, memory_bytes=MIB)
+        reserve(descriptors=100)
 
 
 def test_missing_memory_is_named() -> None:
     with pytest.raises(HostError, match=r"out of memory.*`ulimit -v`"):
-        reserve(descriptors=0, threads=0, memory_bytes=1 << 50)
+        reserve(descriptors=0, memory_bytes=1 << 50)
 
 
 def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +38,7 @@ def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(HostError, match=r"no thread can be started.*`ulimit -u`"):
-        reserve(descriptors=0, threads=1, memory_bytes=MIB)
+        reserve(descriptors=0, threads=1)
 
 
 @pytest.mark.parametrize(

@@ -85,5 +85,5 @@ def test_the_help_gives_the_default_of_the_field_or_in_words() -> None:
     assert (
         OPTIONS["rate_cap_bps"]
         .text("rate_cap_bps", RoceOptions())
-        .endswith("(default: the port's rate, if the topology gives it)")
+        .endswith("(default: the port's rate, if the topology has it)")
     )

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from emulator.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials, 
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import SAMPLES_SCHEMA, Part
 from emulator.run_folder.writer import RunWriter
+from tests.support.limits import limited
 from tests.support.runs import Row, collective, columns, manifest, ranks, row, write_run
 
 
@@ -124,15 +124,9 @@ def test_facts_that_become_known_during_the_run_reach_the_manifest(tmp_path: Pat
     assert read_run(tmp_path / "run").manifest == replace(facts, status="complete")
 
 
-@contextmanager
-def disk_full_at(size: int) -> Iterator[None]:
+def disk_full_at(size: int) -> AbstractContextManager[None]:
     """Writes beyond this size of a file fail, as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return limited(resource.RLIMIT_FSIZE, size)
 
 
 def test_a_failed_write_fails_the_run_and_keeps_earlier_rows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Traffic beside the job: flows with peers, and background traffic."""
+"""Traffic alongside the job: flows with peers, and background traffic."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
 
 _FLOWS = (
-    "Traffic beside the job, from the first iteration on, warm-up included. What this end counted stands beside what "
+    "Traffic alongside the job, from the first iteration, including warm-up. What this end counted stands beside what "
     "the peer reports of itself."
 )
 _BACKGROUND = (
-    "Open-loop traffic beside the job, from the first iteration on, warm-up included. Rates are on the wire: payload, "
+    "Open-loop traffic alongside the job, from the first iteration, including warm-up. Rates are on the wire: payload, "
     "all headers, preambles and gaps. A flow that sent less than it offered was held up by its sender, if messages "
     "were late, or by the network. None of its bytes count as the job's; counters of devices include them."
 )
@@ -23,7 +23,7 @@ def beside(facts: RunFacts) -> Iterator[Section]:
     """A section for each kind that there was."""
     summary = facts.summary
     if summary.flow_results:
-        title = "Flows beside the job"
+        title = "Flows alongside the job"
         table = table_of("flow-results", title, FLOW_RESULT_COLUMNS, summary.flow_results)
         yield Section("flows-beside", title, [table], _FLOWS)
     if summary.background:

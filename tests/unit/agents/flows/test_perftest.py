@@ -1,4 +1,4 @@
-"""What is reported of a perftest beside the job."""
+"""What is reported of a perftest alongside the job."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from emulator.cli.main import main
 from emulator.wire.trace.load import load_trace
 from tests.support.command import refused
+from tests.support.limits import limited
 from tests.support.trace_files import collective, compute, parse_trace, trace_bytes
 
 NODES = [compute(1, duration_micros=5), collective(2, data_deps=[1])]
@@ -73,17 +72,6 @@ def test_what_cannot_be_converted_is_one_line(mixed: Path, tmp_path: Path, capsy
     assert not (tmp_path / "made").exists()
 
 
-@contextmanager
-def no_room_above(size_bytes: int) -> Iterator[None]:
-    """No file may grow beyond that."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize("was_there", [False, True])
 def test_where_room_runs_out_no_rank_is_left_that_would_pass_for_the_whole_trace(
     mixed: Path, tmp_path: Path, was_there: bool, capsys: pytest.CaptureFixture[str]
@@ -92,7 +80,7 @@ def test_where_room_runs_out_no_rank_is_left_that_would_pass_for_the_whole_trace
     target = tmp_path / "made"
     if was_there:
         target.mkdir()
-    with no_room_above(10_000):
+    with limited(resource.RLIMIT_FSIZE, 10_000):
         assert main(["convert", str(mixed), str(target)]) == 3
     said = capsys.readouterr().err
     assert (said.count("\n"), "cannot write" in said, "a.1.et" in said) == (1, True, True)

@@ -1,4 +1,4 @@
-"""The section of flows beside the job: there if there were any."""
+"""The section of flows alongside the job: there if there were any."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from tests.support.runs import collective, write_run
 def test_a_run_with_flows_has_a_section(tmp_path: Path) -> None:
     run = write_flow_results(tmp_path / "run")
     (section,) = beside(read_facts(run))
-    assert section.title == "Flows beside the job"
+    assert section.title == "Flows alongside the job"
     plain = write_run(tmp_path / "plain", collective([0, 0], [9, 9]))
     assert list(beside(read_facts(read_run(plain.folder)))) == []

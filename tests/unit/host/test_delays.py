@@ -1,4 +1,4 @@
-"""Delays against a schedule: the newest, and their median."""
+"""The newest delays, and their median."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.host.lateness import REMEMBERED, Lateness
+from emulator.host.delays import REMEMBERED, NewestDelays
 
 
 @given(st.lists(st.integers(0, 1 << 40), max_size=50))
 def test_the_median_is_that_of_all_delays(delays: list[int]) -> None:
-    lateness = Lateness()
+    newest = NewestDelays()
     for delay in delays:
-        lateness.note(delay)
-    assert sorted(lateness.delays_ns().tolist()) == sorted(delays)
-    assert lateness.median_ns() == (int(statistics.median(delays)) if delays else None)
+        newest.note(delay)
+    assert sorted(newest.delays_ns().tolist()) == sorted(delays)
+    assert newest.median_ns() == (int(statistics.median(delays)) if delays else None)
 
 
 def test_only_the_newest_are_remembered() -> None:
-    lateness = Lateness()
+    newest = NewestDelays()
     for delay in range(REMEMBERED + 10):
-        lateness.note(delay)
-    remembered = lateness.delays_ns()
+        newest.note(delay)
+    remembered = newest.delays_ns()
     assert (remembered.min(), remembered.max(), len(remembered)) == (10, REMEMBERED + 9, REMEMBERED)
 
 
 def test_what_was_read_does_not_change_with_later_delays() -> None:
-    lateness = Lateness()
-    lateness.note(5)
-    before = lateness.delays_ns()
-    lateness.note(7)
+    newest = NewestDelays()
+    newest.note(5)
+    before = newest.delays_ns()
+    newest.note(7)
     assert (before.tolist(), before.dtype) == ([5], np.int64)
