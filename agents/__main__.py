@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 
-from agents.process import run_agent
 from emulator.host.orphan import die_with_parent
+from emulator.host.resources import LIBRARIES_BYTES, exhausted, reserve
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,6 +20,14 @@ def main(argv: list[str] | None = None) -> int:
     # Ctrl-C reaches every process of the foreground group; the controller decides how the run ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
+    try:
+        reserve(memory_bytes=LIBRARIES_BYTES)
+        from agents.process import run_agent  # with all libraries
+    except Exception as error:  # the controller passes the line on
+        if (lack := exhausted(error)) is None:
+            raise
+        print(f"charkha agent {options.name}: {lack}", file=sys.stderr)
+        return lack.exit_code
     return run_agent(options.controller, token=sys.stdin.readline().strip(), name=options.name)
 
 

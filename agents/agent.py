@@ -32,6 +32,7 @@ from emulator.host.clock import clock_id
 from emulator.host.resources import exhausted
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
+from emulator.units import NS_PER_S
 from emulator.version import VERSION
 from emulator.wire.control.credentials import key_and_claims
 from emulator.wire.control.tls import TlsFiles
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 PROGRESS_S = (0.25, 1.0)
-"""How often to report progress: shortest and longest interval."""
+"""How often to report progress: shortest and longest interval; at most every fourth time that completions."""
 _PROGRESS_SHARE = 1 / 20  # of a core: an agent with thousands of ranks counts for longer, and reports less often
 ABORT_S = 0.5
 REFUSAL_S = 5.0
@@ -113,6 +114,7 @@ class Agent:
         await self._expect(control.Welcome)
         self._report(f"in run {self._link.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
+        self._report_interval_ns = setup.report_interval_ns
         if self._limits is not None:
             self._limits.check(setup)
         for job in setup.jobs:
@@ -144,7 +146,15 @@ class Agent:
             devices=devices,
         ) as transport:
             fail = partial(self._fail, job=job.number)
-            yield Part(job, transport, clock=self._clock, outlet=self._link, fail=fail, tidy=self._tidy)
+            yield Part(
+                job,
+                transport,
+                clock=self._clock,
+                outlet=self._link,
+                report_interval_ns=self._report_interval_ns,
+                fail=fail,
+                tidy=self._tidy,
+            )
 
     async def _play_and_count(self) -> None:
         try:
@@ -227,9 +237,7 @@ class Agent:
             elif job in self._parts:
                 self._carry_out(self._parts[job], value)
             else:
-                raise RemoteProtocolError(
-                    f"the controller sent {type(value).__name__} about a job that this agent does not play"
-                )
+                raise RemoteProtocolError(f"the controller sent {type(value).__name__} about a job of other agents")
 
     def _carry_out(self, part: Part, value: Any) -> None:
         try:
@@ -238,7 +246,7 @@ class Agent:
             raise
         except Exception as error:  # the edge: a program may be nonsense in more ways than can be listed
             raise RemoteProtocolError(
-                f"the controller sent {type(value).__name__} that makes no sense here ({error!r})"
+                f"the controller sent {type(value).__name__} that is not valid here ({error!r})"
             ) from error
 
     def _tidy(self) -> None:
@@ -254,7 +262,8 @@ class Agent:
                 self._link.send(progress, number)
             if self._is_leaving:
                 self._link.send(control.Progress(0, 0, self._flows.has_moved(), self._flows.waiting_on))
-            await asyncio.sleep(progress_interval_s(time.thread_time() - before_s))
+            cost_s = time.thread_time() - before_s
+            await asyncio.sleep(progress_interval_s(cost_s, report_interval_s=self._report_interval_ns / NS_PER_S))
 
     def _progress(self) -> Mapping[int, control.Progress]:
         found = {number: part.progress() for number, part in self._parts.items()}
@@ -307,10 +316,10 @@ class Agent:
             self._fail(f"internal error in agent {self._name}: {error!r} ({context.get('message')})")
 
 
-def progress_interval_s(cost_s: float) -> float:
+def progress_interval_s(cost_s: float, *, report_interval_s: float) -> float:
     """When to report progress again, if it takes the processor `cost_s` to do so."""
     shortest, longest = PROGRESS_S
-    return min(max(cost_s / _PROGRESS_SHARE, shortest), longest)
+    return min(max(cost_s / _PROGRESS_SHARE, 4 * report_interval_s, shortest), longest)
 
 
 @contextlib.asynccontextmanager

@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     if not target.startswith("unix:"):
         _check_address(target)
         if secret is None and not (tls is not None and tls.is_mutual):
-            raise InputError(f"--identity FILE is needed, or a token: --token-file FILE, or {TOKEN_VARIABLE}")
+            raise InputError(f"give --identity FILE, or a token: --token-file FILE, or {TOKEN_VARIABLE}")
         require_protection(target, tls, insecure=args.insecure, option="--controller")
     name = args.name or socket.gethostname()
     networks = parse_networks(args.only_network, "--only-network") or SAFE_NETWORKS

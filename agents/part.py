@@ -57,6 +57,7 @@ class Part:
         transport: of these ends alone, so that windows and rate caps are those of a run of this job.
         clock: wakes the players.
         outlet: takes what is reported.
+        report_interval_ns: see control.Setup.
         fail: ends the agent.
         tidy: called when everything of the next iteration is in memory.
     """
@@ -68,6 +69,7 @@ class Part:
         *,
         clock: Clock,
         outlet: Outlet,
+        report_interval_ns: int,
         fail: Fail,
         tidy: Callable[[], None] = lambda: None,
     ) -> None:
@@ -92,6 +94,7 @@ class Part:
         self._reporter = Reporter(
             self._send,
             clock,
+            interval_ns=report_interval_ns,
             fail=fail,
             streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
             ranks=sum(not place.storage for place in setup.ranks),
@@ -165,7 +168,7 @@ class Part:
             case control.Start(through=through) | control.Continue(through) if through > self._through + MOST_AHEAD:
                 problem = f"{kind} through iteration {through}, too far ahead"
             case control.Continue(through) if through < self._through:
-                problem = f"Continue through iteration {through}, which it was told to go beyond"
+                problem = f"Continue through iteration {through}, although it may already go further"
             case Chunk() if any(one.group >= groups for one in value.communications.values() if one.kind.is_collective):
                 problem = f"nodes of a group beyond the {groups} of the job"
             case _:
@@ -200,6 +203,7 @@ class Part:
         if self.is_over:
             return
         self.is_over = True
+        self._reporter.flush()  # what was collected when the run was given up
         self._report_flow_events()
         if self._keeper is not None:
             self._keeper.finish()

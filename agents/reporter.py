@@ -9,21 +9,20 @@ import numpy as np
 from emulator.control.conversation import AgentValue, Credit, IterationDone
 from emulator.control.observations import Completion, Completions, ComputeSpans, RankSummary
 from emulator.host.clock import Clock
-from emulator.units import NS_PER_S
 
-FLUSH_NS = NS_PER_S // 20
 BATCH = 512
 LARGEST_BATCH = 1 << 14
 """Completions that are collected while the controller does not keep up: messages become larger, not more."""
 
 
 class Reporter:
-    """A PlayObserver that sends completions every 50 ms or when 512 are collected, and before IterationDone.
+    """A PlayObserver that sends completions at an interval or when 512 are collected, and before IterationDone.
 
     While earlier messages wait for the controller to read, it goes on collecting.
 
     Args:
         send: queues a value for the controller.
+        interval_ns: how long completions are collected.
         fail: stops the agent with a reason.
         streamed: ranks whose program does not fit their window; they return credits.
         ranks: number of ranks that play in this agent.
@@ -40,6 +39,7 @@ class Reporter:
         send: Callable[[AgentValue], None],
         clock: Clock,
         *,
+        interval_ns: int,
         fail: Callable[[str, tuple[int, int]], None],
         streamed: frozenset[int],
         ranks: int,
@@ -47,7 +47,8 @@ class Reporter:
         rank_done: Callable[[int, int], None] = lambda rank, iteration: None,
         waiting: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._send, self._clock, self._fail, self._streamed, self._ranks = send, clock, fail, streamed, ranks
+        self._send, self._clock, self._interval_ns = send, clock, interval_ns
+        self._fail, self._streamed, self._ranks = fail, streamed, ranks
         self._before_done, self._rank_done, self._waiting = before_done, rank_done, waiting
         self._batch: list[Completion] = []
         self._spans: dict[int, list[tuple[int, int, int]]] = {}  # by iteration: ranks may be in several
@@ -66,7 +67,7 @@ class Reporter:
 
     def _set_alarm(self) -> None:
         self._alarm_set = True
-        self._clock.call_at(self._clock.now() + FLUSH_NS, self._on_alarm)
+        self._clock.call_at(self._clock.now() + self._interval_ns, self._on_alarm)
 
     def retired(self, rank: int, nodes: int) -> None:
         """See PlayObserver."""

@@ -10,12 +10,17 @@ import msgspec
 from emulator.suggestions import did_you_mean
 
 T = TypeVar("T")
+NO_UNIT = "has no unit; if it is a name, put it in quotes"
+"""What is wrong with a bare number where text belongs."""
 
 _TYPES = {"integer": "int", "number": "float", "string": "str"}
 """Types of JSON Schema, as the other messages name them."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
 _MISSING = re.compile(r"Object missing required field `(.+)`")
+_BARE_NUMBER = re.compile(r"Expected `str(?: \| null)?`, got `(?:int|float)`")
+_YAML_WORDS = {"object": "a mapping", "array": "a list", "str": "text"}
+_JSON_WORD = re.compile(r"\b(?:object|array|str)\b")
 _NOT_LISTED = re.compile(r"Invalid (?:enum )?value (.+)")
 
 
@@ -79,12 +84,17 @@ def format_path(path: tuple[str | int, ...]) -> str:
 
 def _in_words(problem: str, kind: Any, path: tuple[str | int, ...]) -> str:
     if unknown := _UNKNOWN.fullmatch(problem):
-        return f"unknown key {unknown[1]!r}{did_you_mean(unknown[1], _field_names(kind))}"
+        if unknown[1] in (known := _field_names(kind)):
+            return f"unknown key {unknown[1]!r} in this place: it belongs elsewhere"
+        return f"unknown key {unknown[1]!r}{did_you_mean(unknown[1], known)}"
     if missing := _MISSING.fullmatch(problem):
         return f"the key {missing[1]!r} is missing"
     if refused := _NOT_LISTED.fullmatch(problem):
         return f"{refused[1]} is not one of {', '.join(_choices(kind, path))}"
-    return problem[:1].lower() + problem[1:].replace("`", "").replace(" | null", "")
+    if _BARE_NUMBER.fullmatch(problem):
+        return NO_UNIT
+    words = problem[:1].lower() + problem[1:].replace("`", "").replace(" | null", "")
+    return _JSON_WORD.sub(lambda found: _YAML_WORDS[found[0]], words)
 
 
 def _choices(kind: Any, path: tuple[str | int, ...]) -> list[str]:

@@ -37,7 +37,9 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a size: write bytes, or use K, M, G or T (1K = 1KiB = 1024, 1KB = 1000)")
+        raise ValueError(
+            f"{text!r} is not a size: write bytes, or a whole number with K, M, G or T (1K = 1KiB = 1024, 1KB = 1000)"
+        )
     factors = _DECIMAL if (match[3] or "").upper() == "B" else _BINARY
     return int(match[1]) * factors[match[2].upper()]
 
@@ -53,7 +55,7 @@ def parse_rate(text: str) -> int:
     """
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a rate: write one with its unit, such as 100Gbit or 400Mbit")
+        raise ValueError(f"{text!r} is not a rate: give a number with a unit, such as 100Gbit or 400Mbit")
     return round(float(match[1]) * _DECIMAL[match[2]] * (BITS_PER_BYTE if match[3] == "B/s" else 1))
 
 
@@ -68,7 +70,7 @@ def parse_duration(text: str) -> int:
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a time: write one with its unit, such as 5us or 1.5ms")
+        raise ValueError(f"{text!r} is not a time: give a number with a unit, such as 5us or 1.5ms")
     return round(float(match[1]) * _UNIT_NS[match[2]])
 
 
@@ -84,7 +86,7 @@ def parse_number(text: str, *, unit: str, least: float = 0.0, most: float = math
         value = math.nan
     if not (0 < value < math.inf and least <= value <= most):
         bounds = (f"from {least:g}" if least else "above 0") + (f" to {most:g}" if most < math.inf else "")
-        raise ValueError(f"{text!r}: a number of {unit} {bounds} is needed")
+        raise ValueError(f"{text!r}: give a number of {unit} {bounds}")
     return value
 
 
@@ -117,7 +119,7 @@ def parse_moment(text: str, *, now: datetime) -> datetime:
     try:
         moment = now - timedelta(hours=int(ago[1]) * _HOURS[ago[2]]) if ago else datetime.fromisoformat(text)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{text!r}: write a date as 2026-01-31 or 2026-01-31T18:00, or 12h, 7d, 2w ago") from error
+        raise ValueError(f"{text!r}: write a date as 2026-01-31 or 2026-01-31T18:00, or an age such as 7d") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
 
 

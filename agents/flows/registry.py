@@ -32,9 +32,9 @@ def make_actor(task: FlowTask, device: str | None) -> FlowActor:
         RemoteProtocolError: the controller knows kinds that this agent does not, or describes it wrongly.
     """
     if task.kind not in KINDS:
-        raise RemoteProtocolError(f"{task.title}: this agent plays flows of kind {', '.join(KINDS)} only")
+        raise RemoteProtocolError(f"{task.title}: this agent plays only flows of kind {', '.join(KINDS)} only")
     try:
         actor: FlowActor = import_module(KINDS[task.kind]).make(task, device)
     except ValueError as error:
-        raise RemoteProtocolError(f"{task.title}: the controller describes it wrongly: {error}") from error
+        raise RemoteProtocolError(f"{task.title}: the controller's description is invalid: {error}") from error
     return actor

@@ -58,7 +58,9 @@ def _held(address: str) -> socket.socket:
         holder.bind(f"\0charkha-address-{address}")
     except OSError as error:
         holder.close()
-        raise HostError(f"another agent of this host plays a run at {address}: wait for its end, or stop it") from error
+        raise HostError(
+            f"another agent of this host plays a run at {address}: wait until it ends, or stop it"
+        ) from error
     return holder
 
 

@@ -57,23 +57,23 @@ class Limits:
         network = ip_network(address)
         if network.is_multicast or network.is_unspecified or not any(contains(one, network) for one in self.networks):
             raise HostError(
-                f"{who} is at {address}, and this agent may only use {_listed(self.networks)}: start it with "
-                f"--only-network {network} if that is what you want"
+                f"{who} is at {address}, but this agent may use only {_listed(self.networks)}: start it with "
+                f"--only-network {network} to allow this"
             )
 
     def _check_rates(self, setup: control.Setup, most_bps: int) -> None:
         for flow in setup.flows:
-            raise HostError(f"{flow.title} has no limit of its rate, and this agent has --max-rate")
+            raise HostError(f"{flow.title} has no rate limit, but this agent has --max-rate")
         caps = {(job.number, place.port): place for job in setup.jobs for place in job.ranks}
         together = Counter[str]()
         for place in caps.values():
             if not place.port_cap_bps:
-                raise HostError("the run has no rate cap, and this agent has --max-rate: give the run a --rate-cap")
+                raise HostError("the run has no rate cap, but this agent has --max-rate: give the run a --rate-cap")
             together[place.interface] += place.port_cap_bps
         for cap_bps in together.values():
             if cap_bps > most_bps:
                 raise HostError(
-                    f"the run may send {cap_bps / 1e9:g} Gbit/s at a port, and this agent allows "
+                    f"the run may send {cap_bps / 1e9:g} Gbit/s at a port, but this agent allows "
                     f"{most_bps / 1e9:g} Gbit/s (--max-rate)"
                 )
 

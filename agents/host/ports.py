@@ -59,8 +59,8 @@ class Ports:
             leaving = iproute.egress_interface(address)
             if leaving in self.interfaces and leaving != LOOPBACK:
                 raise HostError(
-                    f"the route to the controller ({address}) leaves through {leaving}, which is under test: give the "
-                    "controller an address on a management network, or this host a route to it there"
+                    f"the route to the controller ({address}) leaves through {leaving}, which is under test: use an "
+                    f"address of the controller on a management network, or add a route to it there"
                 )
 
     def offered(self) -> list[Port]:

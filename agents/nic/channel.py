@@ -21,7 +21,7 @@ from emulator.roce.requester import NEVER
 from emulator.roce.tuning import CALLS_AT_ONCE
 
 _PROBLEMS = (OSError, HostError)
-_ACCESS = "the peer has accessed memory with a key, or in a range or way, that it was not given"
+_ACCESS = "the peer accessed memory with a key, range or operation that it was not given"
 _INVALID = "a packet in order does not continue a message, or the message is longer or shorter than announced"
 
 

@@ -185,7 +185,7 @@ class ConnectionManager:
                 continue
         raise RemoteProtocolError(
             f"{what} does not answer: no reply to {TRIES} connection requests in {TRIES * RESEND_S:g} s; "
-            "is a server waiting there?"
+            "is a server running there?"
         )
 
     def _connection(self, host: str, local: Local) -> Connection:

@@ -283,7 +283,7 @@ def _open(host: str, device: str | None) -> socket.socket:
     try:
         sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     except OSError as error:
-        raise HostError(f"cannot make a socket: {error.strerror}; raise `ulimit -n`") from error
+        raise HostError(f"cannot create a socket: {error.strerror}; raise `ulimit -n`") from error
     if device is not None:
         _bind_to_device(sock, device)
     return sock

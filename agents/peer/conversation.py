@@ -153,7 +153,7 @@ class Conversation:
             except TimeoutError as error:
                 raise RunError(
                     f"{self.peer_host} did not send {swap.what} within {limit_s:g} s: "
-                    "does it run the same test, with the same options?"
+                    "does it run the same test with the same options?"
                 ) from error
             except OSError as error:
                 raise RunError(
@@ -167,8 +167,8 @@ class Conversation:
         if partial:
             return RemoteProtocolError(f"{self.peer_host} sent {partial!r} instead of {what} and closed the connection")
         return RunError(
-            f"{self.peer_host} closed the connection before it sent {what}: its own output names the reason, "
-            "for example a queue pair that failed or another set of options"
+            f"{self.peer_host} closed the connection before it sent {what}: its own output has the reason, such as a "
+            f"failed queue pair or different options"
         )
 
 

@@ -206,5 +206,5 @@ def in_order(theirs: Sequence[QpRecord], connections: Sequence[Connection]) -> l
     found = {connection.peer_qpn: connection for connection in connections}
     for record in theirs:
         if record.qpn not in found:
-            raise RemoteProtocolError(f"the peer describes queue pair {record.qpn:#x}, which it has not connected")
+            raise RemoteProtocolError(f"the peer describes queue pair {record.qpn:#x}, which it did not connect")
     return [found[record.qpn] for record in theirs]

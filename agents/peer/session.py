@@ -197,8 +197,8 @@ class PeerSession:
         for record in peers:
             if record.host != allowed:
                 raise InputError(
-                    f"the peer's queue pair is at {record.host}, not at {allowed}: nothing is sent there; "
-                    f"if that is the NIC under test, give --peer-address {record.host}"
+                    f"the peer's queue pair is at {record.host}, not at {allowed}: Charkha does not send there; if "
+                    f"it is the NIC under test, give --peer-address {record.host}"
                 )
 
 
@@ -232,7 +232,7 @@ async def _while_alive(
         done, _ = await asyncio.wait([task], timeout=_LAST_ACK_S)  # the peer may have finished a moment before
         if done:
             return task.result()
-        raise RunError(f"{conversation.peer_host} went away in the middle of the test: its own output names the reason")
+        raise RunError(f"{conversation.peer_host} disconnected during the test: its own output has the reason")
     finally:
         for one in (task, gone):
             if one is not None:

@@ -13,7 +13,7 @@ from emulator.control.observations import RankSteps, StepRecords
 from emulator.planner.rank_program import WORST_STEPS
 
 MOST_TRANSFERS = 1 << 18
-"""Transfers that an agent holds; with 72 bytes each, 19 MB. 50 ms of reports later the controller has chosen."""
+"""Transfers that an agent holds; with 72 bytes each, 19 MB. The controller has chosen within a second of reports."""
 BATCH_TRANSFERS = 1 << 12
 """Transfers in one message."""
 MOST_WAITING = 16

@@ -18,13 +18,13 @@ class Rule(Enum):
     P_KEY = ("p-key", "the P_Key is the default partition's, 0xffff or 0x7fff")
     MALFORMED = (
         "malformed",
-        "the packet has the headers of its opcode, a pad that fits, and payload only if the opcode allows it",
+        "the packet has the headers of its opcode, the right padding, and payload only if the opcode allows it",
     )
     CNP_SHAPE = ("cnp-shape", "a congestion notification has BECN set, PSN 0 and sixteen zero bytes")
     OPCODE_SEQUENCE = ("opcode-sequence", "messages are FIRST MIDDLE* LAST, or ONLY, of one operation")
     PATH_MTU = ("path-mtu", "FIRST and MIDDLE are exactly one path MTU, LAST 1 byte to one path MTU, ONLY at most one")
     MESSAGE_LENGTH = ("message-length", "the RETH's length is the payload of the message")
-    PSN_CONTINUITY = ("psn-continuity", "every PSN that is acknowledged was sent")
+    PSN_CONTINUITY = ("psn-continuity", "every acknowledged PSN was sent")
     ACK_UNSENT = ("ack-unsent", "an acknowledgement names a PSN that was sent before")
     NAK_EXPECTED = ("nak-expected", "a sequence-error NAK names the first PSN that did not arrive")
     GO_BACK_N = ("go-back-n", "a retransmission starts at the oldest unacknowledged PSN and continues from there")
@@ -34,7 +34,7 @@ class Rule(Enum):
     )
     RESPONSE = (
         "response",
-        "a READ response has a PSN of a READ, an atomic acknowledgement that of an atomic operation",
+        "a READ response has the PSN of a READ, an atomic acknowledgement that of an atomic operation",
     )
     MSN = ("msn", "the message sequence number of acknowledgements never decreases")
 

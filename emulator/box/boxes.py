@@ -115,7 +115,9 @@ class Boxes:
         if profile is not None:
             _changes(box, profile)
         if existing([box.node.namespace]) and box_id not in self.store.ids():
-            raise PlanError(f"namespace {box.node.namespace} exists and belongs to no box: give another name with --id")
+            raise PlanError(
+                f"namespace {box.node.namespace} exists and belongs to no box: give a different name with --id"
+            )
         self.store.claim(box)
         try:
             for batch in bring_up(box):
@@ -174,7 +176,7 @@ class Boxes:
         node = box.node
         if not existing([node.namespace]):
             raise HostError(
-                f"the namespace of box {box.box_id} is gone: `charkha box down {box.box_id}` clears it away"
+                f"the namespace of box {box.box_id} is gone: `charkha box down {box.box_id}` removes what is left"
             )
         readings = _readings(box)
         rules = {one.rule: readings[f"{one.counter}[{one.rule}]"] for one in box.counters}
@@ -209,7 +211,7 @@ def _changes(box: Box, profile: Profile) -> list[Change]:
     for rule in profile.rules:
         if rule.is_timed:
             key = "start" if rule.start_s is not None else "end"
-            raise profile.error("counts from the start of a run, and a box has none: delete it", rule, key)
+            raise profile.error("counts from the start of a run, which a box does not have: delete it", rule, key)
     frame_bytes = roce_packet_bytes(roce_path_mtu(box.ports[0].mtu))
     return plan_changes(profile, box.design, [SWITCH], frame_bytes=frame_bytes)
 

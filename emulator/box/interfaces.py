@@ -25,7 +25,7 @@ def find_ports(names: Sequence[str]) -> list[BoxPort]:
         PlanError: an interface does not exist, is in use, or does not fit the other one.
     """
     if len(set(names)) != len(names):
-        raise PlanError(f"{names[0]} is given twice: a box forwards between two interfaces")
+        raise PlanError(f"{names[0]} is given twice: a box forwards between two different interfaces")
     links = {link["ifname"]: link for link in json.loads(attempt(Batch(("ip", "-d", "-j", "address"))) or "[]")}
     ports = [_port(name, links) for name in names]
     one, other = ports
@@ -38,7 +38,7 @@ def find_ports(names: Sequence[str]) -> list[BoxPort]:
 def _port(name: str, links: Mapping[str, Mapping[str, Any]]) -> BoxPort:
     link = links.get(name)
     if link is None:
-        raise PlanError(f"there is no interface {name!r} here; there are {', '.join(sorted(links))}")
+        raise PlanError(f"there is no interface {name!r} on this machine; there are {', '.join(sorted(links))}")
     if link.get("link_type") != "ether":
         raise PlanError(f"{name} is no Ethernet interface ({link.get('link_type')}): a box cannot bridge it")
     if "master" in link:
@@ -46,6 +46,6 @@ def _port(name: str, links: Mapping[str, Mapping[str, Any]]) -> BoxPort:
     addresses = [f"{one['local']}/{one['prefixlen']}" for one in link["addr_info"] if one.get("scope") != "link"]
     if addresses:
         problem = f"{name} has address {addresses[0]}, which this machine would lose"
-        raise PlanError(f"{problem}: choose another interface, or `ip address delete {addresses[0]} dev {name}`")
+        raise PlanError(f"{problem}: choose a different interface, or `ip address delete {addresses[0]} dev {name}`")
     merged = bool(_MERGES.search(attempt(Batch(("ethtool", "-k", name)))))
     return BoxPort(name, link["address"], link["mtu"], is_up="UP" in link["flags"], merged=merged)

@@ -40,10 +40,10 @@ class BoxStore:
             self._root.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
         except FileExistsError:
-            advice = f"`charkha box down {box.box_id}`, or another name with --id"
+            advice = f"`charkha box down {box.box_id}`, or a different name with --id"
             raise PlanError(f"there is a box {box.box_id} already: {advice}") from None
         except OSError as error:
-            raise HostError(f"{folder} cannot be made ({error.strerror})") from error
+            raise HostError(f"{folder} cannot be created ({error.strerror})") from error
         self.write(box)
 
     def write(self, box: Box) -> None:
@@ -73,7 +73,7 @@ class BoxStore:
             )
             raise InputError(f"{which}; `charkha box up PORT PORT` brings one up")
         if box_id is None and len(ids) > 1:
-            raise InputError(f"there are several boxes, name one: {', '.join(ids)}")
+            raise InputError(f"there are several boxes; choose one: {', '.join(ids)}")
         path = self.folder(box_id or ids[0]) / _FILE
         try:
             return msgspec.json.decode(path.read_bytes(), type=Box)

@@ -62,7 +62,7 @@ def make_authority(folder: Path, *, name: str, now: datetime | None = None) -> P
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise HostError(f"{folder}: cannot be made ({error.strerror})") from error
+        raise HostError(f"{folder}: cannot be created ({error.strerror})") from error
     write_secret(folder / KEY, _key_pem(key))
     (folder / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
     return folder / CERTIFICATE
@@ -101,7 +101,7 @@ def issue(
             f"the authority in {folder} expires on {authority.not_valid_after_utc:%Y-%m-%d}: give fewer --days"
         )
     if role is Role.CONTROLLER and not addresses:
-        raise InputError("a controller needs --address HOST: the address or host name that agents connect to")
+        raise InputError("a controller needs --address HOST, the address or host name that agents connect to")
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _checked(name))])
     names = [x509.UniformResourceIdentifier(role_uri(role)), *map(_general_name, addresses)]

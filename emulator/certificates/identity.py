@@ -38,4 +38,4 @@ def check_identity(path: Path, role: Role) -> None:
             " set the clock"
         )
     if is_open:
-        raise InputError(f"{path}: everybody on this machine can read its key: chmod o-r {path}")
+        raise InputError(f"{path}: every user of this machine can read its key: chmod o-r {path}")

@@ -19,6 +19,6 @@ def write_secret(path: Path, content: bytes) -> None:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             file.write(content)
     except FileExistsError as error:
-        raise InputError(f"{path} exists already: remove it first if it is not needed any more") from error
+        raise InputError(f"{path} already exists: remove it if it is no longer needed") from error
     except OSError as error:
         raise HostError(f"{path}: cannot be written ({error.strerror})") from error

@@ -82,5 +82,5 @@ def key_of_claims(claims: str, secret: str, agent: str) -> bytes:
     key = base64.urlsafe_b64encode(digest).rstrip(b"=")
     holder = holder_of(f"{claims}.{key.decode()}", secret)
     if holder != Holder(agent, Role.AGENT):
-        raise InputError(f"the token is that of {holder.role} {holder.name}, not of agent {agent}")
+        raise InputError(f"the token belongs to {holder.role} {holder.name}, not to agent {agent}")
     return key

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from emulator import exit_codes
 from emulator.cli.parser import Parser
 from emulator.errors import FULL, EmulatorError, HostError
-from emulator.host.resources import exhausted, reserve
+from emulator.host.resources import LIBRARIES_BYTES, exhausted, reserve
 from emulator.host.stderr_log import log_to_stderr
 from emulator.host.traceback_file import write_traceback
 from emulator.version import VERSION
@@ -76,8 +76,6 @@ IS_COMPLETE = find_spec("emulator.cli.commands") is not None
 _MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group} | {
     "agent": "agents.command"  # by name: nothing in emulator imports agents
 }
-_LIBRARIES_BYTES = 256 << 20
-"""Address space that numpy, Arrow and gRPC take; OpenBLAS tries for ever where it finds no place."""
 _DESCRIPTORS = 8
 """Files, their folders and the kernel's: whoever has fewer learns it before anything is made that would be left."""
 _LISTED = "\n".join(
@@ -139,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    reserve(descriptors=_DESCRIPTORS, memory_bytes=_LIBRARIES_BYTES)
+    reserve(descriptors=_DESCRIPTORS, memory_bytes=LIBRARIES_BYTES)
     args = _parser(words).parse_args(words)
     log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler

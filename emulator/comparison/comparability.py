@@ -53,7 +53,7 @@ class Comparability:
     def refusal(self) -> str:
         """Why the runs are not comparable, in one line."""
         differences = " | ".join(map(str, self.refused))
-        return f"the runs are not comparable (--force compares them anyway, with a note): {differences}"
+        return f"the runs are not comparable (--force compares them anyway): {differences}"
 
 
 def check_comparability(groups: Sequence[RunGroup]) -> Comparability:
@@ -190,9 +190,9 @@ def _tester_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
     # Not refused: the group that became slower is limited less by the tester than the other one.
     limited = sorted({key for group in groups for run in group.runs for key in run.tester_limited})
     if limited:
-        yield f"the tester is the limit, and can hide a difference of the device, in {'; '.join(map(str, limited))}"
+        yield f"the tester is the limit and may hide a difference of the device in {'; '.join(map(str, limited))}"
     if all(firmware_of(run.manifest) is None for group in groups for run in group.runs):
-        yield "no run names a firmware: only their folders distinguish the groups"
+        yield "no run has a firmware: only their folders distinguish the groups"
 
 
 def _order_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
@@ -204,8 +204,8 @@ def _order_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
         first, second = _time_span(baseline.runs), _time_span(other.runs)
         if first[1] < second[0] or second[1] < first[0]:
             yield (
-                f"{baseline.name} and {other.name} were measured one after the other, not in turns: "
-                "a drift of the machine would look like a difference of the device"
+                f"{baseline.name} and {other.name} were measured one after the other, not alternately: a drift of "
+                f"the machine would look like a difference of the device"
             )
 
 

@@ -113,7 +113,7 @@ def groups_to_compare(arguments: Sequence[str], *, by_firmware: bool) -> list[Ru
         groups = split_by_firmware(groups[0])
     if len(groups) < 2:
         hint = "all its runs have the same firmware" if by_firmware else "or split one by firmware with --trend"
-        raise InputError(f"{arguments[0]}: a comparison needs two groups: name another, {hint}")
+        raise InputError(f"{arguments[0]}: a comparison needs two groups: give another one, {hint}")
     return groups
 
 
@@ -179,8 +179,8 @@ def _refuse_shared_runs(arguments: Sequence[str], groups: Sequence[Sequence[Path
             other = owner.setdefault(folder.resolve(), number)
             if other != number:
                 raise InputError(
-                    f"{folder}: is in two groups, {arguments[other]} and {arguments[number]}; "
-                    "name groups that have no run in common"
+                    f"{folder}: is in two groups, {arguments[other]} and {arguments[number]}; give groups without "
+                    f"common runs"
                 )
 
 
@@ -192,8 +192,8 @@ def _refuse_copies(groups: Sequence[RunGroup]) -> None:
             other = first.setdefault(run.manifest.run_id, run.folder)
             if other != run.folder:
                 raise InputError(
-                    f"{run.folder}: a copy of {other} (run id {run.manifest.run_id}); a comparison needs runs that "
-                    "were each played: remove the copy, or play again"
+                    f"{run.folder}: a copy of {other} (run id {run.manifest.run_id}); a copy does not count as a "
+                    f"run: remove it, or play another run"
                 )
 
 

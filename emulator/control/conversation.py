@@ -19,10 +19,12 @@ from emulator.control.observations import (
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
+from emulator.units import NS_PER_S
 
 OLDEST_VERSION = 3
 NEWEST_VERSION = 3
 METHOD = "/charkha.control.Control/Session"
+REPORT_INTERVAL_NS = NS_PER_S // 20
 LARGEST_MESSAGE_BYTES = 256 << 20
 """A message that is longer is refused: the largest that a run needs are counters of all flows of an agent."""
 V = TypeVar("V")
@@ -229,11 +231,13 @@ class Setup:
         jobs: those that it plays a part of.
         networks: prefixes of ranks elsewhere on the same link.
         flows: that it plays beside its ranks.
+        report_interval_ns: completions are collected for so long; of a controller that does not say, the default.
     """
 
     jobs: Sequence[JobSetup]
     networks: Sequence[str] = ()
     flows: Sequence[FlowTask] = ()
+    report_interval_ns: int = REPORT_INTERVAL_NS
 
     @property
     def ranks(self) -> list[RankPlace]:

@@ -12,6 +12,8 @@ from emulator.host.clock import clock_id
 
 FIRST_BURST, NEXT_BURST = 48, 16
 """Exchanges with an agent of another clock, when it joins and around each iteration."""
+LOOKS = 64
+"""Clocks that are looked at together in the midst of traffic."""
 
 
 class AgentClocks:
@@ -21,6 +23,7 @@ class AgentClocks:
         self._own = clock_id()
         self._watches: dict[str, ClockWatch] = {}
         self._settling: list[Callable[[], None]] = []
+        self._looked = 0  # clocks, in this round
 
     def add(self, agent: str, agent_clock: str, send: Callable[[control.ControllerValue], None]) -> None:
         """An agent has joined; `agent_clock` identifies its clock, "" if it does not know."""
@@ -62,9 +65,11 @@ class AgentClocks:
             then()
 
     def look(self) -> None:
-        """Query in the midst of traffic: slow replies still show if a clock did not drift evenly."""
-        for watch in self._watches.values():
+        """Query some in turn in the midst of traffic: slow replies still show if a clock did not drift evenly."""
+        watches = list(self._watches.values())
+        for watch in watches[self._looked : self._looked + LOOKS]:
             watch.look()
+        self._looked = self._looked + LOOKS if self._looked + LOOKS < len(watches) else 0
 
     def estimates(self) -> dict[str, ClockEstimate]:
         """Agent → its offsets over the run, as far as they are known."""

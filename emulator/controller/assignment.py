@@ -74,7 +74,7 @@ def assign_ranks(
         shared = {FIRST_LOCAL: []}
     taken = sorted(set(shared) & set(dialling))
     if taken:
-        raise PlanError(f"the topology names an agent {taken[0]}, as those that are started here are: rename it")
+        raise PlanError(f"the topology names an agent {taken[0]}, the name of a local agent: rename it")
     return Assignment(dialling | shared, frozenset(shared))
 
 

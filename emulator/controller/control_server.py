@@ -36,7 +36,7 @@ async def serve_control(
         HostError: the path is too long for a socket, or the address cannot be used.
     """
     if len(target.removeprefix("unix:").encode()) > SOCKET_PATH_BYTES:
-        raise HostError(f"{target} is too long for the path of a socket: set TMPDIR to a shorter path")
+        raise HostError(f"{target} is too long for a socket path: set TMPDIR to a shorter path")
     suppress_grpc_tracebacks()
     server = grpc.aio.server(options=SERVER_OPTIONS)
     service = ControlService(listener, keys=_keys(token, listening), run_id=run_id)

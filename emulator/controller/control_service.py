@@ -164,7 +164,7 @@ class ControlService:
             async with asyncio.timeout(GREETING_S):
                 return await self._met(requests, context)
         except TimeoutError:
-            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "it does not say who it is")
+            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "it did not give its name")
 
     async def _met(self, requests: AsyncIterator[bytes], context: Any) -> tuple[control.Hello, Sealer]:
         hello = await _greeting(requests, control.Hello)
@@ -175,7 +175,7 @@ class ControlService:
             await self._refuse(
                 context,
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"no common control version: the agent speaks {hello.oldest_version} to {hello.newest_version}, "
+                f"no common control version: the agent supports {hello.oldest_version} to {hello.newest_version}, "
                 f"the controller {control.OLDEST_VERSION} to {control.NEWEST_VERSION}",
             )
         problem = certificate_problem(context.auth_context(), hello.agent)

@@ -69,10 +69,10 @@ class _Gathering:
         """See AgentListener."""
         hello = channel.hello
         if not hello.stays:
-            return "this run makes its topology from agents that stay: `charkha agent` starts one"
+            return "this run builds its topology from waiting agents: start them with `charkha agent`"
         if not self.complete.done() and hello.agent not in self._hellos:
             self._hellos[hello.agent] = hello
-            self._notify(f"agent {hello.agent} is here: {len(self._hellos)} of {self._count}")
+            self._notify(f"agent {hello.agent} has joined: {len(self._hellos)} of {self._count}")
             if len(self._hellos) == self._count:
                 self.complete.set_result(None)
         return "the run is planned when all agents are here"

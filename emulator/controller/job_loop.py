@@ -127,6 +127,7 @@ class JobLoop:
     def write(self) -> None:
         """Put what was reported on disk."""
         self._observer.write()
+        self._ask_for_steps()
 
     def overdue(self) -> EmulatorError | None:
         """The error that ends the session if nothing moves in this job."""
@@ -167,6 +168,7 @@ class JobLoop:
                 off = self._taken_off(name, iteration) if ranks else 0
                 if ranks:  # storage or flows alone have nothing to complete
                     self._observer.iteration_done(iteration, [summary.earlier(off) for summary in ranks])
+                    self._ask_for_steps()
                 self._handle(state.AgentFinished(name, iteration))
             case control.Farewell():
                 self._note_farewell(name, value)

@@ -67,7 +67,7 @@ class ListenAddress:
                 "--listen on a network needs --identity FILE, or a token: --token-file FILE, or CHARKHA_TOKEN"
             )
         if _numeric(host) in {_numeric(address) for address in topology.addresses} - {None}:
-            raise PlanError(f"--listen {host}: ranks play at that address, and control must not cross the DUT")
+            raise PlanError(f"--listen {host}: this is the address of a rank, and control must not cross the DUT")
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Open the port.
@@ -82,8 +82,8 @@ class ListenAddress:
             else:
                 server.add_secure_port(self.target, self.tls.server_credentials())
         except (RuntimeError, ValueError) as error:
-            problem = "the port is in use, the address not this host's (`ip address` shows those it has)"
-            also = ", or the certificate and key do not fit" if self.tls else ""
+            problem = "the port is in use, or the address is not one of this host's (see `ip address`)"
+            also = ", or the certificate and key do not match" if self.tls else ""
             raise HostError(f"cannot listen at {self.target}: {problem}{also}") from error
 
 

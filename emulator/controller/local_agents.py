@@ -101,5 +101,5 @@ def _as_host_error(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        problem = f"{name} cannot be started ({error.strerror}): raise the limit (ulimit -a shows it) or use --agents 1"
+        problem = f"{name} cannot be started ({error.strerror}): raise the limit (see ulimit -a) or use --agents 1"
         raise HostError(problem) from error

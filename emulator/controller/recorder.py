@@ -106,7 +106,7 @@ class Recorder:
     def completed(self, completions: Completions) -> None:
         """See SessionObserver."""
         self._held.setdefault(completions.iteration, []).append(completions)
-        if self._worst is not None or self._now() - self._recorded_at >= HOLD_S:
+        if self._now() - self._recorded_at >= HOLD_S:
             self._record_held()
 
     def _record_held(self) -> None:

@@ -119,7 +119,7 @@ class Roster:
         if name not in self._agents:
             return f"agent {name!r} is not part of this run"
         if name in self._channels:
-            return f"an agent {name!r} is already here"
+            return f"an agent {name!r} has already joined"
         self._channels[name] = channel
         self.watchdog.heard(name)
         self.clocks.add(name, channel.hello.clock_id, channel.send)

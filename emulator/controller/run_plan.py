@@ -19,6 +19,12 @@ from emulator.planner.network.port_shares import PortShare
 from emulator.planner.rank_program import NO_STEPS
 from emulator.trace.model import IdArray, RankProgram, Workload
 from emulator.trace.storage import idle_program
+from emulator.units import NS_PER_S
+
+REPORTS_PER_S = 2000
+"""Messages with completions that all agents together send, as long as they are not large."""
+LONGEST_REPORT_INTERVAL_NS = NS_PER_S // 2
+"""What a run loses if an agent is killed, and how late the live page may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,12 @@ class SessionPlan:
     def local_agents(self) -> list[str]:
         """Agents to start on this host, in order."""
         return [name for name in self.agents if self.local is None or name in self.local]
+
+    @property
+    def report_interval_ns(self) -> int:
+        """How long agents collect completions: the more agents, the longer, since every message costs as much again."""
+        shortest, longest = control.REPORT_INTERVAL_NS, LONGEST_REPORT_INTERVAL_NS
+        return min(max(len(self.agents) * NS_PER_S // REPORTS_PER_S, shortest), longest)
 
 
 @dataclass(slots=True)

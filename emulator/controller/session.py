@@ -141,7 +141,7 @@ class Session:
 
     def all_left(self) -> None:
         """See RosterListener."""
-        self._end(None if not self._unfinished else RemoteProtocolError("agents left before their jobs were over"))
+        self._end(None if not self._unfinished else RemoteProtocolError("agents left before their jobs had ended"))
 
     def failed(self, error: EmulatorError) -> None:
         """See RosterListener."""
@@ -168,7 +168,8 @@ class Session:
         if len(setups) == len(self._loops_of(agent)):
             plan = self._plan
             setups.sort(key=lambda one: one.number)
-            self._roster.send(agent, control.Setup(setups, plan.networks.get(agent, ()), plan.flows.get(agent, ())))
+            networks, flows = plan.networks.get(agent, ()), plan.flows.get(agent, ())
+            self._roster.send(agent, control.Setup(setups, networks, flows, plan.report_interval_ns))
 
     def is_ready(self, number: int) -> None:
         """See Agents; the session begins when all jobs can."""

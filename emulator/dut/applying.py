@@ -122,7 +122,9 @@ class AppliedProfile:
             advice = f"run `charkha {self._kind} down {self._design.lab_id}`, then bring the {self._kind} up again"
             raise HostError(f"{self._path} cannot be read: {advice}") from error
         if owner.is_alive and owner != Owner.me():
-            problem = f"process {owner.pid} applies profile {document['profile']} to {self._kind} {self._design.lab_id}"
+            problem = (
+                f"process {owner.pid} is applying profile {document['profile']} to {self._kind} {self._design.lab_id}"
+            )
             raise PlanError(f"{problem}: wait until it ends, or stop it")
         _undo([Batch(tuple(command), lines) for command, lines in stops])
         self._before_cleaning()

@@ -158,7 +158,7 @@ def _port_change(profile: Profile, rule: Rule, node: Node, ports: Sequence[Port]
 def _bps(profile: Profile, rule: Rule, port: Port, bps: int | None, key: tuple[str, str]) -> int:
     if bps is None:
         raise profile.error(
-            f"is a share of the rate of {port.name}, which has none: write a rate",
+            f"is a share of the rate of {port.name}, which has no rate: write an absolute rate",
             rule,
             *key,
         )

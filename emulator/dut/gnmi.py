@@ -104,5 +104,5 @@ def _secret(variable: str | None) -> str:
     if variable is None:
         return ""
     if variable not in os.environ:
-        raise HostError(f"environment variable {variable} is not set: export it, the topology names it for gNMI")
+        raise HostError(f"environment variable {variable} is not set: export it; the topology uses it for gNMI")
     return os.environ[variable]

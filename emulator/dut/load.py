@@ -31,7 +31,7 @@ from emulator.dut.profile import (
 )
 from emulator.errors import InputError
 from emulator.roce.psn import PSN_MASK
-from emulator.schema import SchemaProblem, decode
+from emulator.schema import NO_UNIT, SchemaProblem, decode
 from emulator.shipped import PROFILES
 from emulator.topology.document import Document, KeyPath, read_document
 from emulator.topology.network import End
@@ -83,8 +83,8 @@ def _decode(document: Document) -> ProfileFile:
         return decode(document.value, ProfileFile)
     except SchemaProblem as error:
         key = error.path[-1] if error.path else ""
-        has_no_unit = key in EXAMPLES and error.problem.startswith("expected str")
-        problem = f"has no unit: write one as in {EXAMPLES[str(key)]}" if has_no_unit else error.problem
+        has_no_unit = key in EXAMPLES and error.problem == NO_UNIT
+        problem = f"has no unit: write, for example, {EXAMPLES[str(key)]}" if has_no_unit else error.problem
         raise document.error(problem, error.path) from error
 
 
@@ -183,7 +183,7 @@ def _share(document: Document, text: str, key: KeyPath) -> Fraction:
     except (ValueError, ZeroDivisionError):
         value = Fraction(0)
     if not Fraction(1, 10**6) <= value <= 1:
-        raise document.error(f"{text!r} is not a share: write one as 0.5%, from 0.0001% to 100%", key)
+        raise document.error(f"{text!r} is not a share: write a percentage from 0.0001% to 100%, such as 0.5%", key)
     return value
 
 
@@ -219,7 +219,7 @@ def _psns(document: Document, value: int | str | None, key: KeyPath) -> tuple[in
     psns = int(low), int(high or low)
     if not psns[0] <= psns[1] <= PSN_MASK:
         raise document.error(
-            f"{value!r} is not a range of PSNs: write two from 0 to {PSN_MASK}, the smaller first", key
+            f"{value!r} is not a range of PSNs: write two numbers from 0 to {PSN_MASK}, the smaller one first", key
         )
     return psns
 
@@ -245,7 +245,7 @@ def _ports(document: Document, value: str | Sequence[str] | None, key: KeyPath) 
     for text in _listed(value):
         node, _, port = str(text).rpartition(":")
         if not node or not port:
-            raise document.error(f"{text!r} is not a port: write it as switch:port, or a list of them", key)
+            raise document.error(f"{text!r} is not a port: write switch:port, or a list", key)
         yield End(node, port)
 
 

@@ -40,7 +40,7 @@ def anonymize(
         copy = Anonymous(job.workload, traces, names=names, jitter=jitter)
         streams = copy.streams()
         files = write_workload(streams, folder)
-        on_step("proving that the copy plays alike")
+        on_step("checking that the copy plays the same")
         _check_alike(TraceSet(traces, job.workload), folder, has_jitter=jitter is not None)
     return AnonymizedTrace(
         ranks=job.ranks,

@@ -66,7 +66,7 @@ def plan_background(
                 _Place(name, *find_host(topology, name, where), addresses, where, spec.transport) for name in names
             )
             if sender.host is receiver.host and not ip_address(sender.address).is_loopback:
-                raise PlanError(f"{where}: {names[0]} and {names[1]} are one host: its traffic would not leave it")
+                raise PlanError(f"{where}: {names[0]} and {names[1]} are the same host: the traffic would not leave it")
             ends = _Ends(spec, flow, sender, receiver, where, mtu=mtu, options=options, seed=(seed, flow))
             yield from ends.planned(first + 2 * flow)
             flow += 1

@@ -58,7 +58,7 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
         if self.size is not None:
             force_setattr(self, "size", parse_size(str(self.size)))
         if not self.pairs:
-            raise ValueError("needs a host in from, and another one in to")
+            raise ValueError("needs a host in from and a different one in to")
         _ = [bits_per_s(one, SLOWEST_BPS) for one in (self.rate, self.peak) if isinstance(one, str)]
         if isinstance(self.rate, int) and not SLOWEST_BPS <= self.rate <= FASTEST_BPS:
             raise ValueError(f"rate: {self.rate:,} bit/s is outside 1 kbit/s to 10 Tbit/s")
@@ -69,7 +69,7 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
         if self.pattern != "on-off" and (self.peak, self.on_time) != (None, None):
             raise ValueError(f"peak and on_time are for pattern: on-off, not for {self.pattern}")
         if self.on_ns < 1:
-            raise ValueError("on_time: a time above 0 is needed")
+            raise ValueError("on_time: give a time above 0")
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -115,7 +115,7 @@ def bits_per_s(rate: str | int, port_rate_bps: int | None) -> int:
         return rate
     share = parse_fraction(rate)
     if port_rate_bps is None:
-        raise ValueError(f"{rate} of the sender's port: the topology gives it no rate; write a rate such as 200Mbit")
+        raise ValueError(f"{rate} of the sender's port has no rate in the topology; give a rate such as 200Mbit")
     return round(share * port_rate_bps)
 
 
@@ -127,10 +127,10 @@ def parse_background(text: str) -> dict[str, Any]:
     """
     words = [word.partition("=") for word in text.split(",")]
     if not all(name and equals and value for name, equals, value in words):
-        raise ValueError(f"{text!r}: write from=HOST,to=HOST,rate=200Mbit, and more with commas between")
+        raise ValueError(f"{text!r}: write from=HOST,to=HOST,rate=200Mbit, with more keys after commas")
     found: dict[str, Any] = {name: value for name, _, value in words}
     if len(found) < len(words):
-        raise ValueError(f"{text!r}: a key is there twice; join several hosts with +")
+        raise ValueError(f"{text!r}: a key is given twice; join several hosts with +")
     for name in ("from", "to"):
         if "+" in found.get(name, ""):
             found[name] = found[name].split("+")

@@ -197,7 +197,9 @@ def require_same(run: Run, experiment: Experiment) -> None:
     if spec is None:
         return
     if dict(spec) != with_absolute_paths(experiment).to_plain():
-        raise InputError(f"{run.folder}: holds a run of another run spec; resume with the same one, or choose --out")
+        raise InputError(
+            f"{run.folder}: has a run of a different run spec; resume with that one, or choose a different --out"
+        )
     experiment_of_run(run)  # the trace and the topology are the same, too
 
 
@@ -237,4 +239,4 @@ class _Hopeless(RunError):
 def _stop_if_hopeless(outcomes: Sequence[Outcome], allowed_failures: int) -> None:
     last = outcomes[-allowed_failures:]
     if len(last) == allowed_failures and all(one.problem for one in last):
-        raise _Hopeless(f"{allowed_failures} runs in a row failed, the last one: {last[-1].problem}")
+        raise _Hopeless(f"{allowed_failures} runs in a row failed; the last one: {last[-1].problem}")

@@ -55,7 +55,7 @@ def experiment_of_run(run: Run) -> Experiment:
     """
     manifest = run.manifest
     if manifest.spec is None:
-        raise InputError(f"{run.folder}: was written before run specs were stored in runs, and cannot be repeated")
+        raise InputError(f"{run.folder}: cannot be repeated: it was written before runs stored their run spec")
     try:
         experiment = decode(dict(manifest.spec), Experiment)
     except SchemaProblem as problem:

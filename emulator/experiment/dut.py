@@ -23,7 +23,7 @@ def watch_dut(device: Device, resolved: Resolved, testbed: Testbed) -> DutWatch:
     profile = load_profile(find_profile(device.profile)) if device.profile is not None else None
     if profile is not None and lab is None:
         source = topology.source or "TOPOLOGY"
-        problem = "a profile needs a lab, and this run is not in one"
+        problem = "a profile needs a lab, but this run is not in one"
         raise PlanError(f"{problem}: `charkha lab up {source}`, then run with --topology {source}")
     own = interfaces_here(topology) if lab is None else []
     return DutWatch(

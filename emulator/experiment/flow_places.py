@@ -52,7 +52,7 @@ def find_host(topology: Topology, name: str, where: str) -> tuple[Host, Interfac
             raise PlanError(f"{where}: there is no {name}; the last one is rank {topology.ranks - 1}")
         return topology.host_of(int(rank[1])), topology.interface_of(int(rank[1]))
     if topology.source is None:
-        raise PlanError(f"{where}: without --topology there are no hosts: write a rank, as 'rank 0', not {name!r}")
+        raise PlanError(f"{where}: without --topology there are no hosts: give a rank such as 'rank 0', not {name!r}")
     hosts = {host.name: host for host in topology.hosts if host.peer is None}
     host, _, port = (name, "", "") if name in hosts else name.rpartition(":")
     if host not in hosts:
@@ -87,8 +87,8 @@ class FreeAddresses:
         if address is None:
             what = "its address is that of its ranks" if interface.shared else "its ranks and flows use all addresses"
             raise PlanError(
-                f"{where}: {interface.name} has no address left for the flow ({what}): list one more in the "
-                "topology, or give it a larger prefix"
+                f"{where}: {interface.name} has no address left for the flow ({what}): add one in the "
+                "topology, or use a larger prefix"
             )
         return address
 

@@ -64,13 +64,13 @@ class PerftestFlow(Section, frozen=True, kw_only=True, omit_defaults=True, tag_f
         if self.size_bytes is not None:
             force_setattr(self, "size_bytes", parse_size(str(self.size_bytes)))
         if not self.hosts:
-            raise ValueError("host: name at least one")
+            raise ValueError("host: list at least one")
         has_end = self.iterations is not None or self.duration_s is not None
         if not has_end and self.role == "client" and (self.bidirectional or self.verb not in PASSIVE_VERBS):
             both = "bidirectional" if self.bidirectional else f"verb {self.verb}"
-            raise ValueError(f"{both}: the peer must know when to end: give iterations or duration_s")
+            raise ValueError(f"{both}: give iterations or duration_s, so that the peer knows when to end")
         if not has_end and self.role == "server":
-            raise ValueError("role server: the peer decides when to end: give its iterations or duration_s")
+            raise ValueError("role server: the peer decides when to end: give iterations or duration_s")
         try:
             _ = self.test
         except InputError as error:

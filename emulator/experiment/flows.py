@@ -131,7 +131,7 @@ def _port(flow: Flow, peer: Peer, server: str, used: set[tuple[str, int]], where
     while (server, port) in used:
         port += 1
     if port > _LARGEST_PORT:
-        raise PlanError(f"{where}: there is no port above {_LARGEST_PORT}: begin with a lower one")
+        raise PlanError(f"{where}: there is no port above {_LARGEST_PORT}: start with a lower one")
     used.add((server, port))
     return port
 

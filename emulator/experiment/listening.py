@@ -27,7 +27,7 @@ def listening(agents: Agents) -> ListenAddress | None:
     }
     if agents.listen is None:
         if agents.by_hand:
-            raise PlanError("agents started by hand need an address to connect to: --listen HOST:PORT or unix:PATH")
+            raise PlanError("agents started by hand need an address: give --listen HOST:PORT or unix:PATH")
         for name, file in files.items():
             if file is not None:
                 raise PlanError(f"--{name} is for --listen")

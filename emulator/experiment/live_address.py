@@ -26,7 +26,7 @@ def parse_live_address(text: str) -> LiveAddress:
     Raises:
         ValueError: neither.
     """
-    problem = f"{text!r}: write a port, or an address and a port, as 8080 or 0.0.0.0:8080 (TRACE comes before --live)"
+    problem = f"{text!r}: give a port or an address and a port, such as 8080 or 0.0.0.0:8080 (put TRACE before --live)"
     address, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 <= int(port) <= 65_535:
         raise ValueError(problem)

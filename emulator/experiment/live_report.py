@@ -59,7 +59,7 @@ def live_page(address: LiveAddress, folder: Path, *, notify: Callable[[str], Non
     with listening(address, what="the live page", remedy="choose another, or --live without a port") as listener:
         url = f"http://{address.host}:{listener.getsockname()[1]}/"
         server = start_server(folder, listener, names)
-    notify(f"the run is shown at {url}")
+    notify(f"the live page is at {url}")
     try:
         yield url
     finally:

@@ -28,4 +28,4 @@ class RunLog(RunObserver):
 
     def writing_trace(self) -> None:
         """See RunObserver."""
-        logger.info("playing is over, writing the measured trace")
+        logger.info("traffic is over, writing the measured trace")

@@ -31,7 +31,7 @@ from emulator.statistics.host_limits import host_limit_warnings
 from emulator.statistics.roofline import sequential_roofline_ns
 from emulator.wire.trace.load import digest
 
-STEPS_MISSING = "steps to be recorded are missing: the run ended early, or an agent had to hold too many"
+STEPS_MISSING = "some recorded steps are missing: the run ended early, or an agent had too many to hold"
 
 
 def opening_manifest(settled: Settled, *, calibration: Mapping[str, Any]) -> Manifest:

@@ -245,7 +245,8 @@ def _options(
         if name == "timeout_ns" or name.startswith("dcqcn."):
             source, reason = Source.DERIVED, "from qp_timeout" if name == "timeout_ns" else "from the preset"
         record.note(f"{facts.name}.{name}", value, unit, source, reason)
-    return options, {name: str(getattr(options, name)) for name in texts}
+    specs = {field.name: field.metadata["facts"] for field in fields(facts.options)}
+    return options, {name: specs[name].spell(getattr(options, name)) for name in texts}
 
 
 def _check_entropy(roce: RoceOptions, topology: Topology) -> None:
@@ -264,7 +265,7 @@ def _largest_path_mtu(topology: Topology, mtu: int | None) -> dict[str, tuple[st
     if mtu is None:
         return {}
     largest = min(roce_path_mtu(mtu, ipv6=topology.is_ipv6), RoceOptions().path_mtu)
-    return {"path_mtu": (str(largest), f"largest that fits links of MTU {mtu}")}
+    return {"path_mtu": (str(largest), f"largest that fits the link MTU of {mtu}")}
 
 
 def _derived_from_rates(rates: Sequence[int | None], *, in_lab: bool) -> dict[str, tuple[str, str]]:

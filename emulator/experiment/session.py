@@ -98,7 +98,7 @@ def prepare_session(
     parts = [experiment.for_job(job.name) for job in experiment.jobs]
     topology_file = experiment.network.topology
     if len(parts) > 1 and topology_file is not None and joining_hosts(Path(topology_file)) is not None:
-        raise InputError(f"{topology_file}: its hosts come from agents, which one job can use: list them for several")
+        raise InputError(f"{topology_file}: its hosts come from agents, which works for one job only: list the hosts")
     with contextlib.ExitStack() as stack:
         beds = [
             stack.enter_context(enter_testbed(part, ranks=job.ranks)) for part, job in zip(parts, jobs, strict=True)
@@ -127,7 +127,7 @@ def require_new(folder: Path, *inside: str) -> None:
         InputError: it does.
     """
     if folder.is_dir() and any(one.name not in inside for one in folder.iterdir()):
-        raise InputError(f"{folder}: is not empty; a session is written once, choose another --out")
+        raise InputError(f"{folder}: is not empty; choose a different --out")
 
 
 def check_session(experiment: Experiment, jobs: Sequence[LoadedJob]) -> None:

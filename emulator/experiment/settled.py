@@ -166,8 +166,8 @@ def _require_residence(experiment: Experiment, workload: Workload) -> None:
     longest = max(workload.programs, key=len)
     if len(longest) > workload.window:
         raise PlanError(
-            f"pace continuous: rank {longest.rank} has {len(longest):,} nodes, and agents hold {workload.window:,} of a"
-            " rank at once; only shorter programs can be begun again without the controller: use pace barrier"
+            f"pace continuous: rank {longest.rank} has {len(longest):,} nodes, but agents hold only"
+            f" {workload.window:,} per rank and cannot restart a longer program on their own: use pace barrier"
         )
 
 
@@ -206,7 +206,7 @@ def _assign(
         address.check(testbed.topology)
     elif assignment.remote:
         names = ", ".join(assignment.remote)
-        raise PlanError(f"agents {names} connect from their hosts: give the address with --listen HOST:PORT")
+        raise PlanError(f"agents {names} connect from their hosts: give an address with --listen HOST:PORT")
     return assignment
 
 

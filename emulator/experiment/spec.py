@@ -214,7 +214,7 @@ class Job(_Section, frozen=True, kw_only=True):
             force_setattr(self, "start", parse_start(str(self.start)))
         names = self.host_names
         if names is not None and (not names or len(set(names)) < len(names)):
-            raise ValueError("hosts: name at least one, and each once")
+            raise ValueError("hosts: list at least one, and each only once")
         if self.until is not None and self.iterations is not None:
             raise ValueError("give iterations or until, not both")
         _ = self.address_share, self.host_share
@@ -367,7 +367,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
             raise ValueError(f"this is version {self.charkha} of the run spec; this Charkha reads version {VERSION}")
         self._check_jobs()
         if self.flows and self.network.topology is None:
-            raise ValueError("flows need network.topology: it names their peers")
+            raise ValueError("flows need network.topology, which lists their peers")
         if self.campaign is not None and self.campaign.profiles and self.device.profile is not None:
             raise ValueError("give --profile or --profiles, not both")
         if self.seed is not None and self.seed > LARGEST_SEED:
@@ -376,13 +376,13 @@ class Experiment(_Section, frozen=True, kw_only=True):
     def _check_jobs(self) -> None:
         names = [job.name for job in self.jobs]
         if not names:
-            raise ValueError("jobs: name at least one")
+            raise ValueError("jobs: list at least one")
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"there are several jobs named {twice!r}: give each a name of its own")
+            raise ValueError(f"there are several jobs named {twice!r}: give each a different name")
         if self.network.topology is None and any(job.host_names or job.addresses for job in self.jobs):
-            raise ValueError("hosts of a job need network.topology, which names them")
+            raise ValueError("hosts of a job need network.topology, which lists them")
         if all(job.until for job in self.jobs):
-            raise ValueError("until: every job waits for others to end: one must have a number of iterations")
+            raise ValueError("until: every job waits for the others: give at least one a number of iterations")
 
     @classmethod
     def of_trace(cls, path: str, *, network: Network | None = None, **job: Any) -> Experiment:
@@ -507,7 +507,7 @@ def parse_factor(text: str) -> Fraction:
     Raises:
         ValueError: not such a factor.
     """
-    problem = f"{text[:40]!r}: write a factor above 0, as 0.01 or 1/64, from 1e-9 to 1e9"
+    problem = f"{text[:40]!r}: give a factor from 1e-9 to 1e9, such as 0.01 or 1/64"
     try:
         # A float accepts any exponent; a Fraction would expand it.
         value = Fraction(text) if "/" in text or 0 < float(text) <= LARGEST_FACTOR else Fraction(0)
@@ -526,7 +526,7 @@ def parse_names(text: str) -> list[str]:
     """
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise ValueError(f"{text!r}: profiles are needed with commas between them, as fw-a,fw-b")
+        raise ValueError(f"{text!r}: separate profiles by commas, as in fw-a,fw-b")
     return names
 
 
@@ -541,7 +541,7 @@ def parse_ratio(text: str) -> int | float:
     except ValueError:
         value = 0.0
     if not 1 < value <= LARGEST_FACTOR:
-        raise ValueError(f"{text!r}: write a factor above 1, as 2 or 1.5")
+        raise ValueError(f"{text!r}: give a factor above 1, such as 2 or 1.5")
     return int(value) if value.is_integer() else value
 
 
@@ -568,7 +568,7 @@ def parse_compute(text: str) -> str:
     try:
         return str(parse_factor(text))
     except ValueError as error:
-        raise ValueError(f"{text!r}: write replay, skip, or a factor on compute time") from error
+        raise ValueError(f"{text!r}: give replay, skip, or a factor for compute time") from error
 
 
 def parse_start(text: str) -> str:

@@ -27,7 +27,7 @@ def synthesise(
     """
     source = load_from_files(trace, on_step=on_step).workload
     if not source.instances:
-        raise TraceError("has no communication on the network: there is nothing to draw from", path=trace.path)
+        raise TraceError("has no communication on the network, so there is nothing to draw from", path=trace.path)
     on_step("drawing")
     statistics, numbers = statistics_of(source), group_numbers(source)
     streams = draw(statistics, groups=numbers, ranks_of=numbered_groups(source, numbers), seed=seed)

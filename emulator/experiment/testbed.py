@@ -55,7 +55,7 @@ def enter_testbed(experiment: Experiment, *, ranks: int, notify: Notify = lambda
     network = experiment.network
     if network.topology is None:
         if network.lab is not None:
-            raise InputError("--lab needs --topology: a lab is brought up from a topology file")
+            raise InputError("--lab needs --topology, the file from which the lab was brought up")
         with reserved_block() as block:
             yield Testbed(default_loopback(ranks, block=block))
         return

@@ -148,7 +148,7 @@ def _scratch_trace(trace: Trace, write: Callable[[Path], object]) -> Iterator[Pa
             yield scratch / "trace"
         except TraceError as error:
             if error.path is not None and Path(str(error.path)).is_relative_to(scratch):
-                problem = f"cannot be played as it was recorded: {error.problem}"
+                problem = f"cannot be played as recorded: {error.problem}"
                 raise TraceError(problem, path=trace.path, node=error.node, rank=error.rank) from error
             raise
 
@@ -162,7 +162,9 @@ def _load(trace: Trace, path: Path, ranks: int | None, *, on_step: OnStep) -> Lo
     groups = None if trace.groups is None else Path(trace.groups)
     loaded = replace(load_trace(path, ranks=ranks, groups=groups, on_rank=on_rank), path=Path(trace.path))
     if not loaded.nodes:
-        problem = f"none of the {len(loaded.traces)} ranks has a node: there is nothing to play; record the trace again"
+        problem = (
+            f"none of the {len(loaded.traces)} ranks has a node, so there is nothing to play: record the trace again"
+        )
         raise TraceError(problem, path=trace.path)
     on_step("proving that the run can finish")
     options = TraceOptions(trace.lenient, trace.element_bytes or 1, trace.scale)

@@ -40,7 +40,7 @@ def is_up(interface: str) -> bool:
     """
     found = _ask("link", "show", "dev", interface)
     if not found:
-        raise HostError(f"there is no interface {interface} here: `ip link` lists those there are")
+        raise HostError(f"there is no interface {interface} on this host: `ip link` lists the interfaces")
     return "UP" in found[0].get("flags", [])
 
 
@@ -101,7 +101,7 @@ def _complaint(stderr: str, commands: Sequence[str]) -> str:
     number = failed.rpartition(":")[2]
     command = commands[int(number) - 1] if number.isdecimal() and 0 < int(number) <= len(commands) else commands[0]
     why = lines[0].removeprefix("RTNETLINK answers: ") if lines else "no reason given"
-    return f"`ip {command}` failed ({why}): run it as root, or the agent with CAP_NET_ADMIN"
+    return f"`ip {command}` failed ({why}): run the agent as root or with CAP_NET_ADMIN"
 
 
 def _ask(*words: str) -> list[Any]:

@@ -20,9 +20,11 @@ _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # CPy
 _NO_MAPPING = ("failed to map segment", "annot allocate memory")  # the dynamic linker's
 _DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _MIB = 1 << 20
+LIBRARIES_BYTES = 256 << 20
+"""Address space that numpy, Arrow and gRPC take; OpenBLAS tries for ever where it finds no place."""
 
 
-def reserve(*, descriptors: int, threads: int = 0, memory_bytes: int = 0) -> None:
+def reserve(*, descriptors: int = 0, threads: int = 0, memory_bytes: int = 0) -> None:
     """Check that this process can have so much more than it has; everything is given back at once.
 
     Raises:
@@ -52,13 +54,13 @@ def exhausted(error: BaseException) -> HostError | None:
             return HostError(f"too many open files{_limit(resource.RLIMIT_NOFILE)}: raise the limit with `ulimit -n`")
         if not isinstance(one, OSError) and any(words in str(one) for words in _NO_THREAD):
             return HostError(
-                f"no thread can be started{_limit(resource.RLIMIT_NPROC)}: raise the limit with `ulimit -u`, "
-                "that of memory with `ulimit -v`, or those of the container"
+                f"cannot start a thread{_limit(resource.RLIMIT_NPROC)}: raise `ulimit -u`, "
+                "the memory limit `ulimit -v`, or the limits of the container"
             )
         if _is_about_memory(one):
             return HostError(
-                f"out of memory{_limit(resource.RLIMIT_AS, _MIB, ' MiB')}: raise the limit with `ulimit -v` or "
-                "that of the container, free memory, or play fewer ranks here"
+                f"out of memory{_limit(resource.RLIMIT_AS, _MIB, ' MiB')}: raise `ulimit -v` or "
+                "the limit of the container, free memory, or play fewer ranks here"
             )
     return None
 

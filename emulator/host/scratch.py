@@ -29,8 +29,8 @@ def scratch_folder() -> Iterator[Path]:
         _remove_left()
         folder, lock = _locked_folder()
     except OSError as error:
-        problem = f"no temporary folder can be made ({error.strerror or error})"
-        raise HostError(f"{problem}: free space, or set TMPDIR to another place") from error
+        problem = f"cannot create a temporary folder ({error.strerror or error})"
+        raise HostError(f"{problem}: free space, or set TMPDIR to a different folder") from error
     try:
         yield folder
     finally:

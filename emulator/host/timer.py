@@ -137,4 +137,4 @@ def _open_timer() -> int:
         return _create()
     except OSError as error:
         remedy = "; raise `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-        raise HostError(f"cannot make a timer: {error.strerror}{remedy}") from error
+        raise HostError(f"cannot create a timer: {error.strerror}{remedy}") from error

@@ -171,11 +171,11 @@ def _config(file: Path) -> _Config:
         return decode(value, _Config)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise TraceError(f"is not YAML ({error.problem})", path=of_line(file, line)) from error
+        raise TraceError(f"is not valid YAML ({error.problem})", path=of_line(file, line)) from error
     except SchemaProblem as error:
         raise TraceError(str(error), path=file) from error
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise TraceError(f"is not YAML ({str(error).splitlines()[0]})", path=file) from error
+        raise TraceError(f"is not valid YAML ({str(error).splitlines()[0]})", path=file) from error
 
 
 def _beside(file: Path, name: str, where: str) -> Path:
@@ -191,7 +191,7 @@ def _sleep_ns(seconds: float | None, where: str) -> int:
     if seconds is None:
         return 0
     if not math.isfinite(seconds) or not 0 <= seconds * 1e9 <= LONGEST_TRACE_NS:
-        raise TraceError(f"sleeps {seconds} s: a time from 0 to a year is needed", path=where)
+        raise TraceError(f"sleeps {seconds} s: expected 0 to one year", path=where)
     return round(seconds * 1e9)
 
 
@@ -216,7 +216,7 @@ def _matrix(path: Path, losses: Losses) -> tuple[int, dict[tuple[int, int], int]
         rows += 1
     if rows != columns or rows < 2:
         raise TraceError(
-            f"has {rows} rows of {columns} cells: a square matrix of two ranks or more is needed", path=path
+            f"has {rows} rows of {columns} cells: expected a square matrix of two or more ranks", path=path
         )
     return rows, cells
 

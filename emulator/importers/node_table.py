@@ -103,7 +103,7 @@ class NodeTable(Collection[ImportedNode]):
             self._store(self._columns, path)
         except OSError as error:
             problem = f"cannot keep {self._size} nodes in {path} ({error.strerror or error})"
-            raise HostError(f"{problem}: free space, or set TMPDIR to another place") from error
+            raise HostError(f"{problem}: free space, or set TMPDIR to a different folder") from error
         return NodeTable(path, self.operations, size=self._size)
 
     def _store(self, held: NodeColumns, path: Path) -> None:

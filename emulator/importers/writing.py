@@ -95,7 +95,7 @@ def _write_report(path: Path, trace: ImportedTrace) -> None:
     try:
         path.write_text(json.dumps(report(trace), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise HostError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        raise HostError(f"cannot write {path}: {error.strerror or error}; choose a different place") from error
 
 
 def _numbers(trace: ImportedTrace) -> dict[tuple[str, tuple[int, ...]], int]:

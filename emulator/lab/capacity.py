@@ -45,8 +45,8 @@ def judge(network: Network, *, cores: int | None = None) -> str | None:
         return None
     return (
         f"{load.hosts} hosts at line rate send {load.packets_per_s:,.0f} packets/s,"
-        f" {available} cores carry about {most:,}: lower the rates to {most / load.packets_per_s:.0%}"
-        " or take a larger MTU"
+        f" {available} cores can handle about {most:,}: lower the rates to {most / load.packets_per_s:.0%}"
+        " or use a larger MTU"
     )
 
 

@@ -40,7 +40,7 @@ def require_root(what: str = "a lab") -> None:
         HostError: the user is not root.
     """
     if os.geteuid() != 0:
-        raise HostError(f"{what} is made of network namespaces, which takes root: run the command with sudo")
+        raise HostError(f"{what} needs network namespaces and therefore root: run the command with sudo")
 
 
 def require_tools(tools: Iterable[str]) -> None:
@@ -71,7 +71,7 @@ def run(batch: Batch, *, what: str = "the lab") -> str:
     except OSError as error:
         raise HostError(f"{batch.command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
-        raise HostError(f"{what} cannot be made: {_refused(batch, done.stderr)}")
+        raise HostError(f"{what} cannot be created: {_refused(batch, done.stderr)}")
     return done.stdout
 
 

@@ -41,7 +41,7 @@ def make_design(topology: Topology, lab_id: str) -> Design:
 
 def _require_raisable(topology: Topology, network: Network) -> None:
     if not network.is_drawn:
-        raise PlanError(f"{topology.source}: a lab needs a network: draw switches and links (docs/topologies.md)")
+        raise PlanError(f"{topology.source}: a lab needs a network: add switches and links (docs/topologies.md)")
     for switch in network.switches:
         if switch.kind not in SWITCHES:
             raise PlanError(
@@ -50,7 +50,9 @@ def _require_raisable(topology: Topology, network: Network) -> None:
     for host, interfaces in network.interfaces.items():
         for prefix in (prefix for interface in interfaces for prefix in prefixes_of(interface)):
             if ip_network(prefix).is_loopback:
-                raise PlanError(f"{topology.source}: host {host} has {prefix}, and loopback never leaves a host")
+                raise PlanError(
+                    f"{topology.source}: host {host} has {prefix}, but loopback traffic never leaves a host"
+                )
     _refuse_twins([*network.interfaces, *(switch.name for switch in network.switches)], topology)
 
 
@@ -94,13 +96,13 @@ class _Designer:
             ip_network(prefix).version == 6 for one in self._interface.values() for prefix in prefixes_of(one)
         )
         if len(self._router_ports) > _MOST_ROUTER_PORTS:
-            raise PlanError(f"{len(self._router_ports)} ports of routers are more than a lab has addresses for")
+            raise PlanError(f"{len(self._router_ports)} ports of routers need more addresses than a lab has")
 
     def design(self) -> Design:
         hosts = [self._host(name) for name in self._network.interfaces]
         switches = [self._switch(switch.name, switch.kind) for switch in self._network.switches]
         late = sum(link.latency_ns is not None for link in self._network.links)
-        notes = (f"the latency of {late} links is left out: cables of a lab have none of their own",) if late else ()
+        notes = (f"the latency of {late} links is ignored: a lab has no latency on its links",) if late else ()
         cables = [link.ends for link in self._network.links]
         return Design(self._lab_id, [*hosts, *switches], cables, has_ipv6=self._has_ipv6, notes=notes)
 

@@ -28,7 +28,7 @@ def execute(design: Design, name: str, command: Sequence[str]) -> NoReturn:
     if name not in known:
         raise InputError(f"lab {design.lab_id} has no host or switch {name!r}; it has {', '.join(known)}")
     if os.geteuid() != 0:
-        raise HostError("entering a network namespace takes root: run the command with sudo")
+        raise HostError("entering a network namespace needs root: run the command with sudo")
     sys.stdout.flush()
     words = [*exec_prefix(design.node(name)), *command]
     os.execvp(words[0], words)

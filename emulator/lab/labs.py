@@ -137,7 +137,7 @@ class Labs:
         """
         ids = self.store.ids()
         if lab_id is None and len(ids) > 1:
-            raise InputError(f"there are several labs, name one with --lab: {', '.join(ids)}")
+            raise InputError(f"there are several labs; choose one with --lab: {', '.join(ids)}")
         if lab_id is None and not ids:
             raise InputError("no lab is up; `charkha lab up FILE` brings one up")
         return self.get(lab_id if lab_id is not None else ids[0])
@@ -170,10 +170,12 @@ class Labs:
         """
         ids = self.meant(word)
         if len(ids) > 1 and not several:
-            raise InputError(f"there are several labs, name one or give --all: {', '.join(ids)}")
+            raise InputError(f"there are several labs; choose one or give --all: {', '.join(ids)}")
         if not ids and not none:
             which = "no lab is up" if word is None else f"there is no lab {word!r}"
-            raise InputError(f"{which} (labs: {', '.join(self.store.ids()) or 'none'}); --if-exists ignores that")
+            raise InputError(
+                f"{which} (labs: {', '.join(self.store.ids()) or 'none'}); with --if-exists this is no error"
+            )
         return ids
 
     def of_digest(self, digest: str | None) -> list[LabState]:
@@ -196,23 +198,25 @@ class Labs:
             return
         state = self.store.read(lab_id)
         if state is not None and state.phase == UP:
-            problem = f"a lab {lab_id} is up already: `charkha lab down {lab_id}`, or another name with --id"
+            problem = f"lab {lab_id} is already up: run `charkha lab down {lab_id}`, or give a different name with --id"
             raise PlanError(problem)
         if state is not None and state.phase == RAISING and state.owner.is_alive:
-            raise PlanError(f"process {state.owner.pid} is bringing up lab {lab_id}: give another name with --id")
+            raise PlanError(f"process {state.owner.pid} is bringing up lab {lab_id}: give a different name with --id")
         self.down(lab_id)
 
     def _claim(self, lab_id: str) -> None:
         try:
             self.store.claim(lab_id)
         except FileExistsError:
-            raise PlanError(f"another process is bringing up lab {lab_id}: give another name with --id") from None
+            raise PlanError(f"another process is bringing up lab {lab_id}: give a different name with --id") from None
 
     def _refuse_taken(self, design: Design) -> None:
         """Refuse names of namespaces that exist: they are not this lab's to remove."""
         taken = existing(node.namespace for node in design.nodes)
         if taken:
-            raise PlanError(f"namespace {taken[0]} exists and belongs to no lab: give the lab another name with --id")
+            raise PlanError(
+                f"namespace {taken[0]} exists but belongs to no lab: give the lab a different name with --id"
+            )
 
     def _realise(self, design: Design) -> None:
         run(cables(design))

@@ -85,7 +85,7 @@ class NextHops:
                 one, other = _root(root, one), _root(root, other)
                 if one == other:
                     raise PlanError(
-                        f"{link} closes a loop of bridges, in which frames circulate forever: use kind router"
+                        f"{link} closes a loop of bridges, in which frames would circulate forever: use kind router"
                     )
                 root[one] = other
 

@@ -49,7 +49,7 @@ def enlarge_buffers(namespace: str, *, queue_bytes: int) -> None:
                 sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size)
     except OSError as error:
         raise HostError(
-            f"the packet buffers of Open vSwitch cannot be enlarged ({error.strerror}), it would lose frames: "
+            f"the packet buffers of Open vSwitch cannot be enlarged ({error.strerror}), so it would drop frames: "
             "allow CAP_SYS_PTRACE and CAP_NET_ADMIN, or use switches of kind bridge"
         ) from error
 

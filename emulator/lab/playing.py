@@ -91,12 +91,12 @@ def find_place(topology: Topology, lab_id: str | None, *, labs: Labs | None = No
     if lab_id is not None:
         state = labs.get(lab_id)
         if state.digest != topology.digest:
-            problem = f"lab {lab_id} was brought up from {state.topology} at the time, not from {topology.source}"
+            problem = f"lab {lab_id} was brought up from {state.topology} as it was then, not from {topology.source}"
             raise PlanError(f"{problem}: `charkha lab down {lab_id}`, then `charkha lab up {topology.source}`")
         return _place(state)
     found = labs.of_digest(topology.digest)
     if len(found) > 1:
-        raise PlanError(f"several labs come from {topology.source}, name one with --lab: {', '.join(_ids(found))}")
+        raise PlanError(f"several labs come from {topology.source}; choose one with --lab: {', '.join(_ids(found))}")
     return _place(found[0]) if found else None
 
 
@@ -113,7 +113,7 @@ def require_addresses(topology: Topology, ranks: Sequence[int], *, labs: Labs | 
             known.add(address)
             continue
         others = [one for one in (labs or Labs()).store.states() if one.name == topology.name]
-        stale = f"; lab {others[0].lab_id} comes from another version of the file" if others else ""
+        stale = f"; lab {others[0].lab_id} comes from a different version of the file" if others else ""
         raise HostError(
             f"{address} of host {topology.host_of(rank).name} is not an address of this host{stale}:"
             f" `charkha lab up {topology.source}` brings up a lab with it"

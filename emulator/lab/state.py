@@ -98,7 +98,7 @@ class LabStore:
         except FileExistsError:
             raise
         except OSError as error:
-            raise HostError(f"{self.folder(lab_id)} cannot be made ({error.strerror})") from error
+            raise HostError(f"{self.folder(lab_id)} cannot be created ({error.strerror})") from error
         return self.folder(lab_id)
 
     def write(self, state: LabState) -> None:

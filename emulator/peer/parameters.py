@@ -112,7 +112,7 @@ def make_test(
     if duration_s is not None and iterations is not None:
         raise InputError("--iters and --duration: give one of them")
     if duration_s is not None and not 0 < duration_s <= LARGEST_COUNT:
-        raise InputError(f"--duration {duration_s:g}: a number of seconds above 0 is needed")
+        raise InputError(f"--duration {duration_s:g}: give a number of seconds above 0")
     if iterations is None and duration_s is None and is_open_ended:
         iterations = 0
     elif iterations is None:

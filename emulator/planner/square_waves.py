@@ -15,7 +15,7 @@ ITERATIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """One iteration of a job alone: it computes, then communicates at the whole rate of the port; ns."""
+    """One iteration of a job alone: it computes, then communicates at the full rate of the port; ns."""
 
     compute_ns: float
     communication_ns: float

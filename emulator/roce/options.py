@@ -51,15 +51,20 @@ class OptionFacts:
         if text in self.words:
             return self.words[text]
         if self.unit == "bit/s":
-            return int(text) if text.lstrip("-").isdecimal() else parse_rate(text)
+            return 0 if text == "0" else parse_rate(text)
         return parse_size(text) if self.unit == "bytes" and not self.choices else int(text)
+
+    def spell(self, value: object) -> str:
+        """Text that `parse` reads as this value."""
+        words: dict[object, str] = {number: word for word, number in self.words.items()}
+        return words.get(value) or (f"{value}bit" if self.unit == "bit/s" and value else str(value))
 
     @property
     def needed(self) -> str:
         """What text has to be, in words."""
         if self.unit == "bit/s":
-            return f"a rate with its unit is needed, as 10Gbit{', or off' if self.words else ''}"
-        return "a size is needed, as 512K" if self.unit == "bytes" and not self.choices else "a whole number is needed"
+            return f"give a rate with a unit, such as 10Gbit{', or off' if self.words else ''}"
+        return "give a size, such as 512K" if self.unit == "bytes" and not self.choices else "give a whole number"
 
     def text(self, name: str, defaults: object) -> str:
         """Summary and default, for the help of the field of that name."""

@@ -57,14 +57,14 @@ def claimed(root: Path, *, is_new: bool) -> Iterator[None]:
         InputError: another process has it, or it is not empty.
     """
     if is_new and root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise InputError(f"{root}: is not an empty folder; choose another --out, or resume what was played into it")
+        raise InputError(f"{root}: is not an empty folder; choose a different --out, or resume what was played into it")
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise InputError(f"{root}: another command is playing into it; choose another --out") from error
+            raise InputError(f"{root}: another command is playing into it; choose a different --out") from error
         yield
     finally:
         os.close(descriptor)

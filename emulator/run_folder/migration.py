@@ -29,7 +29,7 @@ def migrated(document: Document, *, path: Path, newest: int) -> Document:
     if not isinstance(version, int) or isinstance(version, bool):
         raise ResultError("is not the manifest of a run (no format_version)", path=path)
     if version > newest:
-        problem = f"has format version {version}, this Charkha reads up to {newest}: use a newer one"
+        problem = f"has format version {version}, but this Charkha reads up to {newest}: use a newer one"
         raise ResultError(problem, path=path)
     for step in range(version, newest):
         if step not in MIGRATIONS:

@@ -33,7 +33,7 @@ def check_file(path: Path, option: str, *, mark: str | None = None, makes_folder
     try:
         _check_folder(path.parent, is_there=not makes_folder)
         if not path.name:
-            raise _NoPlaceError("a file name is needed")
+            raise _NoPlaceError("give a file name")
         _check_name(path.name, path.parent)
         if path.exists():
             _check_replaceable(path, mark)
@@ -95,10 +95,10 @@ def _check_replaceable(path: Path, mark: str | None) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise _NoPlaceError("it is a folder")
     if mark is None:
-        raise _NoPlaceError("it exists; name another")
+        raise _NoPlaceError("it exists; choose a different name")
     if not stat.S_ISREG(found.st_mode):
         raise _NoPlaceError("it is not a regular file")
     with path.open("rb") as file:
         beginning = file.read(_MARK_WITHIN_BYTES)
     if beginning and mark.encode() not in beginning:
-        raise _NoPlaceError("it exists, and Charkha did not write it; name another, or remove it")
+        raise _NoPlaceError("it exists, but Charkha did not write it; choose a different name, or remove it")

@@ -42,7 +42,7 @@ def choose_runs(folders: Sequence[Path], which: RunFilter, *, root: Path, keep: 
     if folders and not which.is_empty:
         raise InputError("give run folders or filters, not both")
     if not folders and which.is_empty and not keep:
-        raise InputError("name run folders, a filter or --keep N: all runs are never pruned at once")
+        raise InputError("give run folders, a filter or --keep N: prune never removes all runs at once")
     if not folders:
         return list_runs(root, which)[keep:]
     runs = {folder.parent.resolve() / folder.name: stored_run(folder) for folder in folders}
@@ -85,7 +85,7 @@ def _why_kept(run: StoredRun) -> str | None:
         return "it is a link"
     foreign = [entry.name for entry in os.scandir(run.folder) if not _is_own(entry)]
     if foreign:
-        return f"it contains {', '.join(sorted(foreign))}, which no run writes"
+        return f"it contains {', '.join(sorted(foreign))}, which is not part of a run"
     return None
 
 

@@ -116,7 +116,7 @@ def read_run(folder: Path) -> Run:
 def of_session(folder: Path) -> str:
     """Why the folder of a session is no run folder, and which ones there are in it."""
     jobs = ", ".join(str(path) for path in sorted(folder.glob("job=*")))
-    return f"holds the jobs of a session, not a run; name a run folder in it: {jobs or 'there is none'}"
+    return f"contains the jobs of a session, not a run; give one of its run folders: {jobs or 'there is none'}"
 
 
 def _trials_so_far(run: Run) -> Trials:

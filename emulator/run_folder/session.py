@@ -159,7 +159,9 @@ def _read_facts(path: Path) -> SessionFacts:
         raise ResultError(f"is not the description of a session ({error})", path=path) from error
     version = document.get("format_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > FORMAT_VERSION:
-        problem = f"has format version {version}; this Charkha reads up to {FORMAT_VERSION}: use the one that wrote it"
+        problem = (
+            f"has format version {version}, but this Charkha reads up to {FORMAT_VERSION}: use the one that wrote it"
+        )
         raise ResultError(problem, path=path)
     try:
         return decode(document, SessionFacts)

@@ -36,7 +36,7 @@ def writing(path: Path) -> Iterator[None]:
         if (lack := exhausted(error)) is not None:
             raise HostError(f"{path}: cannot write results: {lack}") from error
         reason = os.strerror(error.errno) if error.errno else str(error)
-        remedy = "free space, or choose another place" if error.errno in FULL else "choose another place"
+        remedy = "free some space, or choose a different place" if error.errno in FULL else "choose another place"
         raise HostError(f"{path}: cannot write results ({reason}); {remedy}") from error
 
 

@@ -172,7 +172,7 @@ class RunWriter:
             HostError: it cannot be written, or the folder is gone.
         """
         if not self._closed and not (self.folder / PARTIAL_MANIFEST).exists():  # the kernel would not mind
-            raise HostError(f"{self.folder}: the run folder was deleted or moved while the run was played into it")
+            raise HostError(f"{self.folder}: the run folder was deleted or moved during the run")
         for part, pending in self._pending.items():
             if pending:
                 if part not in self._streams:
@@ -268,9 +268,9 @@ def _create(folder: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             occupied = any(folder.iterdir())
         except (FileExistsError, NotADirectoryError):
-            raise InputError(f"{folder}: is not a folder; choose another --out") from None
+            raise InputError(f"{folder}: is not a folder; choose a different --out") from None
         if occupied:
-            raise InputError(f"{folder}: is not empty; a run folder is written once, choose another --out")
+            raise InputError(f"{folder}: is not empty; choose a different --out")
 
 
 def _outcome(error: BaseException | None) -> tuple[Status, str | None]:

@@ -145,7 +145,9 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
         unfinished.write_text(json.dumps(to_json(calibration), indent=1) + "\n", encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
-        raise HostError(f"{path}: cannot be written ({error.strerror}); name another with --calibration") from error
+        raise HostError(
+            f"{path}: cannot be written ({error.strerror}); choose a different file with --calibration"
+        ) from error
 
 
 def read_calibration(path: Path) -> Calibration:

@@ -48,7 +48,7 @@ def _shared_ports(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
     shared = sum(one.get("ports_shared", 0) for one in facts)
     if shared:
         remedy = "raise `ulimit -n`, or use more --agents"
-        yield f"a queue pair had no source port of its own, for want of open files: {remedy}", shared
+        yield f"a queue pair had to share a source port because open files ran out: {remedy}", shared
 
 
 def _raise_buffer(facts: Sequence[_Facts], direction: str) -> str | None:

@@ -27,7 +27,7 @@ _ITERATIONS = (  # name, unit, attribute of IterationSummary, family, statistic,
         "",
         "median JCT / JCT with ideal collectives",
     ),
-    ("exposed", _NS, "exposed_ns", "communication.exposed", "", f"communication that no compute hides, {_BUSY}"),
+    ("exposed", _NS, "exposed_ns", "communication.exposed", "", f"communication not hidden by compute, {_BUSY}"),
     ("overlapped", _NS, "overlap_ns", "communication.overlapped", "", f"communication during compute, {_BUSY}"),
     ("exposed_fraction", _RATIO, "exposed_fraction", "communication.exposed_fraction", "", "exposed / JCT, as a share"),
 )
@@ -38,7 +38,7 @@ _CLASSES = (  # the same of ClassSummary
     ("slowest_to_mean", _RATIO, "slowest_to_mean", "slowest_to_mean", "", "slowest rank / mean over the ranks, median"),
     ("algbw", _RATE, "algbw_bytes_per_s", "algbw", "", "algorithm bandwidth at the median cct"),
     ("busbw", _RATE, "busbw_bytes_per_s", "busbw", "", "bus bandwidth at the median cct"),
-    ("busbw_to_ideal", _PERCENT, "ideal_percent", "ideal", "", "bus bandwidth / what the rates of the ports allow"),
+    ("busbw_to_ideal", _PERCENT, "ideal_percent", "ideal", "", "bus bandwidth / the bandwidth that port rates allow"),
 )
 _TRANSFERS = {  # attribute of TransferSummary: family, what
     "fct": ("flow.completion", "flow completion time: post of a send to its last byte"),
@@ -47,20 +47,20 @@ _TRANSFERS = {  # attribute of TransferSummary: family, what
 }
 _KINDS = dict.fromkeys(MAXIMA, Kind.LEVEL)
 _FLOWS = (  # name, counter, title, what
-    ("packets", "packets", "", "packets sent, repeated ones included"),
+    ("packets", "packets", "", "packets sent, including retransmissions"),
     ("retransmissions", "retransmits", "", "packets sent again"),
-    ("timeouts", "timeouts", "", "times that a sender received no acknowledgement in time"),
+    ("timeouts", "timeouts", "", "times a sender received no acknowledgement in time"),
     ("naks", "naks", "NAKs", "PSN sequence errors reported by receivers"),
-    ("rnr_naks", "rnr_naks", "RNR NAKs", "times that a receiver was not ready"),
-    ("spurious_retransmissions", "duplicates", "", "packets sent again although they had arrived"),
-    ("out_of_order", "out_of_order", "", "packets received before their turn"),
-    ("largest_displacement", "largest_displacement", "", "most packets that one was received before its turn"),
+    ("rnr_naks", "rnr_naks", "RNR NAKs", "times a receiver was not ready"),
+    ("spurious_retransmissions", "duplicates", "", "packets retransmitted although they had arrived"),
+    ("out_of_order", "out_of_order", "", "packets received early"),
+    ("largest_displacement", "largest_displacement", "", "largest number of packets by which one was received early"),
     ("ecn_marks", "ecn_marks", "ECN marks", "packets received with Congestion Experienced"),
     ("cnps", "cnps_received", "CNPs", "congestion notification packets received"),
     ("cnps_sent", "cnps_sent", "CNPs sent", "congestion notification packets sent"),
     ("header_errors", "dropped_header", "", "packets refused because of an impossible header"),
     ("icrc_errors", "dropped_icrc", "ICRC errors", "packets refused because of a wrong ICRC"),
-    ("payload_errors", "dropped_payload", "", "packets refused because of other bytes than were sent"),
+    ("payload_errors", "dropped_payload", "", "packets refused because the payload was not what was sent"),
 )
 _OF_ITERATION_AND_FLOW = (
     "retransmissions",
@@ -77,7 +77,7 @@ _EACH_FLOW = (  # name, unit, column or figure of FlowFigures, kind, what
 )
 _DEVICES = (  # name, attribute of DeviceFrames, what
     ("frames_in", "frames_in", "frames that the device received"),
-    ("frames_lost", "lost", "frames that came into the device and did not leave it"),
+    ("frames_lost", "lost", "frames that entered the device but did not leave it"),
     ("frames_lost_unexplained", "unexplained", "lost frames that no drop counter of the device shows"),
 )
 
@@ -201,7 +201,7 @@ _UNEXPLAINED = _total(
     "",
     "totals.unexplained_retransmissions",
     "flow.unexplained_retransmissions",
-    "packets sent again that were neither spurious nor dropped by the device or the receiving host",
+    "packets retransmitted that were neither spurious nor dropped by the device or the receiving host",
     lambda summary: summary.totals.unexplained_retransmissions,
 )
 _INCOMPLETE = _total(

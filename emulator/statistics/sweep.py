@@ -34,7 +34,7 @@ class SweepRow:
     """One size of a sweep.
 
     Attributes:
-        size_bytes: array size as nccl-tests counts it.
+        size_bytes: array size, counted as in nccl-tests.
         algorithm: collective algorithm used at this size.
         iterations: number of measurements.
         p50_ns, p95_ns, p99_ns: nearest-rank percentiles; None if there are too few iterations.

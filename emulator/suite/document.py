@@ -153,7 +153,7 @@ def find_suite(name: str) -> Path:
     if name in shipped and not Path(name).is_file():
         return shipped[name]
     if not Path(name).exists():
-        advice = did_you_mean(name, shipped) or "; `charkha suite list` lists those that Charkha ships"
+        advice = did_you_mean(name, shipped) or "; `charkha suite list` lists the shipped suites"
         raise InputError(f"there is no suite {name!r}{advice}")
     return Path(name)
 
@@ -200,7 +200,7 @@ class _Reader:
         case, place = self._case, ("cases", self._at, "rules") if self._case.rules else ("rules",)
         sections = case.rules or self._file.rules
         if not sections:
-            raise self._error("has no rules, and the suite has none for all cases", ())
+            raise self._error("has no rules, and the suite has no common rules", ())
         rules = Rules(f"{self._file.name}: {case.name}", rules_in(sections, self._document, place))
         experiment = self._experiment(over)
         text = yaml.safe_dump(
@@ -223,7 +223,7 @@ class _Reader:
 
     def _experiment(self, over: Mapping[str, Any]) -> Experiment:
         if "jobs" in self._file.defaults:
-            raise self._error("write `job`: the defaults are for every job", ("jobs",))
+            raise self._error("write `job`: the defaults apply to every job", ("jobs",))
         own: Part = _with_own_jobs(merge(self._file.defaults, self._case.spec))
         try:
             experiment = build_experiment(own)

@@ -66,7 +66,7 @@ def read_history(folders: Iterable[Path]) -> list[SuiteRecord]:
     records = sorted(map(read_record, folders), key=lambda one: one.started)
     names = sorted({one.suite for one in records})
     if len(names) > 1:
-        raise InputError(f"{count_of(len(names), 'suite')} ({', '.join(names)}): give folders of one suite")
+        raise InputError(f"{count_of(len(names), 'suite')} ({', '.join(names)}): give folders of the same suite")
     return records
 
 

@@ -75,7 +75,7 @@ def latest_folder(name: str) -> Path:
     """
     found = sorted(path.parent for path in SUITES.glob(f"*-{name}/{RECORD}") if read_record(path.parent).suite == name)
     if not found:
-        raise InputError(f"{SUITES}: has no folder of suite {name}; give it with --out DIR")
+        raise InputError(f"{SUITES}: has no folder of suite {name}; give one with --out DIR")
     return found[-1]
 
 
@@ -129,7 +129,9 @@ def _begin(suite: Suite, root: Path) -> SuiteRecord:
         before = read_record(root)
         if before.digest != record.digest:
             what = f"suite {before.suite}" if before.suite != suite.name else "another version of the suite or topology"
-            raise InputError(f"{root}: holds {what}; resume with the same files and options, or choose another --out")
+            raise InputError(
+                f"{root}: holds {what}; resume with the same files and options, or choose a different --out"
+            )
         record = replace(record, started=before.started)
     write_record(record, root)
     return record
@@ -289,7 +291,7 @@ def _rule(bound: Bound, factor: float | None) -> Rule:
         title="interference factor",
         unit=Unit.RATIO,
         scope=Scope.RUN,
-        what="median JCT beside the other jobs / median JCT alone",
+        what="median JCT with the other jobs / median JCT alone",
         key="interference",
         kind=Kind.TIMING,
         family="interference",

@@ -61,7 +61,7 @@ def parse_values(text: str) -> tuple[str, ...]:
     if not all(values):
         raise ValueError(f"{text!r}: a value is empty")
     if twice := [one for at, one in enumerate(values) if one in values[:at]]:
-        raise ValueError(f"{twice[0]} is there twice")
+        raise ValueError(f"{twice[0]} is given twice")
     return values
 
 
@@ -101,7 +101,7 @@ def _unit_of(text: str) -> tuple[Callable[[str], Fraction], Callable[[Fraction],
         except ValueError:
             continue
         return read, write
-    raise ValueError(f"{text!r} is not a number, a size as 64K, or a rate as 100Mbit")
+    raise ValueError(f"{text!r} is not a number, a size such as 64K, or a rate such as 100Mbit")
 
 
 def _number(value: Fraction) -> str:

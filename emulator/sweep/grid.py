@@ -78,7 +78,7 @@ def make_sweep(experiment: Experiment, axes: Sequence[Axis]) -> Sweep:
     repeat = repeats_of(experiment)
     paths = [axis.path for axis in axes]
     if twice := [axis.name for at, axis in enumerate(axes) if axis.path in paths[:at]]:
-        raise InputError(f"--vary {twice[0]}: this setting is varied twice")
+        raise InputError(f"--vary {twice[0]}: this setting varies twice")
     combinations = list(itertools.islice(itertools.product(*(axis.values for axis in axes)), MOST_VALUES + 1))
     if len(combinations) > MOST_VALUES:
         raise InputError(f"--vary: there are more than {MOST_VALUES:,} points")

@@ -50,8 +50,8 @@ def _warnings(record: SweepRecord) -> Iterator[str]:
     limited = [one for one in record.points if one.tester_limited]
     if limited:
         yield (
-            f"{len(limited)} of {count_of(len(record.points), 'point')} are tester-limited: the tester rather than the "
-            "device set their figures."
+            f"{len(limited)} of {count_of(len(record.points), 'point')} are tester-limited: the tester, not the "
+            f"device, determined their figures."
         )
     if scaled := {one.scaling for one in record.points if one.scaling}:
         yield f"Scaled: {'; '.join(sorted(scaled))}. The results are those of the scaled runs."
@@ -74,7 +74,7 @@ def _curves(record: SweepRecord) -> Iterator[Block]:
             "jct",
             f"JCT over {first.name}",
             about,
-            "Time of an iteration at every point, with its interval; the table below has the numbers.",
+            "Time of an iteration at every point, with its interval; the numbers are in the table below.",
             Picture("sweep_jct", {"points": jct.columns}),
         )
     if busbw.columns:
@@ -82,15 +82,15 @@ def _curves(record: SweepRecord) -> Iterator[Block]:
             "busbw",
             f"Bus bandwidth over {first.name}",
             about,
-            "Bus bandwidth of the class at every point, with its interval; the table below has the numbers.",
+            "Bus bandwidth of the class at every point, with its interval; the numbers are in the table below.",
             Picture("sweep_busbw", {"points": busbw.columns}),
         )
 
 
 def _units(record: SweepRecord) -> str:
     if record.repeat > 1:
-        return f"Each point: {record.repeat} runs, in turns; runs are the units of the intervals."
-    return "Each point: one run; iterations are the units of the intervals, so they hold for this run, not the next."
+        return f"Each point: {record.repeat} alternating runs; runs are the units of the intervals."
+    return "Each point: one run; iterations are the units of the intervals, so they describe this run, not the next."
 
 
 def _add(rows: Rows, point: PointRecord, setting: str, series: str, figure: Figure | None, unit: float) -> None:
@@ -107,12 +107,12 @@ def _add(rows: Rows, point: PointRecord, setting: str, series: str, figure: Figu
 
 
 def _points(record: SweepRecord) -> Section:
-    about = "The runs of a point are in its folder, each with a report of its own."
+    about = "The runs of a point are in its folder, each with its own report."
     return Section("points", "Points", [table_of("results", "Points", columns_of(record), record.points)], about, True)
 
 
 def _method(record: SweepRecord) -> Section:
     facts = [(axis.name, f"{axis.setting}: {', '.join(axis.values)}") for axis in record.axes]
-    facts += [("Order", "all points once, then all of them again" if record.repeat > 1 else "as in the table")]
+    facts += [("Order", "all points once, then all again" if record.repeat > 1 else "as in the table")]
     facts += [("Run spec of the first point", yaml.safe_dump(dict(record.spec), sort_keys=False))]
     return Section("method", "Method", [Facts("method-facts", "Sweep", facts)])

@@ -173,7 +173,7 @@ def _session(
     if done is not None:
         if dict(done.facts.spec) != with_absolute_paths(experiment).to_plain():
             raise InputError(
-                f"{folder}: holds a session of another run spec; resume with the same one, or choose --out"
+                f"{folder}: has a session of a different run spec; resume with that one, or choose a different --out"
             )
         return Played(phase, done)
     on_run(free_folder(folder))

@@ -15,7 +15,7 @@ from emulator.views.html.page.pictures import Picture, Rows
 
 _EXPECTED = (
     "Dashed: two square waves with the duties of the jobs alone. Each job computes, then communicates at the whole "
-    "rate of the port, or at half of it while both do. Nothing else of the jobs or of the network is in it."
+    "rate of the port, or at half of it while both do. The model has nothing else of the jobs or the network."
 )
 
 
@@ -79,9 +79,9 @@ def _edges(jobs: Iterable[JobPoint]) -> tuple[float, float]:
 
 def _method(record: PhaseRecord) -> Section:
     facts = [
-        ("Counted", "iterations of a job that the other one covers in time; the rest is left out"),
+        ("Counted", "iterations of a job covered in time by the other one; the others are excluded"),
         ("Phase", "measured: of the counted iterations; jobs that stall drift from where they were told to begin"),
-        ("Mean over all phases", "area under the curve once round (trapezoids), measured and of square waves"),
+        ("Mean over all phases", "area under the curve over one cycle (trapezoids), measured and of square waves"),
         ("Run spec", yaml.safe_dump(dict(record.spec), sort_keys=False)),
     ]
     return Section("method", "Method", [Facts("method-facts", "Sweep", [*curve_facts(record), *facts])])

@@ -26,7 +26,7 @@ def phase_columns(record: PhaseRecord) -> list[Column[PhasePoint]]:
 _BEFORE: tuple[Column[PhasePoint], ...] = (
     Column(
         "phase",
-        "start of the second job after the first, in iterations of the first alone",
+        "start of the second job after the first, in solo iterations of the first",
         cell=lambda one: f"{one.phase:g}",
     ),
     Column(
@@ -78,7 +78,7 @@ def _of_job(name: str) -> list[Column[PhasePoint]]:
         ),
         Column(
             f"{name}:\nn",
-            "iterations that the other job covers, and those that are left out",
+            "iterations covered by the other job, and those excluded",
             cell=lambda point: NONE if (one := job(point)) is None else f"{one.covered}+{one.left_out}",
             title=f"{name}: n",
             sacrifice=4,

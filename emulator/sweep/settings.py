@@ -63,7 +63,7 @@ def find_setting(name: str, experiment: Experiment) -> str:
     for is_meant in (_is_path, _is_end, _is_short):
         found = [path for path in paths if is_meant(path, wanted)]
         if len(found) > 1:
-            raise InputError(f"--vary {name}: is short for {' and '.join(found)}: write more of it")
+            raise InputError(f"--vary {name}: is short for {' and '.join(found)}: write more of the name")
         if found:
             return found[0]
     known = sorted({short for path in paths for short in _short_names(path)} | set(paths))

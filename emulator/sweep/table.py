@@ -44,7 +44,7 @@ def note_column(_: type[N]) -> Column[N]:
     """The column of notes, of a table with rows of this type."""
     return Column(
         "note",
-        "tester-limited: the tester rather than the device set the figures; failed: why a run failed",
+        "tester-limited: the tester, not the device, determined the figures; failed: why a run failed",
         cell=lambda one: visible(note(one)) or NONE,
         is_number=False,
         is_optional=True,
@@ -73,7 +73,7 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
     Column("runs", "complete runs of this point", cell=lambda one: str(one.runs), sacrifice=3),
     Column(
         "JCT",
-        "time of an iteration: the median, of several runs the Hodges-Lehmann estimate of their medians",
+        "time of an iteration: the median, or the Hodges-Lehmann estimate of the medians of several runs",
         cell=lambda one: duration_cell(one.jct_ns.value if one.jct_ns else None),
         style=bold,
     ),
@@ -99,7 +99,7 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
     ),
     Column(
         "class",
-        "the class of the bus bandwidth: of its collective, the one that takes most time",
+        "class of the bus bandwidth: the one of its collective that takes the most time",
         cell=lambda one: one.collective or NONE,
         is_number=False,
         folds=24,
@@ -107,7 +107,7 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
     ),
     Column(
         "verdict",
-        "by the rules of the run spec (--expect); of several runs, the gravest",
+        "by the rules of the run spec (--expect); for several runs, the worst",
         cell=lambda one: NONE if one.verdict is None else one.verdict.value,
         is_number=False,
         is_optional=True,
@@ -146,5 +146,5 @@ def headline(record: SweepRecord) -> str:
 
 def _lines(record: SweepRecord, folder: Path) -> Iterator[str]:
     if record.left:
-        yield f"Play what is missing: the same command with --resume --out {visible(str(folder))}"
+        yield f"Play the missing runs: repeat the command with --resume --out {visible(str(folder))}"
     yield f"Folder of the sweep, with report.html: {visible(str(folder))}"

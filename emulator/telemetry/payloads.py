@@ -99,7 +99,7 @@ class ClassFigures(Struct, frozen=True, kw_only=True):
 
     collective: str
     group_size: int
-    size_bytes: Annotated[int, Meta(description="array size as nccl-tests counts it")]
+    size_bytes: Annotated[int, Meta(description="array size, counted as in nccl-tests")]
     algorithm: str
     count: int
     cct_p50_ns: float | None

@@ -41,7 +41,7 @@ def read_containerlab(document: Document) -> ImportedTopology:
         raise document.error("has no nodes", ("topology",))
     for node, entry in nodes.items():
         if entry is not None and not isinstance(entry, Mapping):
-            raise document.error("is not a node: a mapping with its kind is needed", (*key, node))
+            raise document.error("is not a node: write a mapping with its kind", (*key, node))
         _add_node(imported, node, _inherited(topology, entry or {}))
     for number, link in enumerate(topology.get("links") or []):
         _add_link(document, imported, link, ("topology", "links", number))
@@ -74,10 +74,10 @@ def _add_node(imported: ImportedTopology, name: str, node: Mapping[str, Any]) ->
 
 def _add_link(document: Document, imported: ImportedTopology, link: Any, key: KeyPath) -> None:
     if not isinstance(link, Mapping):
-        raise document.error("is not a link: a mapping with endpoints is needed", key)
+        raise document.error("is not a link: write a mapping with endpoints", key)
     if link.get("type", "veth") != "veth":
         imported.notes.append(
-            f"{key[-2]}[{key[-1]}] is of type {link['type']}, which leads out of the lab: it is left out"
+            f"{key[-2]}[{key[-1]}] is of type {link['type']}, which leads out of the lab and is ignored"
         )
         return
     ends = link.get("endpoints")
@@ -86,7 +86,7 @@ def _add_link(document: Document, imported: ImportedTopology, link: Any, key: Ke
     one, other = (_end(document, end, (*key, "endpoints", number)) for number, end in enumerate(ends))
     outside = [end for end in (one, other) if end.partition(":")[0] in ("host", "mgmt-net", "macvlan")]
     if outside:
-        imported.notes.append(f"{one} - {other} leads out of the lab: it is left out")
+        imported.notes.append(f"{one} - {other} leads out of the lab and is ignored")
         return
     variables = link.get("vars") or {}
     facts = {"mtu": link.get("mtu"), "rate": variables.get("rate"), "latency": variables.get("latency")}

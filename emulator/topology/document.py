@@ -74,7 +74,7 @@ class Document:
         """
         empty = _first_empty(self.value)
         if empty is not None:
-            raise self.error("has no value: write one, or delete the key", empty)
+            raise self.error("has no value: give one, or delete the key", empty)
 
     def _line(self, key: KeyPath) -> int:
         node = self.root
@@ -97,7 +97,7 @@ def read_document(path: Path) -> Document:
             content = file.read(MAX_YAML_BYTES + 1)
         if len(content) > MAX_YAML_BYTES:
             raise TopologyError(
-                f"has more than {MAX_YAML_BYTES >> 20} MiB, the most of a YAML file: describe what is regular by "
+                f"has more than {MAX_YAML_BYTES >> 20} MiB, the limit of a YAML file: describe regular parts with "
                 "`fabric`, `per_rank` or a sweep",
                 path=path,
             )
@@ -118,9 +118,9 @@ def parse_document(content: bytes, path: Path) -> Document:
         value = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise TopologyError(f"is not YAML ({error.problem})", path=path, line=line) from error
+        raise TopologyError(f"is not valid YAML ({error.problem})", path=path, line=line) from error
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise TopologyError(f"is not YAML ({str(error).splitlines()[0]})", path=path) from error
+        raise TopologyError(f"is not valid YAML ({str(error).splitlines()[0]})", path=path) from error
     except RecursionError as error:
         raise TopologyError("is nested too deeply", path=path) from error
     if root is None:
@@ -165,7 +165,7 @@ def _refuse_ambiguity(root: yaml.Node, path: Path) -> None:
         node = waiting.pop()
         if id(node) in visited:
             raise TopologyError(
-                "uses an alias here or below: write the value out", path=path, line=node.start_mark.line + 1
+                "uses an alias here or below: write out the value", path=path, line=node.start_mark.line + 1
             )
         visited.add(id(node))
         if isinstance(node, yaml.MappingNode):

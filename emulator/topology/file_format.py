@@ -60,13 +60,13 @@ class HostSection(_Port, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         require_one_of(self, "address", "addresses", "per_rank", "interfaces")
         if self.storage and self.slots is not None:
-            raise ValueError("a storage host takes no ranks: delete slots")
+            raise ValueError("a storage host has no ranks: delete slots")
         if self.peer is not None and self.address is None:
-            raise ValueError("a peer has one address: write address")
+            raise ValueError("a peer has only one address: use the key address")
         if self.peer is not None and self.slots is not None:
-            raise ValueError("a peer takes no ranks: delete slots")
+            raise ValueError("a peer has no ranks: delete slots")
         if self.domain is not None and (self.storage or self.peer is not None):
-            raise ValueError("a domain connects ranks, and this host takes none: delete domain")
+            raise ValueError("a domain connects ranks, but this host has none: delete domain")
 
 
 class JoiningHosts(Section, frozen=True, kw_only=True, rename={"source": "from"}):

@@ -94,7 +94,7 @@ def read_rate_bps(document: Document, text: str | None, key: KeyPath) -> int | N
     """
     rate_bps = document.parse(parse_rate, text, key)
     if rate_bps == 0:
-        raise document.error("a port with rate 0 carries nothing; delete the rate if it is unknown", key)
+        raise document.error("a port cannot have rate 0; delete the rate if it is unknown", key)
     return rate_bps
 
 
@@ -196,7 +196,7 @@ def _check_addresses(document: Document, entries: Sequence[HostEntry], allowed: 
                 raise document.error(unsafe_problem(network), entry.key)
             other = owners.claim(network, entry.host.name)
             if other is not None:
-                raise document.error(f"host {entry.host.name} and {other} have addresses in common", entry.key)
+                raise document.error(f"host {entry.host.name} and {other} share addresses", entry.key)
         if entry.host.peer is not None and not is_safe(exchange := ip_network(entry.host.peer.exchange), allowed):
             raise document.error(unsafe_problem(exchange), (*entry.key, "peer", "exchange"))
 

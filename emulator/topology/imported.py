@@ -50,7 +50,7 @@ class ImportedTopology:
         """The content of a topology file. Hosts without a link are left out, with a note."""
         addresses = self._free_addresses()
         connected = {host: ports for host, ports in self.hosts.items() if ports}
-        self.notes += [f"host {host} has no link and is left out" for host in self.hosts if host not in connected]
+        self.notes += [f"host {host} has no link and is ignored" for host in self.hosts if host not in connected]
         hosts = [
             {"name": host, "interfaces": [_interface(port, at or next(addresses)) for port, at in ports.items()]}
             | ({"slots": self.slots[host]} if self.slots.get(host) else {})

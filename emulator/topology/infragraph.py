@@ -56,7 +56,9 @@ class _Reader:
 
     def _check_draft(self) -> None:
         if "infrastructure" in self._value or "connections" in self._value:
-            raise self._document.error("follows an older InfraGraph draft; version 3 has devices, instances and edges")
+            raise self._document.error(
+                "uses an older InfraGraph draft: convert it to version 3, with devices, instances and edges"
+            )
         for name in ("devices", "instances", "edges"):
             if not isinstance(self._value.get(name), list):
                 raise self._document.error(f"is an InfraGraph without a list of {name}")
@@ -143,7 +145,7 @@ class _Reader:
         if not isinstance(end, Mapping) or not all(
             isinstance(end.get(part), str) for part in ("instance", "component")
         ):
-            raise self._document.error("an endpoint names an instance and a component", key)
+            raise self._document.error("an endpoint needs an instance and a component", key)
         name, expression = self._split(end["instance"], key)
         if name not in self._instances:
             raise self._document.error(f"there is no instance {name!r}", key)
@@ -201,7 +203,7 @@ class _Reader:
         if unit in _GIGABITS and isinstance(bandwidth.get(unit), int | float):
             facts["rate"] = f"{round(bandwidth[unit] * _GIGABITS[unit] * 10**9)}bit"
         elif bandwidth:
-            self._note(f"link {name} has a bandwidth in {unit}, which is not a bit rate: it is left out")
+            self._note(f"link {name} has a bandwidth in {unit}, which is not a bit rate, and is ignored")
         if latency.get("choice") in ("ms", "us", "ns"):
             facts["latency"] = f"{latency[latency['choice']]}{latency['choice']}"
         return facts

@@ -15,7 +15,7 @@ from emulator.topology.model import LOOPBACK_BASE, LOOPBACK_BLOCKS
 
 _LOCAL_HOSTS = 256
 """That many have loopback addresses of their own in a block: a /24 each."""
-STAND_INS = "its hosts come from the agents that join a run: here they are stand-ins without a known rate"
+STAND_INS = "its hosts come from the agents that join a run: this plan uses stand-ins without a known rate"
 _STAND_IN = ip_address("198.18.0.1")
 """Address of the first stand-in, from the range for benchmarks (RFC 2544)."""
 
@@ -69,7 +69,9 @@ def with_joined(document: Document, file: TopologyFile, agents: Sequence[JoinedA
     assert isinstance(wanted, JoiningHosts)
     for key in ("switches", "links", "routes", "agents", "fabric"):
         if getattr(file, key):
-            raise document.error(f"{key} cannot name hosts that come from agents: delete it, or list the hosts", (key,))
+            raise document.error(
+                f"{key} cannot refer to hosts that come from agents: delete it, or list the hosts", (key,)
+            )
     hosts = [_host(document, wanted, agent, number, block) for number, agent in enumerate(agents)]
     return replace(file, hosts=tuple(hosts), agents={agent.name: agent.name for agent in agents})
 

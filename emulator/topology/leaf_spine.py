@@ -80,7 +80,7 @@ def _fabric(document: Document, section: FabricSection) -> LeafSpine:
         kind=section.kind,
     )
     if fabric.rails and fabric.leaves % fabric.interfaces:
-        problem = f"{fabric.leaves} leaves do not form pods of {fabric.interfaces}, one for each interface of a host"
+        problem = f"{fabric.leaves} leaves cannot form pods of {fabric.interfaces}, one leaf per host interface"
         raise document.error(problem, ("fabric", "leaves"))
     return fabric
 

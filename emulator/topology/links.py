@@ -58,7 +58,7 @@ def read_end(document: Document, text: str, key: KeyPath) -> End:
     """
     node, _, port = text.rpartition(":")
     if not node or not port:
-        raise document.error(f"{text!r} is not an end of a link: write it as host:interface or switch:port", key)
+        raise document.error(f"{text!r} is not an end of a link: write host:interface or switch:port", key)
     return End(node, port)
 
 
@@ -95,7 +95,7 @@ class _LinkReader:
         links = tuple(self._link(section, ("links", number)) for number, section in enumerate(sections))
         unused = next((end for end in self._ports if end not in self._used), None)
         if unused is not None:
-            raise self._document.error(f"no link is plugged into {unused}", ("links",))
+            raise self._document.error(f"no link is connected to {unused}", ("links",))
         return links
 
     def _link(self, section: LinkSection, key: KeyPath) -> Link:
@@ -126,7 +126,7 @@ class _LinkReader:
         values = {value for value in (own, *ports) if value is not None}
         if len(values) > 1:
             listed = " and ".join(str(value) for value in sorted(values))
-            raise self._document.error(f"the link and its interfaces differ in their {name}: {listed}", key)
+            raise self._document.error(f"the link and its interfaces have different values of {name}: {listed}", key)
         return values.pop() if values else None
 
 

@@ -127,7 +127,7 @@ def _available(
         if name not in known:
             raise PlanError(f"{document.path}: a job has hosts: {name}, but there are only {', '.join(known)}")
         if known[name].host.storage or known[name].host.peer is not None:
-            raise PlanError(f"{document.path}: a job has hosts: {name}, which takes no ranks")
+            raise PlanError(f"{document.path}: a job has hosts: {name}, which has no ranks")
     return [
         replace(
             entry,
@@ -179,7 +179,7 @@ def _decode(document: Document) -> TopologyFile:
     except SchemaProblem as error:
         raise document.error(error.problem, error.path) from error
     if (file.hosts is None) == (file.fabric is None):
-        raise document.error("needs either hosts or a fabric")
+        raise document.error("needs hosts or a fabric")
     if file.transport and file.transport.get("name") not in TRANSPORTS:
         raise document.error(f"write the name of a transport: {LISTED}", ("transport", "name"))
     return file
@@ -191,7 +191,7 @@ def _hosts_and_network(
     if file.fabric is not None:
         for name in ("switches", "links", "routes"):
             if getattr(file, name) is not None:
-                raise document.error("the fabric already defines it: delete it, or list hosts instead", (name,))
+                raise document.error("is already defined by the fabric: delete it, or list hosts instead", (name,))
         return build_leaf_spine(document, file.fabric, allowed=allowed, ecmp_seed=file.ecmp.seed)
     assert not isinstance(file.hosts, JoiningHosts)  # load_topology has replaced them
     entries = read_hosts(document, file.hosts or (), allowed=allowed)
@@ -243,7 +243,7 @@ def _ports(document: Document, section: DutSection, network: Network | None) -> 
         key = ("dut", "ports", number)
         ports.append(read_end(document, text, key))
         if ports[-1] not in plugged:
-            raise document.error(f"no link is plugged into {ports[-1]}", key)
+            raise document.error(f"no link is connected to {ports[-1]}", key)
     return tuple(ports)
 
 
@@ -257,5 +257,5 @@ def _gnmi_target(document: Document, section: GnmiSection, known: Sequence[str],
     document.require(section.device, known, "node", (*key, "device"))
     host, _, port = section.address.rpartition(":")
     if not host or not port.isdecimal():
-        raise document.error(f"{section.address!r} is not an address: write it as HOST:PORT", (*key, "address"))
+        raise document.error(f"{section.address!r} is not an address: write HOST:PORT", (*key, "address"))
     return GnmiTarget(**asdict(section))

@@ -74,7 +74,9 @@ def place_as_mapped(ranks: int, host_of: Mapping[int, int], capacities: Sequence
     """
     missing = next((rank for rank in range(ranks) if rank not in host_of), None)
     if missing is not None:
-        raise PlanError(f"rank {missing} has no host: the topology's placement names {len(host_of)} of {ranks} ranks")
+        raise PlanError(
+            f"rank {missing} has no host: the topology's placement covers only {len(host_of)} of {ranks} ranks"
+        )
     placed = [host_of[rank] for rank in range(ranks)]
     for host, count in sorted(Counter(placed).items()):
         if count > capacities[host]:
@@ -91,5 +93,5 @@ PLACEMENTS: Mapping[str, Callable[[int, Sequence[int]], list[int]]] = {
 def _require_room(ranks: int, capacities: Sequence[int]) -> None:
     if ranks > sum(capacities):
         raise PlanError(
-            f"the trace has {ranks} ranks, the topology's hosts have room for {sum(capacities)}: add hosts or slots"
+            f"the trace has {ranks} ranks, but the hosts have room for only {sum(capacities)}: add hosts or slots"
         )

@@ -54,7 +54,7 @@ def _place_by_policy(document: Document, policy: str, entries: Sequence[HostEntr
     """Host index per rank, among the hosts that take ranks."""
     places = [index for index, entry in enumerate(entries) if not entry.host.storage]
     if not places:
-        raise document.error("every host is a storage host: ranks have no place", ("hosts",))
+        raise document.error("every host is a storage host: add a host for ranks", ("hosts",))
     capacities = [entries[index].capacity for index in places]
     if policy == "rail":
         placed = place_on_rails(ranks, capacities, [len(entries[index].host.interfaces) for index in places])
@@ -99,7 +99,7 @@ def _read_mapping(
             raise document.error(f"there is no host {place!r}; hosts: {', '.join(index)}", key)
         rank, host = int(text), index[name]
         if entries[host].host.storage:
-            raise document.error(f"{name} is a storage host, which takes no ranks", key)
+            raise document.error(f"{name} is a storage host, which has no ranks", key)
         host_of[rank] = host
         if port:
             names = [interface.name for interface in entries[host].host.interfaces]

@@ -33,7 +33,7 @@ def describe_cycle(programs: Sequence[RankProgram], *, groups: Sequence[Group], 
     waits = _folded(_waits(cycle, programs, layout), programs)
     shown = "; ".join(_sentence(wait, programs, groups) for wait in waits[:SHOWN_WAITS])
     rest = f"; and {len(waits) - SHOWN_WAITS} more" if len(waits) > SHOWN_WAITS else ""
-    return f"the run could never finish, because its ranks wait for each other: {shown}{rest}"
+    return f"the run would never finish because its ranks wait for each other: {shown}{rest}"
 
 
 def _find(graph: Graph, layout: Layout) -> list[int]:

@@ -43,7 +43,7 @@ def _parse_ranks(name: str, ranks: object, path: object) -> tuple[int, ...]:
         if type(rank) is not int or rank < 0:
             raise TraceError(f"group {name!r} contains {_shown(rank)}, which is not a rank", path=path)
     if len(set(ranks)) < len(ranks):
-        raise TraceError(f"group {name!r} names a rank twice", path=path)
+        raise TraceError(f"group {name!r} lists a rank twice", path=path)
     return tuple(ranks)
 
 
@@ -91,6 +91,8 @@ class GroupTable:
     def _settle(self, trace: RankTrace, raw: RawCommunication) -> int:
         name = raw.pg_name or ""
         ranks = self._ranks(trace, raw, name)
+        if ranks is self._world and not name:  # known to be right, and long: every rank has it
+            return WORLD
         if len(self._world) == 1 and ranks != self._world:
             self.warnings[warnings.GROUP_CUT] += 1
             ranks = self._world
@@ -113,7 +115,7 @@ class GroupTable:
         if name in WORLD_NAMES or len(self._world) == 1:
             return self._world
         raise TraceError(
-            f"belongs to process group {name!r}, which nothing defines: "
+            f"belongs to process group {name!r}, which is not defined: "
             'give a group file with --groups, {"' + name + '": [ranks]}',
             path=trace.path,
             node=raw.node_id,
@@ -139,13 +141,13 @@ class GroupTable:
 
 def _group_problem(trace: RankTrace, ranks: Sequence[int], world_size: int) -> str | None:
     if len(set(ranks)) < len(ranks):
-        return "names a rank twice"
+        return "lists a rank twice"
     absent = [rank for rank in ranks if not 0 <= rank < world_size]
     if absent:
         have = format_ranks(range(world_size))
-        return f"names rank {absent[0]}, which is absent: the trace has ranks {have}"
+        return f"lists rank {absent[0]}, which is absent: the trace has ranks {have}"
     if trace.rank not in ranks:
-        return f"has ranks {format_ranks(ranks)}, and not the node's own rank {trace.rank}"
+        return f"has ranks {format_ranks(ranks)}, but not the node's own rank {trace.rank}"
     return None
 
 

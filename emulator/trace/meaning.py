@@ -119,7 +119,7 @@ class Interpreter:
             raise _error(trace, raw, "has no comm_size, so its payload is unknown")
         size = raw.comm_size * self.options.element_bytes
         if raw.comm_size < 0 or max(size, self.options.scaled(size)) > MAX_SIZE_BYTES:
-            raise _error(trace, raw, f"has comm_size {raw.comm_size}, which cannot be a payload")
+            raise _error(trace, raw, f"has comm_size {raw.comm_size}, which is not a valid payload")
         return size
 
     def _splits(
@@ -160,7 +160,7 @@ def _error(trace: RankTrace, raw: RawCommunication, problem: str) -> TraceError:
 
 def _collective_kind(trace: RankTrace, raw: RawCommunication) -> CommKind:
     if raw.comm_type is None:
-        raise _error(trace, raw, "is a collective on the network without comm_type, so what it does is unknown")
+        raise _error(trace, raw, "is a collective on the network without comm_type, so its kind is unknown")
     if raw.comm_type not in COLLECTIVE_NUMBERS:
         raise _error(trace, raw, f"has comm_type {raw.comm_type}; collectives are numbered 0 to 9")
     return CommKind(raw.comm_type)
@@ -169,7 +169,7 @@ def _collective_kind(trace: RankTrace, raw: RawCommunication) -> CommKind:
 def _named_root(trace: RankTrace, raw: RawCommunication, ranks: Sequence[int]) -> int | None:
     if raw.root is None or raw.root in ranks:
         return raw.root
-    hint = " (a world rank is wanted, not an index into the group)" if 0 <= raw.root < len(ranks) else ""
+    hint = " (give a world rank, not an index into the group)" if 0 <= raw.root < len(ranks) else ""
     raise _error(trace, raw, f"names root {raw.root}, which is not in its group{hint}")
 
 
@@ -178,7 +178,7 @@ def _split_bytes(
 ) -> tuple[int, ...] | None:
     for split in splits or ():
         if not 0 <= split * unit <= MAX_SIZE_BYTES:
-            raise _error(trace, raw, f"has a split of {split}, which cannot be a payload")
+            raise _error(trace, raw, f"has a split of {split}, which is not a valid payload")
     return tuple(split * unit for split in splits) if splits else None
 
 
@@ -187,9 +187,9 @@ def _peer(trace: RankTrace, raw: RawCommunication, *, is_send: bool, world_size:
     own_name, other_name = ("comm_src", "comm_dst") if is_send else ("comm_dst", "comm_src")
     verb = "sends" if is_send else "receives"
     if other is None:
-        raise _error(trace, raw, f"{verb} without {other_name} (traces converted from PyTorch carry none)")
+        raise _error(trace, raw, f"{verb} without {other_name} (traces converted from PyTorch lack it)")
     if own is not None and own != trace.rank:
-        raise _error(trace, raw, f"has {own_name} {own}, but it belongs to rank {trace.rank}")
+        raise _error(trace, raw, f"has {own_name} {own}, but belongs to rank {trace.rank}")
     if not 0 <= other < world_size:
         raise _error(trace, raw, f"has {other_name} {other}, but the trace has ranks 0 to {world_size - 1}")
     if other == trace.rank:

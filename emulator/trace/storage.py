@@ -109,7 +109,7 @@ def _positions(program: RankProgram) -> np.ndarray[tuple[int], np.dtype[np.int64
 def _size_bytes(trace: RankTrace, operation: RawStorage, options: TraceOptions) -> int:
     size_bytes = options.scaled(operation.size_bytes)
     if max(size_bytes, operation.size_bytes) > MAX_SIZE_BYTES:
-        problem = f"transfers {operation.size_bytes} bytes, which cannot be the size of a file operation"
+        problem = f"transfers {operation.size_bytes} bytes, which is not a valid size for a file operation"
         raise TraceError(problem, path=trace.path, node=operation.node_id)
     return size_bytes
 

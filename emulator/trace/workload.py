@@ -88,7 +88,7 @@ def _by_rank(traces: Sequence[RankTrace]) -> list[RankTrace]:
         TraceError: a rank is missing or there twice, or there is none at all.
     """
     if not traces:
-        raise TraceError("there is no trace in it")
+        raise TraceError("contains no trace")
     ranked = sorted(traces, key=lambda trace: trace.rank)
     for previous, trace in pairwise(ranked):
         if previous.rank == trace.rank:

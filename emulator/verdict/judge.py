@@ -168,7 +168,7 @@ def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
     holds = rule.bound.holds(value)
     limit = state.problem if rule.metric.kind is Kind.TIMING and state.problem else ""
     if is_limited and not limit:
-        limit = "the tester needs most of this time by itself"
+        limit = "the tester alone needs most of this time"
     if limit and (rule.bound.is_lower or not holds):
         return Finding(rule, subject, value, Outcome.TESTER_LIMITED, limit)
     return Finding(rule, subject, value, Outcome.PASS if holds else Outcome.FAIL)

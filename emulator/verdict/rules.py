@@ -216,7 +216,7 @@ def bound_in(section: BoundSection, unit: Unit, document: Document, place: tuple
         if (text := getattr(section, kind)) is not None
     ]
     if len(given) != 1:
-        raise document.error("a rule has exactly one of at_most, at_least, below and above", place)
+        raise document.error("a rule needs exactly one of at_most, at_least, below and above", place)
     kind, text = given[0]
     try:
         limit = _parse(str(text), unit)
@@ -268,7 +268,7 @@ def _number(text: str) -> float:
     except ValueError:
         value = float("nan")
     if not value >= 0:
-        raise ValueError(f"{text!r} is not a number from 0 on")
+        raise ValueError(f"{text!r} is not a number of at least 0")
     return value
 
 

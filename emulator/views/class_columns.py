@@ -18,7 +18,7 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
         is_number=False,
     ),
     Column("ranks", "ranks in the process group; 1 for storage", cell=lambda row: str(row.members)),
-    Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row.size_bytes)),
+    Column("size", "array size, counted as in nccl-tests", cell=lambda row: format_size(row.size_bytes)),
     Column("algorithm", "collective algorithm", cell=lambda row: row.algorithm or NONE, is_number=False, sacrifice=4),
     Column(
         "where",
@@ -53,8 +53,8 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     ),
     Column(
         "cct\np50",
-        "collective completion time, median: last done - last post over the members; ! = tester-limited: the calibrated"
-        " tester alone needs nearly as long, so that the row describes the tester rather than the DUT",
+        "collective completion time, median: last done - last post over the members; ! = tester-limited: the "
+        "calibrated tester alone needs nearly as long, so the row describes the tester rather than the DUT",
         cell=lambda row: duration_cell(row.cct_p50_ns) + ("!" if row.is_tester_limited else ""),
         style=bold,
     ),
@@ -96,7 +96,7 @@ DISTRIBUTION_COLUMNS: tuple[Column[Distribution], ...] = (
     Column("p50", "median", cell=lambda one: duration_cell(one.p50_ns)),
     Column(
         "95 % interval",
-        "95 % bootstrap interval of the median, with iterations as units: holds for this run, not for the next one",
+        "95 % bootstrap interval of the median, with iterations as units: describes this run, not the next one",
         cell=lambda one: _interval(one),
         sacrifice=2,
     ),

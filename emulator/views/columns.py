@@ -50,7 +50,7 @@ class Column(Header, Generic[Row]):
         cell: row -> text; `NONE` for an unknown value.
         is_optional: hidden if no row has a value.
         folds: width at which longer text is wrapped if the terminal is too narrow for it; 0 = never wrapped.
-        sacrifice: the column with the highest number is hidden first if the terminal is too narrow; 0 = never.
+        sacrifice: the column with the highest number is hidden first if the terminal is too narrow; of equals the last.
         style: row -> style of the cell in a terminal.
     """
 

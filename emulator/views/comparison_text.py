@@ -17,8 +17,8 @@ from emulator.views.columns import Column
 from emulator.views.figures import NONE, count_of, duration_cell
 
 SIGNIFICANCE = (
-    "p of the two-sided exact Mann-Whitney test with runs as units (of runs taken in turns: Wilcoxon's signed-rank test"
-    " on pairs), corrected by Holm's method for all classes of the table"
+    "p of the two-sided exact Mann-Whitney test with runs as units (for alternating runs: Wilcoxon's signed-rank "
+    "test on pairs), corrected by Holm's method for all classes of the table"
 )
 
 
@@ -40,9 +40,9 @@ def interval_text(effect: Effect | None) -> str:
 
 
 def runs_text(pair: PairComparison) -> str:
-    """`6 runs against 6 runs`, or `10 pairs of runs taken in turns, so a drift of the host cancels`."""
+    """`6 runs against 6 runs`, or `10 pairs of alternating runs, so a drift of the host cancels out`."""
     if pair.is_paired:
-        return f"{len(pair.other.runs)} pairs of runs taken in turns, so a drift of the host cancels"
+        return f"{len(pair.other.runs)} pairs of alternating runs, so a drift of the host cancels out"
     return f"{count_of(len(pair.other.runs), 'run')} against {count_of(len(pair.baseline.runs), 'run')}"
 
 
@@ -57,12 +57,12 @@ def cause_columns(*, baseline: str, other: str) -> list[Column[Cause]]:
     return [
         Column(
             "counted per run",
-            "counters of whole runs, of all classes together; a hint, not a test",
+            "counters of whole runs, over all classes; a hint, not a test",
             cell=lambda one: METRICS[one.metric].title,
             is_number=False,
         ),
         Column(baseline, "baseline: median over its runs", cell=lambda one: _count_text(one.baseline)),
-        Column(other, "the same for the group that is compared", cell=lambda one: _count_text(one.other)),
+        Column(other, "the same for the compared group", cell=lambda one: _count_text(one.other)),
         Column(
             "groups",
             "apart: every run of one group counted more than every run of the other",
@@ -90,7 +90,7 @@ def undecided_text(comparison: Comparison) -> str:
     hint = f": play {max(needs)} runs of each group" if needs else ""
     classes = sum(len(pair.classes) for pair in comparison.pairs)
     which = f"no class of {classes} has a verdict" if classes else "no class was measured in both groups"
-    return f"UNDECIDED: the gate has decided nothing, {which}{hint}"
+    return f"UNDECIDED: the gate decided nothing, {which}{hint}"
 
 
 def p_text(one: ClassComparison) -> str:
@@ -140,7 +140,7 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
         ),
         "other": Column(
             f"{other}\n{statistic}",
-            "the same for the group that is compared",
+            "the same for the compared group",
             cell=lambda one: duration_cell(one.other.median_ns),
         ),
         "ratio": Column(
@@ -157,12 +157,12 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
         "p": Column("Holm\np", SIGNIFICANCE, cell=p_text),
         "tail": Column(
             "p99\nratio",
-            "ratio of the 99th percentiles; has no influence on the verdict unless the verdict is about p99",
+            "ratio of the 99th percentiles; affects the verdict only with --on p99",
             cell=lambda one: ratio_text(one.tail),
         ),
         "finds": Column(
             "\nfinds",
-            "the smallest slow-down that 95 of 100 comparisons with as many runs of this spread find",
+            "the smallest slowdown that 95 of 100 comparisons with this number and spread of runs find",
             cell=lambda one: NONE if one.finds is None else f"{100 * (one.finds - 1):.1f} %",
             sacrifice=2,
             title="finds",
@@ -221,7 +221,7 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
 
 
 def _power(comparison: Comparison) -> Iterator[str]:
-    """`+3 % is found in 95 of 100 comparisons with so many runs a side: 10 (4 classes)`; nothing without `--find`."""
+    """`+3 % is found in 95 of 100 comparisons with this many runs per side: 10 (4 classes)`; empty without `--find`."""
     find = comparison.rules.find
     if find is None:
         return
@@ -230,7 +230,7 @@ def _power(comparison: Comparison) -> Iterator[str]:
     needs = sorted(counts, key=lambda one: (one is None, one))
     words = [f"{one or f'over {MAX_RUNS}'} ({count_of(counts[one], 'class', 'classes')})" for one in needs]
     if words:
-        yield f"+{100 * find:g} % is found in 95 of 100 comparisons with so many runs a side: {', '.join(words)}"
+        yield f"+{100 * find:g} % is found in 95 of 100 comparisons with this many runs per side: {', '.join(words)}"
 
 
 def _rules_text(comparison: Comparison) -> str:
@@ -243,5 +243,5 @@ def _rules_text(comparison: Comparison) -> str:
     if len(comparison.pairs) > 1:
         text += "; every group is compared with the baseline separately, each with 5 % false alarms"
     if rules.quantile != TAIL:
-        text += "; the p99 ratio does not influence verdicts"
+        text += "; the p99 ratio does not affect verdicts"
     return text

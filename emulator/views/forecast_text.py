@@ -10,7 +10,7 @@ from emulator.views.figures import count_of
 
 
 def describe_forecast(forecast: Forecast, *, is_open_ended: bool = False) -> str:
-    """`plays 6 iterations (1 warm-up) of 12.5 MiB from 8 ranks (…): 75 MiB in all; at least 18.6 ms at …`.
+    """`plays 6 iterations (1 warm-up) of 12.5 MiB from 8 ranks (…): 75 MiB in total; at least 18.6 ms at …`.
 
     Args:
         is_open_ended: it repeats its iterations until other jobs have ended.
@@ -31,7 +31,7 @@ def describe_forecast(forecast: Forecast, *, is_open_ended: bool = False) -> str
     if is_open_ended:
         line += " each"
     else:
-        line += f": {format_size(each * forecast.iterations)} in all"
+        line += f": {format_size(each * forecast.iterations)} in total"
     least = format_duration(forecast.least_ns * forecast.iterations)
     if forecast.has_rates:
         return f"{line}; at least {least} at the rates of the ports"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from emulator.verdict.judge import Finding, Outcome
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE
-from emulator.views.verdict_text import describe_subject, metric_cell
+from emulator.views.verdict_text import describe_subject, value_cell
 
 STYLES = {
     Outcome.PASS: "bold green",
@@ -16,7 +16,7 @@ STYLES = {
 COLUMNS: tuple[Column[Finding], ...] = (
     Column(
         "outcome",
-        "PASS, FAIL, TESTER-LIMITED (the tester set the value, not the device) or UNDECIDED (not measured)",
+        "PASS, FAIL, TESTER-LIMITED (the tester determined the value, not the device) or UNDECIDED (not measured)",
         cell=lambda one: one.outcome.value,
         is_number=False,
         style=lambda one: STYLES[one.outcome],
@@ -34,7 +34,7 @@ COLUMNS: tuple[Column[Finding], ...] = (
         is_number=False,
         folds=30,
     ),
-    Column("value", "what was measured", cell=lambda one: metric_cell(one.value, one.rule.metric.unit), style=bold),
+    Column("value", "what was measured", cell=value_cell, style=bold),
     Column("rule", "the bound", cell=lambda one: str(one.rule.bound), is_number=False),
     Column(
         "reason",

@@ -39,7 +39,7 @@ def describe_finding(one: Finding) -> str:
     about = f"{one.rule.metric.name}{describe_subject(one.subject)}"
     if one.value is None:
         return f"{about}: {one.reason} ({one.rule.bound})"
-    text = f"{about} is {metric_cell(one.value, one.rule.metric.unit)} ({one.rule.bound})"
+    text = f"{about} is {value_cell(one)} ({one.rule.bound})"
     if one.broken > 1:
         text += f", as {one.broken:,} of {one.of:,} {one.rule.metric.scope.value}s do not meet"
     return f"{text}: {one.reason}" if one.reason else text
@@ -60,6 +60,14 @@ def describe_subject(subject: Subject) -> str:
     size = format_size(subject.size_bytes)
     words = [subject.collective, f"{subject.members} ranks", size, subject.algorithm, subject.where]
     return f" of {' '.join(filter(None, words))}"
+
+
+def value_cell(one: Finding) -> str:
+    """What was measured, in percent if the bound of a ratio is."""
+    value, unit = one.value, one.rule.metric.unit
+    if value is not None and unit is Unit.RATIO and one.rule.bound.text.endswith("%"):
+        value, unit = 100 * value, Unit.PERCENT
+    return metric_cell(value, unit)
 
 
 def metric_cell(value: float | None, unit: Unit) -> str:

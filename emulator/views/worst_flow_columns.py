@@ -31,7 +31,7 @@ WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
         cell=lambda one: NONE if one.source_port is None else str(one.source_port),
         sacrifice=2,
     ),
-    Column("packets", "packets sent, repeated ones included", cell=lambda one: count_cell(one.packets), sacrifice=3),
+    Column("packets", "packets sent, including retransmissions", cell=lambda one: count_cell(one.packets), sacrifice=3),
     Column(
         "re-\ntransmitted", "packets sent again", cell=lambda one: count_cell(one.retransmissions), style=bold,
         title="retransmitted",
@@ -45,7 +45,7 @@ WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
         is_optional=True,
         folds=12,
     ),
-    Column("spurious", "packets sent again although they had arrived", cell=lambda one: count_cell(one.spurious)),
+    Column("spurious", "packets retransmitted although they had arrived", cell=lambda one: count_cell(one.spurious)),
     Column("timeouts", "no acknowledgement came in time", cell=lambda one: count_cell(one.timeouts)),
     Column("NAKs", "sequence errors and receiver-not-ready replies", cell=lambda one: count_cell(one.naks)),
     Column("marked", "packets received with an ECN mark", cell=lambda one: count_cell(one.ecn_marks), sacrifice=4),

@@ -95,7 +95,7 @@ class ElementReader(Generic[E, H]):
                 self._drop(found.end())
                 return head
             if not more:
-                raise BadDocument("the list of its records is missing, or what is before it is not JSON")
+                raise BadDocument("the list of its records is missing, or the text before it is not JSON")
 
     def _next_batch(self) -> list[E]:
         """Elements, or none if only more had to be read; the last time the tail is set."""

@@ -3,9 +3,10 @@
     python -m lab.benchmarks.controller_load [--agents 512] [--ranks 16384] [--rate 50000] [--stop S]
 
 Starts `charkha bench` with a topology whose hosts have agents of their own, and processes with many agents each, every
-agent on a connection of its own. They invent completions at the given rate, and send them as agents do: every 50 ms,
-and more at once while earlier messages wait for the controller. `--stop S` lets them play for S seconds, then stops
-the controller (SIGSTOP) for S seconds: what happens when it cannot keep up.
+agent on a connection of its own. They invent completions at the given rate, and send them as agents do: at the interval
+that the controller names, and more at once while earlier messages wait for it. All are taken when the controller has
+dealt with them, and says that the job is over. `--stop S` lets them play for S seconds, then stops the controller
+(SIGSTOP) for S seconds: what happens when it cannot keep up.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from typing import Any
 import numpy as np
 
 from agents import control_link
+from agents.agent import progress_interval_s
 from agents.control_link import ControlLink
-from agents.reporter import FLUSH_NS, LARGEST_BATCH
+from agents.reporter import LARGEST_BATCH
 from emulator.control import conversation as control
 from emulator.control.authentication import new_nonce
 from emulator.control.observations import Completions, RankSummary
@@ -45,7 +47,6 @@ from emulator.units import NS_PER_S
 from emulator.version import VERSION
 from emulator.wire.control.credentials import key_and_claims
 
-_PROGRESS_S = 0.25
 _FIRST_ADDRESS, _ADDRESSES = IPv4Address("198.18.0.0"), 1 << 17  # RFC 2544
 _PORT = 4791
 
@@ -69,8 +70,10 @@ class Tally:
     """What the agents of a process have said.
 
     Attributes:
-        first_ns, last_ns: when they said the first and the last of it.
+        first_ns: when they said the first of it.
+        last_ns: when they heard that the controller has all of it.
         messages: with completions.
+        interval_ns: of them.
         held: times when a message would have been due, and an earlier one still waited for the controller.
     """
 
@@ -79,6 +82,7 @@ class Tally:
     held: int = 0
     first_ns: int = 0
     last_ns: int = 0
+    interval_ns: int = 0
 
 
 class LoadAgent:
@@ -126,6 +130,7 @@ class LoadAgent:
     def _heard(self, value: Any, job: int | None) -> None:
         match value:
             case control.Setup():
+                self._tally.interval_ns = value.report_interval_ns
                 for part in value.jobs:
                     places = {place.rank: (place.host, _PORT) for place in part.ranks}
                     self._left = {place.rank: place.nodes for place in part.ranks}
@@ -142,6 +147,7 @@ class LoadAgent:
             case control.Start():
                 self._playing = asyncio.create_task(self._play(value.iteration, job))
             case control.Finish():
+                self._tally.last_ns = time.monotonic_ns()
                 self._link.send(control.Farewell((), 0, 0), job)
             case control.Leave():
                 self._link.send(control.Left())
@@ -154,7 +160,7 @@ class LoadAgent:
         rows = [pair for nodes in zip(*self._nodes.values(), strict=True) for pair in zip(ranks, nodes, strict=True)]
         sent = 0
         while sent < len(rows):  # what is due, in one message: more of it if the controller does not keep up
-            await asyncio.sleep(FLUSH_NS / NS_PER_S)
+            await asyncio.sleep(self._tally.interval_ns / NS_PER_S)
             due = round((time.monotonic_ns() - begin_ns) / NS_PER_S * rate) if rate else len(rows)
             if self._link.waiting:
                 self._tally.held += 1
@@ -173,11 +179,11 @@ class LoadAgent:
         self._events += count
         tally.completions += count
         tally.messages += 1
-        tally.first_ns, tally.last_ns = tally.first_ns or now, now
+        tally.first_ns = tally.first_ns or now
 
     async def _live(self) -> None:
         while True:
-            await asyncio.sleep(_PROGRESS_S)
+            await asyncio.sleep(progress_interval_s(0, report_interval_s=self._tally.interval_ns / NS_PER_S))
             if self._nodes:
                 self._link.send(control.Progress(self._events, self._events, False, ""), 0)
 
@@ -286,7 +292,7 @@ def _measure(args: argparse.Namespace, folder: Path) -> None:
             over.set()
             thread.join()
             charkha.send_signal(signal.SIGINT)  # nobody needs its tables
-    _print(tallies, watch, started)
+    _print(tallies, watch, started, args.rate)
 
 
 def _load(args: argparse.Namespace, load: Load, charkha: subprocess.Popen[bytes]) -> list[Tally]:
@@ -322,13 +328,14 @@ def _stop(pid: int, seconds: float, playing: Any) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-def _print(tallies: Sequence[Tally], watch: Watch, started: float) -> None:
+def _print(tallies: Sequence[Tally], watch: Watch, started: float, rate: float) -> None:
     begin_s = min(one.first_ns for one in tallies) / NS_PER_S
     end_s = max(one.last_ns for one in tallies) / NS_PER_S
     count, took = sum(one.completions for one in tallies), end_s - begin_s
     during = watch.within(begin_s, end_s)
     print(f"start to first completion: {begin_s - started:.1f} s")
-    print(f"completions: {count:,} in {took:.1f} s, {count / took:,.0f} per second")
+    asked = f"{rate:,.0f} asked" if rate else "as many as it takes"
+    print(f"completions: {count:,} taken in {took:.1f} s, {count / took:,.0f} per second ({asked})")
     cpu = (during[-1][2] - during[0][2]) / (during[-1][0] - during[0][0])
     first, most, last = (
         f"{size / 1e6:.0f} MB" for size in (during[0][1], max(one[1] for one in during), during[-1][1])
@@ -336,7 +343,8 @@ def _print(tallies: Sequence[Tally], watch: Watch, started: float) -> None:
     print(f"controller: {cpu:.0%} of a core, {cpu * took / count * 1e6:.1f} µs per completion")
     print(f"  resident {first} at the first completion, {last} at the last, at most {most}")
     messages, held = sum(one.messages for one in tallies), sum(one.held for one in tallies)
-    print(f"messages: {messages:,}, of {count / messages:.1f} completions; {held:,} times an agent had to wait")
+    each = f"of {count / messages:.1f} completions, every {tallies[0].interval_ns / 1e6:.0f} ms"
+    print(f"messages: {messages:,}, {each}; {held:,} times an agent had to wait")
 
 
 if __name__ == "__main__":

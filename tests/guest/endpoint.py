@@ -188,25 +188,34 @@ async def refused_by_the_guest(here: str, guest: str, nic: StandaloneNic, path_m
 
 
 async def not_ready_here(here: str, guest: str, nic: StandaloneNic, path_mtu: int) -> dict[str, Any]:
-    """The guest SENDs while this end has posted no receive for 200 ms."""
+    """The guest SENDs, and this end posts a receive 200 ms after it first refused one."""
     end, verbs, _ = await connected(here, guest, nic, path_mtu, receives=0)
     verbs.tell("send 0 40")
-    await asyncio.sleep(0.2)
+    responder = end.channel.pair.responder
+    await _counted(lambda: responder.naks)
     early = len(end.delivered_)
-    end.channel.pair.responder.post_receives(1)
+    responder.post_receives(1)
     return {"early": early, "said": await verbs.line(), "messages": sum(one.messages for one in end.delivered_)}
 
 
 async def not_ready_there(here: str, guest: str, nic: StandaloneNic, path_mtu: int) -> dict[str, Any]:
-    """This end SENDs while the guest has posted no receive for 200 ms."""
+    """This end SENDs, and the guest posts a receive 200 ms after it first refused one."""
     end, verbs, _ = await connected(here, guest, nic, path_mtu)
     posting = asyncio.create_task(end.post(Message(Verb.SEND, 64)))
-    await asyncio.sleep(0.2)
+    await _counted(lambda: end.channel.pair.requester.rnr_naks)
     early = len(end.completed_)
     await verbs.ask("recv 1")
     await posting
     naks = end.channel.pair.requester.rnr_naks
     return {"early": early, "rnr_naks": naks, "said": await verbs.line(), "reason": end.reason}
+
+
+async def _counted(counter: Callable[[], int]) -> None:
+    """Until a queue pair has counted something, and 200 ms more."""
+    async with asyncio.timeout(60):
+        while not counter():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
 
 
 async def rping(here: str, guest: str, nic: StandaloneNic, path_mtu: int) -> dict[str, Any]:

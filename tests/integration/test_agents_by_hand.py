@@ -107,8 +107,8 @@ def test_an_agent_is_the_one_that_its_certificate_names(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        (("run", EXAMPLE, "--topology", "t.yaml"), "agents west, east connect from their hosts: give the address"),
-        (("controller", EXAMPLE), "agents started by hand need an address to connect to"),
+        (("run", EXAMPLE, "--topology", "t.yaml"), "agents west, east connect from their hosts: give an address"),
+        (("controller", EXAMPLE), "agents started by hand need an address"),
         (("run", EXAMPLE, "--listen", "127.0.0.1:1"), "--listen on a network needs --identity FILE, or a token"),
         (
             ("run", EXAMPLE, "--listen", "192.0.2.1:1", "--token-file", "long"),
@@ -122,7 +122,7 @@ def test_an_agent_is_the_one_that_its_certificate_names(folder: Path) -> None:
         (("run", EXAMPLE, "--token-file", "token"), "--token-file is for --listen"),
         (("run", EXAMPLE, "--listen", "127.0.0.1:1", "--token-file", "t"), "t: cannot be read"),
         (("run", EXAMPLE, "--listen", "x:1", "--token-file", "short"), "a token needs at least 16 characters"),
-        (("agent", "--controller", "127.0.0.1:1"), "--identity FILE is needed, or a token"),
+        (("agent", "--controller", "127.0.0.1:1"), "give --identity FILE, or a token"),
         (("agent", "--controller", "127.0.0.1"), "give HOST:PORT"),
     ],
     ids=range(11),

@@ -241,8 +241,8 @@ def test_a_dependency_that_was_cut_off_is_missed(
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
-        (("legacy-chakra-old", "one_comm_coll_node_allreduce.0.et"), "wire format of before October 2023"),
-        (("legacy-chakra-old", "one_comp_node.0.et"), "wire format of before October 2023"),
+        (("legacy-chakra-old", "one_comm_coll_node_allreduce.0.et"), "wire format from before October 2023"),
+        (("legacy-chakra-old", "one_comp_node.0.et"), "wire format from before October 2023"),
         (("param-et_replay", "linear_et.json.gz"), "records no communication, and it has no times"),
         (("param-et_replay", "1.1.0-chakra.0.0.4_resnet_2gpu_et.json.gz"), "of a job of 2 ranks, --ranks asks for 1"),
         (("mlcommons-chakra-tests", "chakra.0.et"), "chakra.0.et"),

@@ -47,7 +47,7 @@ def test_a_run_is_held_against_what_the_tester_does_alone(folder: Path) -> None:
     path = folder / "state" / "charkha" / "calibration.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"host_digest": "0"}))
     asked = charkha("run", "trace", *zmq, "--calibration", path, "--out", "asked", cwd=folder)
-    assert (asked.code, "was made on another host" in asked.error) == (2, True)
+    assert (asked.code, "was made with a different host" in asked.error) == (2, True)
 
 
 def test_a_calibration_that_is_not_there_is_refused(folder: Path) -> None:

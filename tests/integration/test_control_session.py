@@ -210,7 +210,7 @@ def test_a_second_agent_of_one_name_is_refused_and_the_first_stays(run_check: Ru
         async with ControlLink(opened.target) as first:
             await opened.join(first)
             assert isinstance((await first.receive()).value, control.Welcome)
-            assert await opened.refusal(opened.hello) == "an agent 'agent-0' is already here"
+            assert await opened.refusal(opened.hello) == "an agent 'agent-0' has already joined"
             second = await opened.dial(replace(opened.hello, agent="agent-1"))
             assert isinstance(second, control.Welcome)
             assert isinstance((await asyncio.wait_for(first.receive(), 60)).value, control.Setup)
@@ -222,7 +222,7 @@ def test_an_agent_of_another_version_is_told_so(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         newer = replace(opened.hello, oldest_version=7, newest_version=9)
         assert await opened.refusal(newer) == (
-            "no common control version: the agent speaks 7 to 9, the controller 3 to 3"
+            "no common control version: the agent supports 7 to 9, the controller 3 to 3"
         )
         both = replace(opened.hello, newest_version=9)
         assert await opened.dial(both) == control.Welcome(3)
@@ -278,7 +278,7 @@ def test_what_an_agent_cannot_say_in_one_message_is_why_it_gives_up(
             await opened.join(link)
             link.send(control.Progress(0, 0, False, "x" * (1 << 21)), 0)
             error = str(await opened.ended())
-        assert "the message Progress has 2 MiB, and the control stream takes at most 1 MiB: use more agents" in error
+        assert "the message Progress has 2 MiB, but the control stream takes at most 1 MiB: use more agents" in error
 
     run_check(check)
 
@@ -324,7 +324,7 @@ def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck, monkeyp
         error = await opened.ended()
         assert isinstance(error, AgentLost)
         assert "agent-0" in str(error)
-        assert "a control message that this version does not know" in str(error)
+        assert "a control message unknown to this version" in str(error)
 
     run_check(check)
 

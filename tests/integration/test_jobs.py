@@ -109,5 +109,5 @@ def test_what_cannot_be_done_is_refused_before_any_traffic(
 
 def test_a_session_is_written_once(tmp_path: Path) -> None:
     (tmp_path / "notes").touch()
-    with pytest.raises(InputError, match="is not empty; a session is written once, choose another --out"):
+    with pytest.raises(InputError, match="is not empty; choose a different --out"):
         play_session(session({"name": "a", "sweep": sweep(2)}, {"name": "b", "sweep": sweep(2)}), tmp_path)

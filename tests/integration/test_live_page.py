@@ -70,7 +70,7 @@ async def test_the_whole_page_is_there_before_the_run(tmp_path: Path) -> None:
     async with served(tmp_path / "run") as server:
         status, text, headers = await server.get("/")
     assert status == 200
-    assert "The run has not begun; agents are starting." in text
+    assert "The run has not started; agents are starting." in text
     assert "data-follows" in text
     assert headers["Cache-Control"] == "no-store"
 
@@ -172,7 +172,7 @@ async def test_a_page_that_cannot_be_rendered_does_not_stop_the_next_one(
             following.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await following
-    assert "The run has not begun" in text
+    assert "The run has not started" in text
     assert "cannot render the live page: ValueError: broken table" in caplog.text
 
 
@@ -180,6 +180,6 @@ async def test_a_page_that_cannot_be_rendered_does_not_stop_the_next_one(
 async def test_another_host_name_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path / "run") as server:
         status, text, _ = await server.get("/", Host="attacker.example:80")
-        assert (status, text) == (403, "this page is served only as 127.0.0.1, localhost")
+        assert (status, text) == (403, "this page is available only at 127.0.0.1, localhost")
         assert (await server.get("/", Host="localhost"))[0] == 200
         assert (await server.get("/elsewhere"))[0] == 404

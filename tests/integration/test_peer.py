@@ -153,7 +153,7 @@ def receives_datagrams(host: str) -> bool | None:
         (("--size", "3G"), "--size"),
         (("--duration", 0), "--duration 0"),
         (("--verb", "write-lat", "--iters", 1), "--iters 1"),
-        (("--address", "here"), "an IPv4 or IPv6 address is needed"),
+        (("--address", "here"), "give an IPv4 or IPv6 address"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_before_any_connection(

@@ -154,7 +154,7 @@ def test_the_live_page_answers_to_its_own_name_only(tmp_path: Path, host: str) -
         request = urllib.request.Request(url, headers={"Host": f"{host}:1234"})
         if host == "localhost":
             with urllib.request.urlopen(request) as answer:
-                assert b"The run has not begun" in answer.read()
+                assert b"The run has not started" in answer.read()
         else:
             with pytest.raises(urllib.error.HTTPError, match="403"):
                 urllib.request.urlopen(request)

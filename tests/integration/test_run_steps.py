@@ -23,7 +23,7 @@ def played(folder: Path, steps: str, *options: object) -> Run:
     small = ("--scale-bytes", "1/64", "--iterations", 2, "--agents", 2)
     finished = charkha("run", EXAMPLE, *small, "--record-steps", steps, "--out", "run", *options, cwd=folder)
     assert finished.code == 0, finished.stderr
-    assert "steps to be recorded are missing" not in finished.stdout
+    assert "recorded steps are missing" not in finished.stdout
     return read_run(folder / "run")
 
 

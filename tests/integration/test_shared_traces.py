@@ -104,7 +104,7 @@ def test_one_rank_of_many_is_played_leniently(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "legacy-chakra-old": "wire format of before October 2023",
+    "legacy-chakra-old": "wire format from before October 2023",
 }
 
 

@@ -150,7 +150,7 @@ def test_the_name_is_that_of_the_certificate(authority: Path, caplog: pytest.Log
         ({}, None),
         ({"now": datetime.now(UTC) - 2 * DAY}, "has expired"),
         ({"role": Role.VIEWER}, "is that of viewer west"),
-        ({"name": "east"}, "is that of agent east, not of agent west"),
+        ({"name": "east"}, "belongs to agent east, not to agent west"),
         ({"secret": SECRET[::-1]}, "the token is not the controller's: nothing was sent that could be used"),
     ],
 )
@@ -211,9 +211,9 @@ _ENCODE = Sealer.encode
     ("encode", "says"),
     [
         (altered, "its signature is not that of its signer"),
-        (altered_on_the_way, "was altered, or made for another run or agent"),
-        (not_signed, "that is not signed"),
-        (of_another_run, "was altered, or made for another run or agent"),
+        (altered_on_the_way, "was altered, or is for a different run or agent"),
+        (not_signed, "unsigned run description"),
+        (of_another_run, "was altered, or is for a different run or agent"),
         (without_an_identity, "is not signed with a controller's identity"),
     ],
 )

@@ -124,8 +124,11 @@ def test_a_profile_that_does_not_fit_leaves_the_interfaces_alone(bed: Bed) -> No
         2,
         "charkha: p.yaml:2, rules[0].port: there is no switch 'sw0'; there are box",
     )
-    assert "counts from the start of a run, and a box has none" in bed.up("  - {drop: {every: 2}, start: 1}\n").error
-    assert "is a share of the rate of eth1, which has none: write a rate" in bed.up("  - {shape: {rate: 50%}}\n").error
+    assert (
+        "counts from the start of a run, which a box does not have"
+        in bed.up("  - {drop: {every: 2}, start: 1}\n").error
+    )
+    assert "is a share of the rate of eth1, which has no rate" in bed.up("  - {shape: {rate: 50%}}\n").error
     assert bed.links() == before
     assert bed.box("down", bed.box_id).code == 2
 

@@ -87,6 +87,7 @@ setups = st.builds(
     st.lists(job_setups, max_size=2),
     st.lists(prefixes, max_size=3).map(tuple),
     st.lists(st.builds(FlowTask, u31, texts, texts, addresses, texts, texts), max_size=2).map(tuple),
+    st.integers(1, 10**9),
 )
 summaries = st.builds(RankSummary, u31, i64, i64, u63, u63, u63)
 counter = st.none() | u63

@@ -31,8 +31,8 @@ PAGE = Path(__file__).parents[2] / "docs/limits.md"
     ("row", "limits"),
     [
         ("message of the control stream", [f"{LARGEST_MESSAGE_BYTES // MIB} MiB"]),
-        ("what an agent says before", [f"{LARGEST_GREETING_BYTES // KIB} KiB"]),
-        ("messages on their way", [f"{LARGEST_BATCH:,} completions"]),
+        ("messages of an agent that has not", [f"{LARGEST_GREETING_BYTES // KIB} KiB"]),
+        ("messages queued", [f"{LARGEST_BATCH:,} completions"]),
         ("YAML file", [f"{MAX_YAML_BYTES // MIB} MiB"]),
         ("workload of", [f"{LARGEST_JOB_NODES:,} nodes"]),
         ("sizes of a sweep", [f"{MAX_SIZES:,}"]),

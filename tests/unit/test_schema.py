@@ -49,14 +49,19 @@ def test_a_document_becomes_a_value_of_its_type() -> None:
     ("document", "path", "problem"),
     [
         ({}, (), "the key 'name' is missing"),
-        ({"name": 1}, ("name",), "expected str, got int"),
+        ({"name": 1}, ("name",), "has no unit; if it is a name, put it in quotes"),
         ({"name": "a", "ports": [{"name": "b"}, {"name": "c", "mtu": 9}]}, ("ports", 1, "mtu"), "expected int >= 576"),
         (
             {"name": "a", "ports": [{"name": "b", "speed": "high"}]},
             ("ports", 0, "speed"),
             "'high' is not one of fast, slow, int",
         ),
-        ({"name": "a", "ports": [{"name": "b", "labels": {"x": 1}}]}, ("ports", 0, "labels"), "expected str, got int"),
+        (
+            {"name": "a", "ports": [{"name": "b", "labels": {"x": 1}}]},
+            ("ports", 0, "labels"),
+            "has no unit; if it is a name, put it in quotes",
+        ),
+        ({"name": "a", "mtu": 9000}, (), "unknown key 'mtu' in this place: it belongs elsewhere"),
         ({"name": "a", "prots": []}, (), "unknown key 'prots'; did you mean 'ports'?"),
         ({"name": "a", "ports": [{"name": "b", "zzz": 1}]}, ("ports", 0), "unknown key 'zzz'"),
     ],

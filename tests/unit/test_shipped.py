@@ -11,6 +11,7 @@ from emulator.experiment.absolute_paths import with_absolute_paths
 from emulator.experiment.document import read_experiment
 from emulator.experiment.spec import Experiment, Network
 from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, Shipped, first_line
+from emulator.suite.document import shipped_suites
 from emulator.topology.load import load_topology
 from emulator.wire.trace.load import load_trace
 
@@ -84,6 +85,8 @@ def test_every_kind_has_files_and_a_first_line() -> None:
     assert list(TRACES.paths) == ["transformer-8r"]
     assert {"fw-a", "fw-b"} <= set(PROFILES.paths)
     assert first_line(PAGES.paths["glossary"]) == "Glossary"
+    for path in (*TOPOLOGIES.paths.values(), *PROFILES.paths.values(), *shipped_suites().values()):
+        assert first_line(path).endswith("."), f"{path}: `charkha examples` shows the first line, so it is a sentence"
     assert first_line(SWITCH) == "Two hosts through one switch, 1 Gbit/s a port: the smallest lab."
     assert first_line(TRACES.paths["transformer-8r"]) == ""
 

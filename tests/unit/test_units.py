@@ -45,7 +45,9 @@ def test_sizes_are_those_of_nccl_tests(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "K", "-1", "1.5K", "1Ki", "1P", "1 000", "8 bytes", "1e6"])
 def test_a_wrong_size_is_refused_with_a_right_one(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a size: write bytes, or use K, .* \(1K = 1KiB = 1024, 1KB = 1000\)"):
+    with pytest.raises(
+        ValueError, match=r"is not a size: write bytes, or a whole number with K, .* \(1K = 1KiB = 1024, 1KB = 1000\)"
+    ):
         parse_size(text)
 
 
@@ -68,7 +70,7 @@ def test_rates_have_a_unit_and_decimal_letters(text: str, rate: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "100", "100G", "100GB", "-1Gbit", "1 gbit", "1,5Gbit", "Gbit"])
 def test_a_wrong_rate_is_refused_with_a_right_one(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a rate: write one with its unit, such as 100Gbit or 400Mbit"):
+    with pytest.raises(ValueError, match="is not a rate: give a number with a unit, such as 100Gbit or 400Mbit"):
         parse_rate(text)
 
 
@@ -117,7 +119,7 @@ def test_a_span_of_time_is_read_with_its_unit(text: str, ns: int) -> None:
 
 @pytest.mark.parametrize("text", ["5", "us", "5 weeks", "-1us", ""])
 def test_a_span_of_time_without_a_unit_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a time: write one with its unit"):
+    with pytest.raises(ValueError, match="is not a time: give a number with a unit"):
         parse_duration(text)
 
 
@@ -161,7 +163,7 @@ def test_any_text_is_a_quantity_or_refused_with_an_example(parse: Callable[[str]
         problem = str(error)
     else:
         problem = "" if found >= 0 else "negative"
-    assert problem == "" or "write" in problem
+    assert problem == "" or "write" in problem or "give" in problem
 
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=2)))
@@ -185,7 +187,7 @@ def test_a_moment_is_a_date_or_a_time_ago(text: str, moment: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "7", "7m", "-7d", "2026-13-01", "999999w", "1000000h"])
 def test_another_moment_is_refused_with_right_ones(text: str) -> None:
-    with pytest.raises(ValueError, match="write a date as 2026-01-31 or 2026-01-31T18:00, or 12h, 7d, 2w ago"):
+    with pytest.raises(ValueError, match="write a date as 2026-01-31 or 2026-01-31T18:00, or an age such as 7d"):
         parse_moment(text, now=NOW)
 
 
@@ -207,7 +209,7 @@ def test_a_number_has_no_unit_of_its_own(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "1001", "nan", "inf", "1s", ""])
 def test_a_number_out_of_range_is_refused_with_its_unit(text: str) -> None:
-    with pytest.raises(ValueError, match=f"'{text}': a number of frames above 0 to 1000 is needed"):
+    with pytest.raises(ValueError, match=f"'{text}': give a number of frames above 0 to 1000"):
         parse_number(text, unit="frames", most=1000)
-    with pytest.raises(ValueError, match=r"a number of frames from 0\.5 is needed"):
+    with pytest.raises(ValueError, match=r"give a number of frames from 0\.5"):
         parse_number("0.4", unit="frames", least=0.5)

@@ -134,7 +134,7 @@ def open_socket(task: BackgroundTask, kind: socket.SocketKind, device: str | Non
     try:
         sock = socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
     except OSError as error:
-        raise HostError(f"cannot make a socket: {error.strerror}; raise `ulimit -n`") from error
+        raise HostError(f"cannot create a socket: {error.strerror}; raise `ulimit -n`") from error
     level, option = (socket.IPPROTO_IPV6, _IPV6_TCLASS) if is_v6 else (socket.IPPROTO_IP, socket.IP_TOS)
     try:
         if device is not None:

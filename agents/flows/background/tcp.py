@@ -129,7 +129,7 @@ class TcpSender:
                 size, due_ns = self._unconfirmed.popleft()
                 self.tally.complete(size, now, due_ns)
         if not self._is_finishing:
-            raise RunError(f"{self._task.peer_address} has closed the connection")
+            raise RunError(f"{self._task.peer_address} closed the connection")
 
 
 class TcpReceiver(asyncio.Protocol):
@@ -192,7 +192,7 @@ class TcpReceiver(asyncio.Protocol):
                 self._size, tag = _HEADER.unpack(self._head)
                 self._left, self._head = self._size, b""
                 if tag != self._task.tag:
-                    self._fail("sends something else than background traffic of this run")
+                    self._fail("sends something other than background traffic of this run")
                     return
             taken = min(self._left, len(data) - at)
             at, self._left = at + taken, self._left - taken

@@ -132,7 +132,7 @@ class Link(Owner):
                 if not self.is_broken:
                     self._events.arrived(self.peer, tag, size, now)
         if not self._incoming.is_consistent:
-            self.broke("the peer sends messages that are no transfers: is it of another version?")
+            self.broke("the peer sends messages that are not transfers: is it a different version?")
 
     def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
         """See Owner."""

@@ -95,7 +95,7 @@ def path_facts(channels: Iterable[Iterable[Channel]], *, are_seen: bool) -> Mapp
     columns = [pair.requester.paths for pair in pairs]
     facts = {
         "multipath.trimmed": Parameter(sum(pair.responder.trimmed for pair in pairs), "packets"),
-        "multipath.truncated_frames": Parameter("seen" if are_seen else "not seen: it takes CAP_NET_RAW"),
+        "multipath.truncated_frames": Parameter("seen" if are_seen else "not seen: this needs CAP_NET_RAW"),
     }
     healths = {id(one.health): one.health for one in columns}.values()
     sums = {

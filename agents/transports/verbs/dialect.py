@@ -208,13 +208,13 @@ class Incoming:
         """Account for a message; returns the transfer that it completes."""
         kind, value = Kind(imm >> LOWEST_BITS), imm & _LOWEST_MASK
         if (kind is Kind.PART or kind is Kind.END) is not (size > 0):
-            self.problem = f"it sent a message of kind {kind.name} with {size} bytes: is it of another version?"
+            self.problem = f"it sent a message of kind {kind.name} with {size} bytes: is it a different version?"
             return None
         if kind is Kind.PART or kind is Kind.END:
             self._size += size
             self._read += 1
             if self._read > self.slots:
-                self.problem = f"it has written to a ring of {self.slots} slots without waiting for a free one"
+                self.problem = f"it wrote to a ring of {self.slots} slots without waiting for a free one"
             if kind is Kind.PART:
                 return None
             size, self._size = self._size, 0

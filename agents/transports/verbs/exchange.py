@@ -66,7 +66,7 @@ async def receive(reader: asyncio.StreamReader, kind: type[T]) -> T:
         line = await reader.readuntil(b"\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
         raise RemoteProtocolError(
-            "it closed the connection before a queue pair was agreed: is it of another version, or of another run?"
+            "it closed the connection before a queue pair was agreed: does it belong to a different version or run?"
         ) from error
     try:
         return msgspec.json.decode(line[:_LONGEST_LINE], type=kind)

@@ -61,7 +61,7 @@ class Link:
             return
         if self._remote is not None:
             if remote != self._remote:
-                raise RemoteProtocolError("it has named two different queue pairs")
+                raise RemoteProtocolError("it gave two different queue pairs")
             return
         if remote.path_mtu != self.record.path_mtu:
             raise RemoteProtocolError(f"its path MTU is {remote.path_mtu}, that of this end {self.record.path_mtu}")
@@ -141,7 +141,7 @@ class Link:
             if self._is_broken:
                 return
             if delivered.imm is None:
-                self.fail("it sent a message without immediate data: is it of another version?")
+                self.fail("it sent a message without immediate data: is it a different version?")
                 return
             arrived = self._incoming.received(delivered.imm, delivered.size)
             if self._incoming.problem:
@@ -161,7 +161,7 @@ class Link:
             self._outgoing.credit(self._incoming.credit)
             self._incoming.credit = 0
             if not self._outgoing.is_consistent:
-                self.fail("it returned more slots of its ring than were filled")
+                self.fail("it returned more slots of its ring than were in use")
                 return
             self.send()
 

@@ -128,7 +128,7 @@ class RdmaQp:
                 self._qp.post_send(request)
                 self._in_flight.append(message)
         except self._verbs.errors.PyverbsError as error:
-            self.owner.broke(f"the device does not take a work request: {error}")
+            self.owner.broke(f"the device rejected a work request: {error}")
 
     def completed(self, opcode: int, completion: Any, now: int) -> None:
         """Handle a completion without an error."""
@@ -279,11 +279,11 @@ def _problem(verbs: Any, status: int) -> str:
     """A completion's error, in words."""
     enums = verbs.enums
     words: dict[int, str] = {
-        enums.IBV_WC_RETRY_EXC_ERR: "it does not answer: retries are used up",
-        enums.IBV_WC_RNR_RETRY_EXC_ERR: "it had no receive request: retries are used up",
+        enums.IBV_WC_RETRY_EXC_ERR: "it does not answer: retries are exhausted",
+        enums.IBV_WC_RNR_RETRY_EXC_ERR: "it had no receive request: retries are exhausted",
         enums.IBV_WC_REM_ACCESS_ERR: "it refused access to its memory",
         enums.IBV_WC_REM_INV_REQ_ERR: "it refused a request as invalid",
-        enums.IBV_WC_REM_OP_ERR: "it could not carry out a request",
+        enums.IBV_WC_REM_OP_ERR: "it could not execute a request",
         enums.IBV_WC_LOC_PROT_ERR: "the device may not access memory of this process",
     }
     return words.get(status, f"the device reports an error: {verbs.cq.cqe_status_to_str(status)}")

@@ -65,8 +65,8 @@ def find_gid(host: str, *, device: str, index: int | None, root: Path = DEVICES)
     devices = sorted(one.name for one in root.iterdir()) if root.is_dir() else []
     if not devices:
         raise HostError(
-            "this host has no RDMA device: install rdma-core and load the driver of the NIC, or make one in software "
-            "(`rdma link add rxe0 type rxe netdev INTERFACE`), or use the software NIC (--software-nic)"
+            "this host has no RDMA device: install rdma-core and load the driver of the NIC, or create a software "
+            "device (`rdma link add rxe0 type rxe netdev INTERFACE`), or use the software NIC (--software-nic)"
         )
     if device and device not in devices:
         raise HostError(f"this host has no RDMA device {device}; it has {', '.join(devices)}")

@@ -34,7 +34,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `bench` to the command line."""
     parser = subparsers.add_parser(
         "bench",
-        description="Measure one collective over a range of sizes, as nccl-tests does, in the manner of `charkha run`.",
+        description="Measure one collective over a range of sizes, as nccl-tests does.",
         epilog=_EXAMPLE,
     )
     add_options(parser, GROUPS)

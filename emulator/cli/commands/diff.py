@@ -20,8 +20,8 @@ _EPILOG = """example:
   charkha diff traces/monday traces/tuesday --tolerance 5%
 
 Compares ranks, process groups, collectives by group and number, messages, sizes, types, roots,
-dependencies, reads and writes of files, names and durations. The exit code is 0 even if they differ;
-with --gate it is 1.
+dependencies, reads and writes of files, names and durations. The exit code is 0 even if the sets
+differ; with --gate it is then 1.
 """
 
 

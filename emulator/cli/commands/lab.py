@@ -22,7 +22,7 @@ _EPILOG = """example:
   charkha run lab/examples/transformer-8r --topology topologies/two-hosts-switch.yaml
   charkha lab status
   charkha lab exec h0 ip address
-  charkha lab down
+  charkha lab down topologies/two-hosts-switch.yaml
 
 A lab needs root. docs/lab.md describes its parts.
 """
@@ -125,7 +125,7 @@ def _down(args: argparse.Namespace) -> None:
 
 def _execute(args: argparse.Namespace) -> NoReturn:
     if not args.command:
-        raise InputError("a command is needed: charkha lab exec HOST CMD")
+        raise InputError("give a command: charkha lab exec HOST CMD")
     execute.execute(Labs().only(args.lab).design, args.host, args.command)
 
 

@@ -106,7 +106,7 @@ def _ip(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise ValueError(f"{text!r}: an IPv4 or IPv6 address is needed") from None
+        raise ValueError(f"{text!r}: give an IPv4 or IPv6 address") from None
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -14,9 +14,9 @@ from emulator.run_folder.session import is_session, load_session
 _EPILOG = """example:
   charkha report runs/20261121-101500-transformer-8r
 
-Writes report.html into the run folder: one file that opens offline, in light and dark mode, on a phone
-and on paper. docs/report.md describes its sections. The report of a session shows how its jobs affect
-each other (docs/interference.md); each job is a run with its own report.
+Writes report.html into the run folder: one file that opens offline, in light and dark mode, on a
+phone and on paper. docs/report.md describes its sections. The report of a session shows how its
+jobs affect each other (docs/interference.md); each job is a run with its own report.
 """
 
 

@@ -29,9 +29,9 @@ def whole(least: int, *, most: int = LARGEST_COUNT) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         if not text.removeprefix("-").isdecimal() or int(text) < least:
-            raise ValueError(f"{text!r}: a whole number of at least {least} is needed")
+            raise ValueError(f"{text!r}: give a whole number of at least {least}")
         if int(text) > most:
-            raise ValueError(f"{text!r}: a whole number of at most {most} is needed")
+            raise ValueError(f"{text!r}: give a whole number of at most {most}")
         return int(text)
 
     return read

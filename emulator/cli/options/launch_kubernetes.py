@@ -82,7 +82,7 @@ def _repeated(parser: argparse._ActionsContainer, name: str, metavar: str, text:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise ValueError("NAME=VALUE is needed")
+        raise ValueError("write NAME=VALUE")
     return name, value
 
 

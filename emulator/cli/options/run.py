@@ -88,7 +88,7 @@ def parse_job(text: str) -> dict[str, Any]:
             raise ValueError(f"{one[:60]!r}: write one of {', '.join(f'{known}=' for known in _JOB_KEYS)}")
         section = job["trace"] if key == "ranks" else job
         if key in section:
-            raise ValueError(f"{key}= is there twice")
+            raise ValueError(f"{key}= is given twice")
         section[key] = _JOB_KEYS[key](value)
     return job
 

@@ -38,7 +38,7 @@ def read_pytorch(
     losses = Losses()
     found = processes(find_traces(path), losses)
     if not found:
-        raise TraceError("holds no trace of PyTorch: neither a host trace nor one of Kineto", path=path)
+        raise TraceError("contains no PyTorch trace: neither a host trace nor one of Kineto", path=path)
     if len(found) == 1:
         read = [_read(found[0])]
     else:

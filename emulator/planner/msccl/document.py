@@ -87,7 +87,7 @@ class _Reader:
         for gpu in algo.children:
             number = self._number(gpu, "id", 0, gpus - 1)
             if by_id.setdefault(number, gpu) is not gpu:
-                self._fail(gpu, f"gpu {number} is there twice")
+                self._fail(gpu, f"gpu {number} is given twice")
         missing = next((number for number in range(gpus) if number not in by_id), None)
         if missing is not None:
             self._fail(algo, f"has no gpu {missing}, and ngpus is {gpus}")

@@ -28,7 +28,7 @@ class Pairs:
 
     def __post_init__(self) -> None:
         if self.ranks < 2 or self.ranks % 2:
-            raise PlanError(f"{self.ranks} ranks cannot form pairs: an even number is needed")
+            raise PlanError(f"{self.ranks} ranks cannot form pairs: use an even number")
 
     @property
     def sizes(self) -> list[int]:

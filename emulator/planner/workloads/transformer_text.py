@@ -28,7 +28,7 @@ def parse_transformer(text: str) -> Transformer:
             raise ValueError(f"{item!r}: write NAME=VALUE with NAME one of {', '.join(known)}{advice}")
         values[name] = _value(name, value, known[name])
     if "layers" not in values:
-        raise ValueError("layers=N is needed")
+        raise ValueError("give layers=N")
     values.setdefault("batch", values.get("data", 1) * values.get("micro_batches", 1))
     try:
         return Transformer(**values)
@@ -42,4 +42,4 @@ def _value(name: str, text: str, kind: Any) -> Any:
     try:
         return bool(int(text)) if kind is bool else kind(text)
     except ValueError as error:
-        raise ValueError(f"{name}={text}: a number is needed") from error
+        raise ValueError(f"{name}={text}: give a number") from error

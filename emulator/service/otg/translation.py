@@ -81,7 +81,7 @@ def _require_unique(path: str, names: Collection[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise Refusal(f"{path}: {name!r} is there twice")
+            raise Refusal(f"{path}: {name!r} is given twice")
         seen.add(name)
 
 

@@ -82,7 +82,7 @@ def _sentence(pair: PairComparison) -> str:
 
 def _warnings(comparison: Comparison) -> Iterator[str]:
     if comparison.is_forced:
-        yield "Forced: these runs are not comparable. Do not rely on any verdict here."
+        yield "Forced: these runs are not comparable. Do not rely on these verdicts."
         yield from map(str, comparison.comparability.refused)
 
 
@@ -109,7 +109,7 @@ def _ratios(pair: PairComparison, comparison: Comparison, number: int) -> Chart:
         f"Ratio of times, {pair.other.name} / {pair.baseline.name}",
         f"Point: ratio of the {statistic_name(comparison.rules)} of the runs. Line: its 95 % interval. Band: the "
         f"margin of {100 * margin:g} % within which a difference does not matter.",
-        "One line per class: ratio of times with its interval; the table below has the numbers.",
+        "One line per class: ratio of times with its interval; the numbers are in the table below.",
         Picture("compare_ratio", {"classes": drawn.columns, "margin": band.columns}),
         is_wide=True,
     )
@@ -151,7 +151,7 @@ def _side_by_side(comparison: Comparison) -> Section:
             choice_title="Class",
         ),
     ]
-    about = "If groups overlap, only enough runs can tell them apart, whatever their medians; see the verdict."
+    about = "If groups overlap, only enough runs can distinguish them, whatever their medians; see the verdict."
     return Section("side-by-side", "Runs side by side", blocks, about)
 
 

@@ -125,7 +125,7 @@ class LivePage:
         """Refuse other host names: no foreign page may read this one through DNS rebinding."""
         name = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
         if self._names and name not in self._names:
-            raise web.HTTPForbidden(text=f"this page is served only as {', '.join(sorted(self._names))}")
+            raise web.HTTPForbidden(text=f"this page is available only at {', '.join(sorted(self._names))}")
         return await handler(request)
 
 
@@ -170,8 +170,8 @@ def main(folder: str, listener: str, *names: str) -> None:
         asyncio.run(serve(Path(folder), socket_, names=frozenset(names)))
 
 
-_WAITING = "The run has not begun; agents are starting."
-_NOTHING = "The run ended before anything was recorded. See the terminal it was started in for the reason."
+_WAITING = "The run has not started; agents are starting."
+_NOTHING = "The run ended before anything was recorded. See the reason in the terminal where it was started."
 
 
 class Snapshots:

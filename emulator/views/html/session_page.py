@@ -72,7 +72,7 @@ def session_page(judged: JudgedSession) -> Page:
         labels=[count_of(len(judged.jobs), "job"), facts.created.replace("T", " ")[:19]],
         warnings=list(_warnings(judged)),
         sections=[_jobs(judged), _interference(judged), _time_line(judged)],
-        footer=f"Session {facts.session_id}. The folder of each job holds its run with a report of its own.",
+        footer=f"Session {facts.session_id}. The folder of each job has its run with its own report.",
         answer=Answer(word, text, TONES.get(judged.verdict.outcome, "open")),
     )
 
@@ -83,7 +83,7 @@ def _sentence(judged: JudgedSession) -> str:
     if factors:
         return f"{factors}." if found.fairness is None else f"{factors}; fairness {found.fairness:.4f}."
     if any(job.has_solo for job in found.jobs):
-        return "No iteration counts of a job that was played alone, so there is no interference factor."
+        return "No iteration of a job with a solo run counts, so there is no interference factor."
     return "No job was played alone (--solo), so there is no interference factor."
 
 
@@ -132,7 +132,7 @@ def _time_line(judged: JudgedSession) -> Section:
     chart = Chart(
         "session-line",
         "Iterations of the jobs",
-        f"Each bar is an iteration. Not covered: another job had not begun or had ended. At most {DRAWN} of a job.",
+        f"Each bar is an iteration. Not covered: another job had not started or had ended. At most {DRAWN} per job.",
         "One lane per job with a bar for every iteration, over time.",
         Picture("session_line", {"bars": bars.columns}),
         is_wide=True,

@@ -57,7 +57,7 @@ def _sentence(facts: TraceFacts) -> str:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.communication_nodes.items())
     nodes = sum(summary.communication_nodes.values())
     text = f"{count_of(nodes, 'communication node')} ({kinds})" if nodes else "No communication on the network"
-    return f"{text} in {count_of(len(summary.groups), 'process group')}. Playing it ends: proven."
+    return f"{text} in {count_of(len(summary.groups), 'process group')}. A run of it finishes: proven."
 
 
 def _overview(facts: TraceFacts) -> Section:

@@ -70,6 +70,7 @@ def _parts(status: BoxStatus) -> Iterator[RenderableType]:
     yield Text.assemble((f"box {box.box_id}", "bold"), f", {profile}{rate}, in namespace {box.node.namespace}")
     yield FittedTable(_PORTS, [_PortRow(name, counters) for name, counters in status.ports.items()])
     if box.rules:
+        yield ""
         yield FittedTable(_RULES, [_RuleRow(name, action, status.rules.get(name)) for name, action in box.rules])
     parts = [
         f"frames in {status.sum_of('rx_packets'):,}, out {status.sum_of('tx_packets'):,}",

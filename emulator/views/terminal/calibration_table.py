@@ -44,7 +44,7 @@ def render(made: Calibration) -> RenderableType:
 
 def _lines(made: Calibration) -> Iterator[tuple[str, str]]:
     timer = made.timer
-    tail = f"p99 {format_duration(timer.p99_ns)}, max {format_duration(timer.max_ns)} of {timer.alarms} alarms"
+    tail = f"p99 {format_duration(timer.p99_ns)}, max {format_duration(timer.max_ns)} of {timer.alarms:,} alarms"
     yield "Timer", f"{format_duration(timer.p50_ns)} late at the median, {tail}"
     for clock in made.clocks:
         error = format_duration(clock.error_ns) if clock.error_ns else "none: it shares the controller's clock"

@@ -34,7 +34,7 @@ _CLASS: tuple[Column[ClassComparison], ...] = (
     Column("ranks", "ranks in the process group; 1 for storage", cell=lambda one: str(one.key.members)),
     Column(
         "size",
-        "array size as nccl-tests counts it",
+        "array size, counted as in nccl-tests",
         cell=lambda one: NONE if one.key.collective == JCT else format_size(one.key.size_bytes),
     ),
     Column(

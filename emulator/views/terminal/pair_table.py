@@ -47,8 +47,8 @@ _PORTS: tuple[Column[_PortRow], ...] = (
 EXPLAIN = paragraphs(
     explain(_PORTS, title="Ports; bandwidth = size / time from the post of the send to the last byte's arrival:"),
     (
-        f"Slow is below {SLOW_BELOW:.0%} of the median of the others, at the median and at its best: a port,\n"
-        "if most of its pairs are slow in one direction, else a pair.\n"
+        f"Slow is below {100 * SLOW_BELOW:.0f} % of the median of the others, at the median and at its best:\n"
+        "a port, if most of its pairs are slow in one direction, else a pair.\n"
         f"Up to {MOST_IN_MATRIX} ports, a second table has every pair: from the row, to the column."
     ),
 )
@@ -63,7 +63,7 @@ def render_pairs(table: PairTable) -> Iterator[RenderableType]:
     lines += [Text(_pair_text(pair), style="bold") for pair in table.slow.pairs]
     if table.is_one_host:
         lines = [Text("All ranks are on one host: these are bandwidths of the tester, not of a network")]
-    yield Text("\n").join(lines or [Text(f"No port and no pair is below {SLOW_BELOW:.0%} of the others")])
+    yield Text("\n").join(lines or [Text(f"No port and no pair is below {100 * SLOW_BELOW:.0f} % of the others")])
     yield Text(
         f"{count_of(len(table.bits_per_s), 'pair')} of {count_of(len(table.ports), 'port')}, "
         f"{count_of(table.transfers, 'transfer')} of {format_size(table.size_bytes)}; payload, median of each pair"

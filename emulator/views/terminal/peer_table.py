@@ -29,7 +29,7 @@ def _gbps(row: _Row) -> str:
 
 _COLUMNS: tuple[Column[_Row], ...] = (
     Column("direction", "what was counted, and where", cell=lambda row: row.what, is_number=False),
-    Column("messages", "complete messages; of a READ, requests", cell=lambda row: f"{row.messages:,}"),
+    Column("messages", "complete messages; for READ, requests", cell=lambda row: f"{row.messages:,}"),
     Column("bytes", "payload, each byte once", cell=lambda row: f"{row.bytes:,}"),
     Column(
         "time",

@@ -49,7 +49,7 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
     ),
     Column(
         "size",
-        "array size as nccl-tests counts it",
+        "array size, counted as in nccl-tests",
         cell=lambda one: format_size(
             nccl_size(one.operation.kind, size_bytes=one.operation.size_bytes, members=one.operation.members)
         ),

@@ -84,7 +84,8 @@ def render_removals(removals: Sequence[Removal], *, is_done: bool) -> Renderable
     lines = [f"{verb}: {visible(str(one.run.folder))} ({format_size(one.size_bytes)})" for one in gone]
     lines += [visible(f"kept: {one.run.folder}: {one.kept_because}") for one in removals if one.kept_because]
     size = format_size(sum(one.size_bytes for one in gone))
-    lines.append(f"{count_of(len(gone), 'run')} {verb}, {size}, {len(removals) - len(gone)} kept")
+    kept = f", {len(removals) - len(gone)} kept" if len(removals) > len(gone) else ""
+    lines.append(f"{count_of(len(gone), 'run')} {verb}, {size}{kept}")
     if gone and not is_done:
         lines.append("Nothing was removed: add --yes to remove them.")
     return Text("\n".join(lines))

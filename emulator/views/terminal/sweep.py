@@ -21,7 +21,7 @@ NCCL_TESTS, CHARKHA = "nccl-tests", "charkha"
 LAYOUTS = (NCCL_TESTS, CHARKHA)
 _GIGABYTES = "GB/s, 1e9 bytes per second"
 _HEADERS = (
-    Header("size", "array size as nccl-tests counts it", unit="bytes"),
+    Header("size", "array size, counted as in nccl-tests", unit="bytes"),
     Header("count", "elements of the array, or of one rank's part if every rank has a part"),
     Header("type", "type of the elements; always uint8: Charkha moves bytes"),
     Header("redop", "reduction; always none: nothing is summed"),
@@ -33,7 +33,7 @@ _HEADERS = (
     Header("in-place", "without a reduction, in-place and out-of-place are the same: it repeats out-of-place"),
 )
 _COLUMNS: tuple[Column[SweepRow], ...] = (
-    Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row.size_bytes)),
+    Column("size", "array size, counted as in nccl-tests", cell=lambda row: format_size(row.size_bytes)),
     Column("algorithm", "collective algorithm", cell=lambda row: row.algorithm, is_number=False, sacrifice=4),
     Column("count", "measured iterations", cell=lambda row: str(row.iterations), sacrifice=3),
     Column("mean", "mean cct", cell=lambda row: duration_cell(row.time_ns), style=bold),

@@ -35,13 +35,13 @@ class FittedTable(Generic[Row]):
         shown, hidden = self._fit(shown, options.max_width)
         gap = 2 if sum(one.width for one in shown) + 2 * len(shown) - 1 <= options.max_width else 1
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
+        lines = max((column.header.count("\n") for column, _ in shown), default=0)
         for column, _ in shown:
             table.add_column(
-                column.header,
+                "\n" * (lines - column.header.count("\n")) + column.header,  # headers stand on the line, rows hang
                 justify="right" if column.is_number else "left",
                 no_wrap=not column.folds,
                 overflow="fold",
-                vertical="bottom",
             )
         for at, row in enumerate(self.rows):
             table.add_row(*(Text(cells[at], one.style(row) if one.style else "") for one, cells in shown))
@@ -54,8 +54,8 @@ class FittedTable(Generic[Row]):
     def _fit(self, shown: list[_Cells[Row]], width: int) -> tuple[list[_Cells[Row]], list[Column[Row]]]:
         """(what to show, columns to hide)."""
         hidden: list[Column[Row]] = []
-        while sum(one.least + 1 for one in shown) - 1 > width and any(column.sacrifice for column, _ in shown):
-            worst = max(shown, key=lambda one: one.column.sacrifice)
+        while sum(one.least + 1 for one in shown) - 1 > width and len(shown) > 1:
+            worst = max(reversed(shown), key=lambda one: one.column.sacrifice)
             shown = [one for one in shown if one is not worst]
             hidden.append(worst.column)
         return shown, hidden

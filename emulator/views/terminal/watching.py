@@ -33,7 +33,7 @@ _COLUMNS: tuple[Column[_Class], ...] = (
         folds=24,
     ),
     Column("ranks", "ranks in the process group", cell=lambda row: str(row["group_size"])),
-    Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row["size_bytes"])),
+    Column("size", "array size, counted as in nccl-tests", cell=lambda row: format_size(row["size_bytes"])),
     Column(
         "algorithm", "collective algorithm", cell=lambda row: visible(str(row["algorithm"])), is_number=False, folds=24
     ),
@@ -62,7 +62,12 @@ async def follow(broker: Broker, run_id: str | None, *, is_json: bool) -> None:
 
     run = ObservedRun(run_id)
     console = Console(file=sys.stderr if is_json else sys.stdout)
-    with contextlib.nullcontext() if is_json else Live(render(run), console=console, refresh_per_second=4) as live:
+    with contextlib.ExitStack() as stack:
+        live = None if is_json else Live(render(run), console=console, refresh_per_second=4)
+        if live is not None:
+            if not console.is_terminal:
+                stack.callback(console.line)  # rich ends its last line in a terminal only
+            stack.enter_context(live)
         try:
             async with broker.client() as client:
                 await client.subscribe(f"{broker.prefix}/{run_id or '+'}/#", qos=1)

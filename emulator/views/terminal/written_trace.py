@@ -11,6 +11,7 @@ from rich.text import Text
 from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Traffic
 from emulator.units import NS_PER_US, format_duration, format_size
 from emulator.views.columns import Column, explain
+from emulator.views.figures import count_of
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 
@@ -50,7 +51,7 @@ def files_line(paths: Sequence[Path]) -> str:
 def render(workload: SyntheticWorkload) -> RenderableType:
     """What one iteration of a synthetic trace moves, by role and operation."""
     totals = workload.totals
-    title = Text(f"{workload.name}: one iteration over {totals.ranks} ranks", style="bold")
+    title = Text(f"{workload.name}: one iteration over {count_of(totals.ranks, 'rank')}", style="bold")
     compute = format_duration(totals.compute_micros * NS_PER_US / totals.ranks)
-    line = f"{totals.nodes} nodes, {totals.compute_nodes} of them compute: {compute} per rank on average"
+    line = f"{count_of(totals.nodes, 'node')}, {totals.compute_nodes} of them compute: {compute} per rank on average"
     return Group(title, Text(), FittedTable(_COLUMNS, totals.traffic), Text(), Text(line))

@@ -196,14 +196,16 @@ class ClockReply(_message.Message):
     def __init__(self, query_sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("jobs", "networks", "flows")
+    __slots__ = ("jobs", "networks", "flows", "report_interval_ns")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     NETWORKS_FIELD_NUMBER: _ClassVar[int]
     FLOWS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobSetup]
     networks: _containers.RepeatedScalarFieldContainer[str]
     flows: _containers.RepeatedCompositeFieldContainer[FlowTask]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobSetup, _Mapping]]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ...) -> None: ...
+    report_interval_ns: int
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobSetup, _Mapping]]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ..., report_interval_ns: _Optional[int] = ...) -> None: ...
 
 class JobSetup(_message.Message):
     __slots__ = ("number", "run_id", "ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "algorithm_files", "record_steps", "domains", "nodes", "rails")

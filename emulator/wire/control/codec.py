@@ -9,8 +9,9 @@ Most values have the fields of their messages, and are copied field by field. On
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar, get_args
 
@@ -35,6 +36,7 @@ from emulator.host.nic import NicFacts
 from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
+from emulator.units import NS_PER_S
 from emulator.wire._pb import control_pb2 as pb
 
 NO_ROOT = 0xFFFFFFFF
@@ -67,15 +69,15 @@ def decode_controller(data: bytes) -> control.Message[Any]:
 
 
 def _encode(message: Any, value: Any) -> bytes:
-    target = getattr(message, _name(type(value)))
+    target = getattr(message, _name(value.__class__))
     target.SetInParent()
     _ENCODERS.get(type(value), _copy_fields)(target, value)
     data: bytes = message.SerializeToString()
     if len(data) > control.LARGEST_MESSAGE_BYTES:
         most = control.LARGEST_MESSAGE_BYTES >> 20
         raise RunError(
-            f"the message {type(value).__name__} has {len(data) / (1 << 20):.0f} MiB, and the control stream takes at "
-            f"most {most} MiB: use more agents, or fewer ranks"
+            f"the message {type(value).__name__} has {len(data) / (1 << 20):.0f} MiB, but the control stream takes "
+            f"at most {most} MiB: use more agents or fewer ranks"
         )
     return data
 
@@ -84,10 +86,10 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise RemoteProtocolError("the peer sent a control message that is damaged") from error
+        raise RemoteProtocolError("the peer sent a damaged control message") from error
     kind = message.WhichOneof("message")
     if kind is None:
-        raise RemoteProtocolError("the peer sent a control message that this version does not know")
+        raise RemoteProtocolError("the peer sent a control message unknown to this version")
     try:
         value = _DECODERS[kind](getattr(message, kind))
     except (ValueError, TypeError) as error:
@@ -95,6 +97,7 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
     return control.Message(value, message.job if message.HasField("job") else None)
 
 
+@cache
 def _name(kind: type[Any]) -> str:
     """Of the message of a type of value: `clock_query` of ClockQuery."""
     if kind is control.Continue:  # `continue` is a word of Python
@@ -102,21 +105,27 @@ def _name(kind: type[Any]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
+@cache
+def _field_names(kind: type[Any]) -> Sequence[str]:
+    """Asked for once: `fields` makes a tuple of a generator each time, which fills the free lists of CPython."""
+    return [item.name for item in fields(kind)]
+
+
 def _copy_fields(target: Any, value: Any) -> None:
     """For values that have the same fields as their message; None is absent."""
-    for item in fields(value):
-        content = getattr(value, item.name)
+    for name in _field_names(value.__class__):
+        content = getattr(value, name)
         if isinstance(content, _SCALARS):
-            setattr(target, item.name, content)
+            setattr(target, name, content)
         elif isinstance(content, np.ndarray):
-            getattr(target, item.name).extend(content.tolist())
+            getattr(target, name).extend(content.tolist())
         elif isinstance(content, Mapping):
-            getattr(target, item.name).update(content)
+            getattr(target, name).update(content)
         elif content and is_dataclass(content[0]):
             for one in content:
-                _copy_fields(getattr(target, item.name).add(), one)
+                _copy_fields(getattr(target, name).add(), one)
         elif content is not None:
-            getattr(target, item.name).extend(content)
+            getattr(target, name).extend(content)
 
 
 def _copied(kind: type[Any]) -> Callable[[Any], Any]:
@@ -205,7 +214,11 @@ def _encode_job_setup(target: Any, value: control.JobSetup) -> None:
 
 def _decode_setup(message: Any) -> control.Setup:
     flows = tuple(replace(flow, host=_address(flow.host)) for flow in _each(FlowTask, message.flows))
-    return control.Setup([*map(_decode_job_setup, message.jobs)], tuple(map(_prefix, message.networks)), flows)
+    interval_ns = message.report_interval_ns or control.REPORT_INTERVAL_NS
+    if interval_ns > NS_PER_S:
+        raise ValueError("reports more than a second apart")
+    jobs, networks = [*map(_decode_job_setup, message.jobs)], tuple(map(_prefix, message.networks))
+    return control.Setup(jobs, networks, flows, interval_ns)
 
 
 def _decode_job_setup(message: Any) -> control.JobSetup:
@@ -305,7 +318,7 @@ def _decode_completions(message: Any) -> Completions:
     }
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of unequal length")
-    if any(np.any(columns[name] < 0) for name in ("bytes_sent", "bytes_received")):
+    if min(columns[name].min(initial=0) for name in ("bytes_sent", "bytes_received")) < 0:
         raise ValueError("byte counts that no rank reaches")  # 2^63 and more wrap round
     return Completions(message.iteration, **columns)
 

@@ -49,7 +49,7 @@ def tls_files(cert: Path | None, key: Path | None, ca: Path | None, identity: Pa
     """
     files = (cert, key, ca)
     if identity is not None and files != (None, None, None):
-        raise InputError("--identity has certificate, key and authority: leave the --tls options out")
+        raise InputError("--identity contains certificate, key and authority: omit the --tls options")
     return None if files == (None, None, None) and identity is None else TlsFiles(*files, identity)
 
 

@@ -87,19 +87,19 @@ class Opener:
         """
         message = decode_controller(data)
         if isinstance(message.value, DESCRIPTIONS):
-            raise RemoteProtocolError("the controller sent a run description that is not signed")
+            raise RemoteProtocolError("the controller sent an unsigned run description")
         return self._opened(message.value) if isinstance(message.value, control.Signed) else message
 
     def _opened(self, signed: control.Signed) -> control.Message[Any]:
         self._count += 1
         statement = self.binding.statement(Purpose.DESCRIPTION, signed.message, number=self._count)
         if not is_code_of(self.key, statement, signed.code):
-            raise RemoteProtocolError("the run description was altered, or made for another run or agent")
+            raise RemoteProtocolError("the run description was altered, or is for a different run or agent")
         if self.authority is not None:
             _check_signature(statement, signed, self.authority)
         message = decode_controller(signed.message)
         if not isinstance(message.value, DESCRIPTIONS):
-            raise RemoteProtocolError(f"the controller signed {type(message.value).__name__}, no run description")
+            raise RemoteProtocolError(f"the controller signed {type(message.value).__name__}, not a run description")
         return message
 
 
@@ -111,4 +111,4 @@ def _check_signature(statement: bytes, signed: control.Signed, authority: bytes)
     try:
         check_signature(statement, signed.signature, signed.certificate, authority=authority, role=Role.CONTROLLER)
     except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"the run description is refused: {error}") from error
+        raise RemoteProtocolError(f"the run description was refused: {error}") from error

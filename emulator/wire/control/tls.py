@@ -44,7 +44,7 @@ class TlsFiles:
         """
         certificate, key, authority = self._read()
         if certificate is None or key is None:
-            raise InputError("TLS needs both --tls-cert and --tls-key here")
+            raise InputError("TLS needs both --tls-cert and --tls-key")
         return grpc.ssl_server_credentials(
             [(key, certificate)], root_certificates=authority, require_client_auth=authority is not None
         )
@@ -56,7 +56,7 @@ class TlsFiles:
             InputError: a file cannot be read, or is not a PEM file; a certificate comes without its key.
         """
         if (self.certificate is None) != (self.key is None):
-            raise InputError("--tls-cert and --tls-key come together")
+            raise InputError("give --tls-cert and --tls-key together")
         certificate, key, authority = self._read()
         return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=certificate)
 
@@ -75,7 +75,9 @@ def _parts(path: Path, content: bytes) -> tuple[bytes, bytes, bytes]:
     keys = [block for block in blocks if b"PRIVATE KEY-----" in block]
     certificates = [block for block in blocks if b"-----BEGIN CERTIFICATE-----" in block]
     if (len(keys), len(certificates)) != (1, 2):
-        raise InputError(f"{path}: an identity has a key, its certificate and the authority's: charkha certs issue")
+        raise InputError(
+            f"{path}: an identity needs a key, its certificate and that of the authority: use charkha certs issue"
+        )
     return certificates[0], keys[0], certificates[1]
 
 

@@ -103,7 +103,7 @@ class CommunicationReader:
         raise self._mistyped(node, "pg_name", value, "a string or an integer")
 
     def _mistyped(self, node: et_pb2.Node, name: str, value: object, wanted: str) -> TraceError:
-        problem = f"attribute {name} is {str(value)[:40]!r}, {wanted} is needed"
+        problem = f"attribute {name} is {str(value)[:40]!r}, not {wanted}"
         return TraceError(problem, path=self._path, node=node.id)
 
 

@@ -103,7 +103,7 @@ class ByteSource:
                 yield block
                 offset += len(block)
                 if offset > allowed:
-                    raise TraceError(f"unfolds to more than {MAX_UNFOLD_RATIO} times its size", path=self._path)
+                    raise TraceError(f"expands to more than {MAX_UNFOLD_RATIO} times its size", path=self._path)
         except EOFError as error:
             raise truncated_file.ends_inside_compressed_data(self._path, offset) from error
         except (gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:

@@ -52,4 +52,4 @@ def _copy(source: Path, target: Path) -> None:
     try:
         shutil.copyfile(source, target)
     except OSError as error:
-        raise HostError(f"cannot write {target}: {error.strerror or error}; choose another place") from error
+        raise HostError(f"cannot write {target}: {error.strerror or error}; choose a different place") from error

@@ -194,7 +194,7 @@ class _RankReader:
         value = attribute_value(attribute)
         if value is None or isinstance(value, int):
             return bool(value)
-        problem = f"attribute is_cpu_op is {str(value)[:40]!r}, a boolean or an integer is needed"
+        problem = f"attribute is_cpu_op is {str(value)[:40]!r}, not a boolean or an integer"
         raise TraceError(problem, path=self._path, node=node.id)
 
     def _add_communication(self, node: et_pb2.Node, row: int) -> None:

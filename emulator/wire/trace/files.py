@@ -72,7 +72,7 @@ def _from_folder(folder: Path, ranks: int | None) -> TraceSet:
     candidates = _without_json_beside_et(_candidates(folder))
     prefixes = sorted({candidate.prefix for candidate in candidates})
     if not prefixes:
-        raise TraceError("holds no trace: no file is named <prefix>.<rank>.et or <prefix>.<rank>.json", path=folder)
+        raise TraceError("contains no trace: no file is named <prefix>.<rank>.et or <prefix>.<rank>.json", path=folder)
     if len(prefixes) > 1:
         shown = ", ".join(prefixes[:6]) + (", …" if len(prefixes) > 6 else "")
         problem = f"holds {len(prefixes)} traces ({shown}): name one, as {folder / prefixes[0]}"
@@ -96,10 +96,17 @@ def _from_file(path: Path, ranks: int | None) -> TraceSet:
     match = _TRACE_NAME.fullmatch(path.name)
     prefix = (match["prefix"] or "") if match else path.name
     if ranks != 1:
-        whole = path.parent / prefix if match else path.parent
-        problem = f"is one file: name the folder or the prefix ({whole}) for all ranks, or pass --ranks 1 for it alone"
-        raise TraceError(problem, path=path)
+        raise TraceError(_one_file_problem(path, match and path.parent / prefix), path=path)
     return TraceSet(prefix, (path,), _group_file(path.parent, prefix))
+
+
+def _one_file_problem(path: Path, whole: Path | None) -> str:
+    if path.suffix in (".yaml", ".yml"):
+        return "is YAML, not a trace: a run spec is given with -f, a topology with --topology"
+    if whole is None and ".et" not in path.suffixes:
+        return "is no trace in a format that Charkha reads: `charkha help importers` lists them"
+    whole = whole or path.parent
+    return f"is one file: name the folder or the prefix ({whole}) for all ranks, or pass --ranks 1 for it alone"
 
 
 def _candidates(folder: Path) -> list[_Candidate]:

@@ -69,8 +69,11 @@ def frame_output(path: Path, *, encoding: Encoding) -> Iterator[FrameOutput]:
     with _as_host_error(path):
         raw = partial.open("wb")
     try:
-        with raw:
+        try:
             yield from _compressed_output(raw, path, encoding)
+        finally:
+            with _as_host_error(path):  # it writes what a full disk has not taken yet once more
+                raw.close()
         with _as_host_error(path):
             partial.replace(path)
     finally:
@@ -94,5 +97,5 @@ def _as_host_error(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise HostError(
-            f"cannot write {path}: {error.strerror or error}; free some space or choose another place"
+            f"cannot write {path}: {error.strerror or error}; free some space, or choose a different place"
         ) from error

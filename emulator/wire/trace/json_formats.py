@@ -106,7 +106,7 @@ class _Text:
             self.here += self._decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             offset = self._bytes_read - pending + error.start
-            raise TraceError("is not UTF-8 text, so no JSON", path=self._path, offset=offset) from error
+            raise TraceError("is not UTF-8 text and therefore not JSON", path=self._path, offset=offset) from error
         self._bytes_read += len(block)
         return bool(block)
 
@@ -141,7 +141,7 @@ def _objects(path: Path) -> Iterator[tuple[dict[str, object], int]]:
                     f"bad JSON after line {line}: {error}", path=path, offset=text.offset + begin
                 ) from error
             if not isinstance(value, dict):
-                raise TraceError(f"line {line}: an object is needed here, not a {type(value).__name__}", path=path)
+                raise TraceError(f"line {line}: expected an object, not a {type(value).__name__}", path=path)
             is_empty = False
             yield value, line
             line += text.here.count("\n", begin, position)
@@ -174,7 +174,7 @@ def _refuse_other_formats(first: dict[str, object], path: Path) -> None:
 def _parsed(value: dict[str, object], message: Message, line: int, path: Path) -> Message:
     kind = message.DESCRIPTOR.name
     if not value and kind == "Node":
-        raise TraceError(f"line {line}: an empty object where a node belongs", path=path)
+        raise TraceError(f"line {line}: an empty object instead of a node", path=path)
     try:
         return ParseDict(value, message)
     except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -86,7 +86,7 @@ def _read_groups(path: Path | None) -> Mapping[str, tuple[int, ...]]:
         return {}
     try:
         if path.stat().st_size > MAX_GROUP_FILE_BYTES or not path.is_file():
-            raise InputError(f"{path}: is not a group file: a regular file of at most 64 MiB is needed")
+            raise InputError(f"{path}: is not a group file: give a regular file of at most 64 MiB")
         return parse_group_file(path.read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
         problem = (error.strerror if isinstance(error, OSError) else None) or error

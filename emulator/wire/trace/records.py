@@ -58,9 +58,9 @@ def parse_metadata(batch: FrameBatch, path: Path) -> et_pb2.GlobalMetadata:
     wire_types = _wire_types(payload)
     if wire_types.get(1) == WIRE_VARINT or wire_types.get(3) == WIRE_VARINT:
         if OLD_ATTRIBUTE_FIELD in wire_types and not _is_storage_node(payload):
-            problem = "is in Chakra's wire format of before October 2023, which is not read: convert it to today's"
+            problem = "uses Chakra's wire format from before October 2023: convert it to the current one"
         else:
-            problem = "begins with a node where the global metadata belongs: its first record is missing"
+            problem = "starts with a node instead of the global metadata: its first record is missing"
         raise TraceError(problem, path=path, offset=offset)
     try:
         return et_pb2.GlobalMetadata.FromString(payload)

@@ -64,7 +64,7 @@ def rewrite_trace(
             _copy_nodes(batch, source, output, changes, left)
         if left:
             raise TraceError(
-                "has no such node, though it was there when the trace was read", path=source, node=min(left)
+                "no longer has this node, which was there when the trace was read", path=source, node=min(left)
             )
 
 

@@ -17,18 +17,18 @@ def empty_file(path: Path) -> TraceError:
 
 def ends_inside_record(path: Path, offset: int) -> TraceError:
     """The file ends before the end of the record at `offset`."""
-    problem = "the file ends inside the record that begins here: it is cut short or corrupt"
+    problem = "the file ends inside the record that starts here: it is cut off or corrupt"
     return TraceError(problem, path=path, offset=offset)
 
 
 def ends_inside_compressed_data(path: Path, offset: int) -> TraceError:
     """The compressed data ends early; `offset` uncompressed bytes came out of it."""
-    return TraceError("the compressed data is cut short", path=path, offset=offset)
+    return TraceError("the compressed data is cut off", path=path, offset=offset)
 
 
 def empty_record(path: Path, offset: int) -> TraceError:
     """A record of no bytes where a node must be: a run of zeros, as a lost block leaves it."""
-    problem = "an empty record where a node belongs: the file is cut short or corrupt"
+    problem = "an empty record instead of a node: the file is cut off or corrupt"
     return TraceError(problem, path=path, offset=offset)
 
 

@@ -158,15 +158,15 @@ def _prepare_folder(folder: Path, *, force: bool | None) -> bool:
     """Whether it had to be made."""
     is_new = not folder.exists()
     if not is_new and not folder.is_dir():
-        raise InputError(f"{folder} is not a folder: name one for the trace")
+        raise InputError(f"{folder} is not a folder: give a folder for the trace")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         is_empty = not any(folder.iterdir())
     except OSError as error:
-        raise HostError(f"cannot write to {folder}: {error.strerror}; choose another place") from error
+        raise HostError(f"cannot write to {folder}: {error.strerror}; choose a different place") from error
     if not is_empty and not force:
         also = "" if force is None else ", or --force to replace the trace in it"
-        raise InputError(f"{folder} is not empty: name another folder{also}")
+        raise InputError(f"{folder} is not empty: give a different folder{also}")
     return is_new
 
 
@@ -177,4 +177,4 @@ def _remove_earlier(folder: Path, name: str, *, keep: set[Path]) -> None:
             if path.name == GROUP_FILE or rank_file.fullmatch(path.name):
                 path.unlink()
     except OSError as error:
-        raise HostError(f"cannot replace the trace in {folder}: {error.strerror}; choose another place") from error
+        raise HostError(f"cannot replace the trace in {folder}: {error.strerror}; choose a different place") from error

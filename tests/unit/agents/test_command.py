@@ -27,7 +27,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[StayingAgent]:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--controller", TARGET], "--identity FILE is needed, or a token: --token-file FILE, or CHARKHA_TOKEN"),
+        (["--controller", TARGET], "give --identity FILE, or a token: --token-file FILE, or CHARKHA_TOKEN"),
         (["--controller", "192.0.2.1"], "--controller 192.0.2.1: give HOST:PORT"),
         (["--controller", ":4790"], "--controller :4790: give HOST:PORT"),
         (["--controller", "192.0.2.1:0"], "give HOST:PORT"),

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from agents.reporter import BATCH, FLUSH_NS, LARGEST_BATCH, Reporter
+from agents.reporter import BATCH, LARGEST_BATCH, Reporter
 from emulator.control.conversation import Credit, IterationDone
 from emulator.control.observations import Completion, Completions, RankSummary
 from tests.support.virtual_clock import VirtualClock
+
+INTERVAL_NS = 200_000_000
 
 
 class Desk:
@@ -22,6 +24,7 @@ class Desk:
         self.reporter = Reporter(
             self.sent.append,
             self.clock,
+            interval_ns=INTERVAL_NS,
             fail=lambda reason, between: self.failures.append((reason, between)),
             streamed=frozenset({1}),
             ranks=2,
@@ -41,13 +44,13 @@ def summary(rank: int) -> RankSummary:
     return RankSummary(rank, 0, 1, 2, 3, 4)
 
 
-def test_completions_go_out_together_after_a_moment() -> None:
+def test_completions_go_out_together_after_the_interval() -> None:
     desk = Desk()
     desk.complete(1)
     desk.complete(2**63 + 5, rank=1)
-    desk.clock.run(FLUSH_NS - 1)
+    desk.clock.run(INTERVAL_NS - 1)
     assert desk.sent == []
-    desk.clock.run(FLUSH_NS)
+    desk.clock.run(INTERVAL_NS)
     (batch,) = desk.sent
     assert (batch.iteration, batch.rank.tolist(), batch.node_id.tolist()) == (0, [0, 1], [1, 2**63 + 5])
     assert (batch.post_ns.tolist(), batch.done_ns.tolist(), batch.arrival_ns.tolist()) == ([10] * 2, [20] * 2, [15] * 2)
@@ -126,8 +129,8 @@ def test_while_the_controller_does_not_keep_up_messages_become_larger_up_to_a_li
     desk.waiting = 1
     for node_id in range(LARGEST_BATCH + 3):
         desk.complete(node_id)
-    desk.clock.run(4 * FLUSH_NS)
+    desk.clock.run(4 * INTERVAL_NS)
     assert [len(nodes) for nodes in desk.nodes()] == [LARGEST_BATCH]
     desk.waiting = 0
-    desk.clock.run(8 * FLUSH_NS)
+    desk.clock.run(8 * INTERVAL_NS)
     assert [len(nodes) for nodes in desk.nodes()] == [LARGEST_BATCH, 3]

@@ -44,7 +44,7 @@ def test_a_port_is_remembered_as_it_was(host: list[dict[str, Any]]) -> None:
     ("names", "problem"),
     [
         (("a", "a"), "a is given twice"),
-        (("a", "z"), "there is no interface 'z' here; there are a, addressed, bridged, jumbo, lo"),
+        (("a", "z"), "there is no interface 'z' on this machine; there are a, addressed, bridged, jumbo, lo"),
         (("a", "lo"), "lo is no Ethernet interface (loopback)"),
         (("a", "bridged"), "bridged belongs to br0: `ip link set dev bridged nomaster` releases it"),
         (("a", "addressed"), "addressed has address 192.0.2.1/24, which this machine would lose"),

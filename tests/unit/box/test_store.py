@@ -32,7 +32,7 @@ def test_one_of_several_is_named(tmp_path: Path) -> None:
     store.claim(BOX)
     store.claim(replace(BOX, box_id="b"))
     assert store.get("b").box_id == "b"
-    with pytest.raises(InputError, match="there are several boxes, name one: a, b"):
+    with pytest.raises(InputError, match="there are several boxes; choose one: a, b"):
         store.get(None)
     with pytest.raises(InputError, match=r"there is no box 'c' \(boxes: a, b\)"):
         store.get("c")

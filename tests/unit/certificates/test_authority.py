@@ -63,9 +63,9 @@ def test_the_files_are_what_tls_reads_and_nobody_else_may(folder: Path) -> None:
 
 def test_nothing_is_overwritten(folder: Path) -> None:
     issue(folder, "server1", role=Role.AGENT, valid=WEEK, now=NOW)
-    with pytest.raises(InputError, match=r"server1\.pem exists already"):
+    with pytest.raises(InputError, match=r"server1\.pem already exists"):
         issue(folder, "server1", role=Role.AGENT, valid=WEEK, now=NOW)
-    with pytest.raises(InputError, match=r"authority\.key exists already"):
+    with pytest.raises(InputError, match=r"authority\.key already exists"):
         make_authority(folder, name="again")
 
 
@@ -97,5 +97,5 @@ def test_an_authority_that_is_not_there_or_not_whole_is_named(tmp_path: Path, fo
 
 def test_a_folder_that_cannot_be_made_is_the_hosts_lack(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(HostError, match="cannot be made"):
+    with pytest.raises(HostError, match="cannot be created"):
         make_authority(tmp_path / "file" / "authority", name="a")

@@ -39,7 +39,7 @@ def test_it_must_be_valid_now(tmp_path: Path, issued: timedelta) -> None:
 def test_everybody_must_not_read_its_key(tmp_path: Path) -> None:
     path = identity(tmp_path)
     path.chmod(0o644)
-    with pytest.raises(InputError, match="everybody on this machine can read its key: chmod o-r"):
+    with pytest.raises(InputError, match="every user of this machine can read its key: chmod o-r"):
         check_identity(path, Role.AGENT)
 
 

@@ -36,8 +36,8 @@ def test_a_shared_secret_is_its_own_key() -> None:
     ("made", "says"),
     [
         (token(age=2 * HOUR), "has expired"),
-        (token("east"), "is that of agent east, not of agent west"),
-        (token(role=Role.OPERATOR), "is that of operator west, not of agent west"),
+        (token("east"), "belongs to agent east, not to agent west"),
+        (token(role=Role.OPERATOR), "belongs to operator west, not to agent west"),
         ("eyJ9.eyJ9.x", "is not one of the controller's secret"),
         ("eyJhbGciOiJub25lIn0.eyJzdWIiOiJ3ZXN0In0.", "is not one of the controller's secret"),  # algorithm "none"
         ("eyJ\x00\ud800.x.y", "is not one of the controller's secret"),

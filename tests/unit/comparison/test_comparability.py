@@ -50,7 +50,7 @@ def network(**fields: Any) -> dict[str, Any]:
 def test_equal_runs_are_comparable() -> None:
     found = checked()
     assert found.refused == []
-    assert found.notes == ["no run names a firmware: only their folders distinguish the groups"]
+    assert found.notes == ["no run has a firmware: only their folders distinguish the groups"]
 
 
 @pytest.mark.parametrize(

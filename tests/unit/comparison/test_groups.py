@@ -94,7 +94,7 @@ def test_a_group_is_named_by_the_shortest_end_that_is_unique(
 
 @pytest.mark.parametrize("arguments", [("a", "a"), ("a", "a/1"), ("a", "*/2")])
 def test_a_run_in_two_groups_is_refused(root: Path, arguments: tuple[str, str]) -> None:
-    with pytest.raises(InputError, match=rf"is in two groups, a and {arguments[1].replace('*', '.')}; name groups"):
+    with pytest.raises(InputError, match=rf"is in two groups, a and {arguments[1].replace('*', '.')}; give groups"):
         read_groups(arguments)
 
 
@@ -125,9 +125,11 @@ def test_classes_that_the_tester_limits_are_known_if_it_was_calibrated(root: Pat
 
 
 def test_one_group_is_not_enough(root: Path) -> None:
-    with pytest.raises(InputError, match="a: a comparison needs two groups: name another, or split one by firmware"):
+    with pytest.raises(
+        InputError, match="a: a comparison needs two groups: give another one, or split one by firmware"
+    ):
         groups_to_compare(["a"], by_firmware=False)
-    with pytest.raises(InputError, match="name another, all its runs have the same firmware"):
+    with pytest.raises(InputError, match="give another one, all its runs have the same firmware"):
         groups_to_compare(["a"], by_firmware=True)
 
 
@@ -148,6 +150,6 @@ def test_several_groups_are_not_split_by_firmware(root: Path) -> None:
 def test_the_jobs_of_a_session_are_no_group(tmp_path: Path) -> None:
     write_jobs(tmp_path / "runs" / "session", {name: PlayedJob(0, [1_000_000] * 3) for name in "ab"})
     for argument in (tmp_path / "runs" / "session", tmp_path / "runs"):
-        with pytest.raises(InputError, match=r"session: holds the jobs of a session, .*job=a, .*job=b"):
+        with pytest.raises(InputError, match=r"session: contains the jobs of a session, .*job=a, .*job=b"):
             find_group(str(argument))
     assert [one.name for one in find_group(str(tmp_path / "runs/*/job=a"))] == ["job=a"]

@@ -8,7 +8,7 @@ import pytest
 
 from emulator.control import conversation as control
 from emulator.controller import agent_clocks
-from emulator.controller.agent_clocks import FIRST_BURST, NEXT_BURST, AgentClocks
+from emulator.controller.agent_clocks import FIRST_BURST, LOOKS, NEXT_BURST, AgentClocks
 
 AHEAD_NS = 5_000_000
 
@@ -80,3 +80,16 @@ def test_without_other_clocks_nothing_is_waited_for(clocks: AgentClocks) -> None
 def test_a_reply_of_a_stranger_is_ignored(clocks: AgentClocks) -> None:
     clocks.note("nobody", control.ClockReply(0, 1, 2))
     assert clocks.estimates() == {}
+
+
+def test_clocks_of_many_agents_are_looked_at_in_turn(clocks: AgentClocks) -> None:
+    remotes = [Remote(clocks, f"far{n}") for n in range(2 * LOOKS + 3)]
+    for remote in remotes:
+        remote.answer(FIRST_BURST)
+        remote.queries = 0
+    asked = []
+    for _ in range(4):
+        clocks.look()
+        asked.append(sum(remote.queries for remote in remotes))
+    assert asked == [LOOKS, 2 * LOOKS, 2 * LOOKS + 3, 3 * LOOKS + 3]
+    assert {remote.queries for remote in remotes[:LOOKS]} == {2}

@@ -46,7 +46,7 @@ def test_by_hand_every_host_has_an_agent_of_its_name_unless_it_is_given_one(tmp_
 
 
 def test_a_named_agent_may_not_be_called_as_local_ones_are(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="agent-0, as those that are started here"):
+    with pytest.raises(PlanError, match="agent-0, the name of a local agent"):
         assign_ranks(_topology(tmp_path, "agents: {h0: agent-0}"))
 
 

@@ -84,5 +84,5 @@ def test_where_no_connection_can_be_taken_the_limit_is_named(tmp_path: Path, mon
 
 
 def test_an_agent_that_plays_one_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ControllerRefusal, match="agents that stay"):
+    with pytest.raises(ControllerRefusal, match="waiting agents"):
         gather(tmp_path, 1, replace(HELLO, stays=False), replace(HELLO, agent="other"))

@@ -1,12 +1,13 @@
-"""What a run plan has for storage endpoints, which are no ranks."""
+"""What a run plan has for storage endpoints, which are no ranks; how often agents report."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from emulator.controller.run_plan import RunPlan
+from emulator.controller.run_plan import REPORTS_PER_S, RunPlan, SessionPlan
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.trace.storage import play_on_storage_hosts
 from emulator.trace.workload import build_workload
@@ -36,3 +37,14 @@ def test_one_that_nobody_reads_from_has_nothing_to_send(nodes: list[Node]) -> No
     made = plan(nodes, endpoints=3)
     for endpoint in (2, 3, 4):
         assert len(made.program_of(endpoint)) == len(made.node_ids_of(endpoint)) == 0
+
+
+@pytest.mark.parametrize(
+    ("agents", "interval_ms"), [(1, 50), (100, 50), (101, 50.5), (512, 256), (1000, 500), (9999, 500)]
+)
+def test_the_more_agents_the_less_often_each_reports(agents: int, interval_ms: float) -> None:
+    job = replace(plan([], endpoints=0), ranks_of={f"a{n}": [n] for n in range(agents // 2 + 1)})
+    other = replace(job, ranks_of={f"a{n}": [n] for n in range(agents)})
+    session = SessionPlan("s", [job, other], silence_timeout_s=1)
+    assert session.report_interval_ns == interval_ms * 1_000_000
+    assert agents > 1000 or agents * 1_000_000_000 / session.report_interval_ns <= REPORTS_PER_S

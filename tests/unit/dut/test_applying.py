@@ -160,7 +160,7 @@ def test_the_profile_of_a_run_that_goes_on_is_left_alone(
     leave(tmp_path, owner=[me.pid, me.began])
     monkeypatch.setattr(Owner, "me", lambda: Owner(0, 0))
     with (
-        pytest.raises(PlanError, match=f"process {me.pid} applies profile fw-y to lab test"),
+        pytest.raises(PlanError, match=f"process {me.pid} is applying profile fw-y to lab test"),
         applied(tmp_path, planned),
     ):
         pass

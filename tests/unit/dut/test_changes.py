@@ -43,7 +43,7 @@ def test_rules_apply_to_the_device_under_test_or_to_the_ports_they_name(tmp_path
             ["{mark: {above: 95%}}"],
             "bridge",
             None,
-            "rules[0].mark.above: is a share of the rate of p0, which has none",
+            "rules[0].mark.above: is a share of the rate of p0, which has no rate",
         ),
         (["{police: {rate: 95%}}"], "bridge", None, "rules[0].police.rate: is a share"),
         (["{shape: {rate: 95%}}"], "bridge", None, "rules[0].shape.rate: is a share"),

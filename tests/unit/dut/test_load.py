@@ -99,9 +99,9 @@ def test_frames_are_selected_by_psn_and_only_once(tmp_path: Path, text: str, psn
 @pytest.mark.parametrize(
     ("rule", "line", "problem"),
     [
-        ("drop: {share: 0.5}", 2, "rules[0].drop.share: has no unit: write one as in 0.5%"),
-        ("drop: {share: 5}", 2, "rules[0].drop.share: has no unit: write one as in 0.5%"),
-        ("drop: {share: '0.5'}", 2, "'0.5' is not a share: write one as 0.5%"),
+        ("drop: {share: 0.5}", 2, "rules[0].drop.share: has no unit: write, for example, 0.5%"),
+        ("drop: {share: 5}", 2, "rules[0].drop.share: has no unit: write, for example, 0.5%"),
+        ("drop: {share: '0.5'}", 2, "'0.5' is not a share: write a percentage"),
         ("drop: {share: 101%}", 2, "'101%' is not a share"),
         ("drop: {once: false}", 2, "rules[0].drop.once: "),
         ("{drop: {once: true}, psn: 9-3}", 2, "rules[0].psn: '9-3' is not a range of PSNs"),
@@ -132,9 +132,9 @@ def test_frames_are_selected_by_psn_and_only_once(tmp_path: Path, text: str, psn
             2,
             "rules[0].traffic: is any, but only RoCEv2",
         ),
-        ("{drop: {every: 2}, source: }", 2, "rules[0].source: has no value: write one, or delete the key"),
+        ("{drop: {every: 2}, source: }", 2, "rules[0].source: has no value: give one, or delete the key"),
         ("{drop: {every: 2}, start: 3, end: 3}", 2, "rules[0].end: is not after its start"),
-        ("{drop: {every: 2}, port: p1}", 2, "rules[0].port: 'p1' is not a port: write it as switch:port"),
+        ("{drop: {every: 2}, port: p1}", 2, "rules[0].port: 'p1' is not a port: write switch:port"),
         ("{drop: {every: 2}, arriving: ['sw0:p0', ':p1']}", 2, "rules[0].arriving: ':p1' is not a port"),
         ("{drop: {every: 2}, opcode: 256}", 2, "rules[0].opcode: expected int <= 255"),
         ("drop: {every: 0}", 2, "rules[0].drop.every: expected int >= 1"),
@@ -143,7 +143,7 @@ def test_frames_are_selected_by_psn_and_only_once(tmp_path: Path, text: str, psn
         ("{shape: {rate: 90%, queue: deep}}", 2, "rules[0].shape.queue: 'deep' is not a size"),
         ("drop: {share: 1/0%}", 2, "rules[0].drop.share: '1/0%' is not a share"),
         ("state: down", 2, "rules[0].state: needs a port"),
-        ("delay: {time: 5}", 2, "rules[0].delay.time: has no unit: write one as in 100us"),
+        ("delay: {time: 5}", 2, "rules[0].delay.time: has no unit: write, for example, 100us"),
         ("delay: {time: 5 weeks}", 2, "rules[0].delay.time: '5 weeks' is not a time"),
         ("dorp: {every: 2}", 2, "rules[0]: unknown key 'dorp'; did you mean 'drop'?"),
         (

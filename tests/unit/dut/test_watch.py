@@ -114,7 +114,7 @@ def test_a_profile_that_does_not_fit_the_lab_is_refused_before_the_run(tmp_path:
 
 def test_a_profile_applies_to_all_switches_unless_the_topology_names_those_under_test(tmp_path: Path) -> None:
     rule = "  - {police: {rate: 50%}}\n"
-    with pytest.raises(TopologyError, match="is a share of the rate of p0, which has none"):
+    with pytest.raises(TopologyError, match="is a share of the rate of p0, which has no rate"):
         in_a_lab(tmp_path, rule)
     in_a_lab(tmp_path, rule, dut="dut: {kind: switch, nodes: [sw0]}\n")
 

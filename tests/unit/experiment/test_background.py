@@ -96,7 +96,7 @@ def test_many_to_one_are_flows_with_seeds_of_their_own(topology: Topology) -> No
         ({"to": "h2"}, r"background\[0\]: h2: .* has no address left"),
         ({"pattern": "on-off", "peak": "50Mbit"}, "peak must be above rate"),
         ({"from": "rank 3"}, "there is no rank 3; the last one is rank 2"),
-        ({"from": "h0", "to": "h0"}, "h0 and h0 are one host: its traffic would not leave it"),
+        ({"from": "h0", "to": "h0"}, "h0 and h0 are the same host: the traffic would not leave it"),
     ],
 )
 def test_what_the_topology_cannot_do_is_refused(topology: Topology, spec: dict[str, Any], problem: str) -> None:
@@ -115,7 +115,7 @@ def test_what_the_topology_cannot_do_is_refused(topology: Topology, spec: dict[s
         ({"pattern": "burst"}, "is not one of"),
         ({"peak": "1Gbit"}, "peak and on_time are for pattern: on-off, not for poisson"),
         ({"rate": "0 %"}, "'0 %' is not above 0% and below 100%"),
-        ({"from": ["h0", "h1"], "to": []}, "needs a host in from, and another one in to"),
+        ({"from": ["h0", "h1"], "to": []}, "needs a host in from and a different one in to"),
         ({"form": "h0"}, "unknown key 'form'; did you mean 'from'"),
         ({"dscp": 64}, "<= 63"),
     ],
@@ -141,7 +141,9 @@ def test_ranks_and_shares_of_a_port_need_no_names_of_a_topology(topology: Topolo
     loopback = default_loopback(2)
     sender, receiver = plan(loopback, {"from": "rank 1", "to": "rank 0"})
     assert (sender.task.host, receiver.task.host) == ("127.1.0.3", "127.1.0.4")  # the next ones after those of ranks
-    with pytest.raises(PlanError, match="10 % of the sender's port: the topology gives it no rate"):
+    with pytest.raises(PlanError, match="10 % of the sender's port has no rate in the topology"):
         plan(loopback, {"from": "rank 1", "to": "rank 0", "rate": "10 %"})
-    with pytest.raises(PlanError, match="without --topology there are no hosts: write a rank, as 'rank 0', not 'h0'"):
+    with pytest.raises(
+        PlanError, match="without --topology there are no hosts: give a rank such as 'rank 0', not 'h0'"
+    ):
         plan(loopback, {})

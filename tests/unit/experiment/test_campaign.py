@@ -110,7 +110,7 @@ def test_a_run_that_fails_is_left_out_and_the_next_goes_on(tmp_path: Path) -> No
 
 def test_two_failures_in_a_row_are_the_end(tmp_path: Path) -> None:
     play = Player(_1=RunError("one"), _2=RunError("two"))
-    with pytest.raises(RunError, match="2 runs in a row failed, the last one: two"):
+    with pytest.raises(RunError, match="2 runs in a row failed; the last one: two"):
         play_campaign(play, campaign(tmp_path, 9))
     assert len(play.played) == 3
 
@@ -161,5 +161,5 @@ def test_a_resumed_campaign_keeps_what_an_aborted_run_measured(tmp_path: Path) -
 def test_a_resumed_campaign_refuses_a_run_of_another_run_spec(tmp_path: Path) -> None:
     other = replace(BASE, jobs=(Job(trace=Trace(path="t"), iterations=9),))
     write_run(tmp_path / "out" / "01", [], spec=with_absolute_paths(other).to_plain())
-    with pytest.raises(InputError, match="01: holds a run of another run spec"):
+    with pytest.raises(InputError, match="01: has a run of a different run spec"):
         play_campaign(Player(), campaign(tmp_path, 1), resume=True)

@@ -51,7 +51,7 @@ def test_a_written_run_spec_reads_as_it_was(tmp_path: Path) -> None:
     [
         ("jobs:\n- trace: {path: t}\n  iteratons: 3\n", "run.yaml:2, jobs[0]: unknown key 'iteratons'"),
         ("jobs:\n- trace: {path: t}\n  iterations: many\n", "run.yaml:3, jobs[0].iterations: expected int"),
-        ("jobs: []\n", "jobs: name at least one"),
+        ("jobs: []\n", "jobs: list at least one"),
         ("a: 1\na: 2\n", "twice"),
         ("[1, 2", "run.yaml:1: is"),
     ],

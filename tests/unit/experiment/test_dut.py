@@ -20,7 +20,7 @@ def watch(profile: str | None) -> object:
 
 
 def test_a_profile_needs_a_lab() -> None:
-    with pytest.raises(PlanError, match="a profile needs a lab, and this run is not in one: `charkha lab up "):
+    with pytest.raises(PlanError, match="a profile needs a lab, but this run is not in one: `charkha lab up "):
         watch(str(PROFILE))
 
 

@@ -18,7 +18,7 @@ def test_local_agents_need_no_address() -> None:
 @pytest.mark.parametrize(
     ("agents", "problem"),
     [
-        (Agents(by_hand=True), "agents started by hand need an address to connect to: --listen HOST:PORT or unix:PATH"),
+        (Agents(by_hand=True), "agents started by hand need an address: give --listen HOST:PORT or unix:PATH"),
         (Agents(token_file="t"), "--token-file is for --listen"),
         (Agents(tls_cert="c"), "--tls-cert is for --listen"),
         (Agents(tls_key="k"), "--tls-key is for --listen"),

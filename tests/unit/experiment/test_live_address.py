@@ -17,7 +17,7 @@ def test_a_place_is_a_port_or_an_address_and_a_port(text: str, place: LiveAddres
 
 @pytest.mark.parametrize("text", ["", "trace", "lab/examples/transformer-8r", "70000", "host:80", "-1", "127.0.0.1"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="write a port"):
+    with pytest.raises(ValueError, match="give a port"):
         parse_live_address(text)
 
 

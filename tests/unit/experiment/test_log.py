@@ -20,5 +20,5 @@ def test_events_of_a_run_are_logged_at_level_info(caplog: pytest.LogCaptureFixtu
         "iteration -1 begins (a warm-up)",
         "iteration 0 begins",
         "iteration 0 took 1.5 ms",
-        "playing is over, writing the measured trace",
+        "traffic is over, writing the measured trace",
     ]

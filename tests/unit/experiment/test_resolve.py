@@ -190,7 +190,7 @@ def test_packets_fit_the_links(name: str, arguments: list[str], path_mtu: int) -
             "t.yaml: transport roce has no parameter 'colour'; it has message_bytes, q",
         ),
         ({"name": "roce", "qps": 0}, "t.yaml: transport: qps 0: from 1 to 64"),
-        ({"name": "roce", "flow_rate": "5G"}, "t.yaml: transport: flow-rate '5G': a rate with its unit"),
+        ({"name": "roce", "flow_rate": "5G"}, "t.yaml: transport: flow-rate '5G': give a rate with a unit"),
         ({"name": "roce", "payload": True}, "t.yaml: transport: payload on: there are constant, random"),
         ({"name": "zmq", "qps": 2}, "t.yaml: transport zmq has no parameter 'qps'; it has message_bytes"),
         ({"name": "zmq", "message_bytes": "much"}, "t.yaml: transport message_bytes: 'much' is not a size"),
@@ -213,7 +213,7 @@ def test_flow_labels_are_entropy_only_where_every_rank_has_one() -> None:
 def test_derived_settings_give_their_reason() -> None:
     found = resolved([], load_topology(TOPOLOGIES / "two-hosts-switch.yaml", ranks=2))
     reasons = {one.name: one.reason for one in found.settings if one.source == "derived"}
-    assert reasons["roce.path_mtu"] == "largest that fits links of MTU 1500"
+    assert reasons["roce.path_mtu"] == "largest that fits the link MTU of 1500"
     assert reasons["roce.congestion"] == "the port of every rank has a rate"
     assert "roce.qps" not in reasons
 
@@ -254,7 +254,7 @@ def test_plan_and_run_resolve_equal_settings(name: str, **words: tuple[str, ...]
         (Transport(options={"qps": 65}), "--qps 65: from 1 to 64"),
         (Transport(options={"qps": "many"}), "--qps"),
         (Transport(options={"congestion": "hope"}), "--congestion hope: there are none, dcqcn"),
-        (Transport(options={"flow_rate": "fast"}), "--flow-rate 'fast': a rate with its unit"),
+        (Transport(options={"flow_rate": "fast"}), "--flow-rate 'fast': give a rate with a unit"),
         (Transport(options={"path_mtu": 1000}), "--path-mtu 1000"),
     ],
 )
@@ -287,7 +287,7 @@ def test_an_mtu_of_the_run_replaces_that_of_the_links_and_the_path_mtu_chosen_fo
     assert found.roce.path_mtu == 1024
     assert (
         next(one.reason for one in found.settings if one.name == "roce.path_mtu")
-        == "largest that fits links of MTU 1500"
+        == "largest that fits the link MTU of 1500"
     )
 
 

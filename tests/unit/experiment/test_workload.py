@@ -68,7 +68,7 @@ def test_sizes_grow_by_a_factor_or_a_step_or_are_listed(parts: dict[str, Any], s
 def test_a_trace_without_nodes_is_refused(ranks: int, tmp_path: Path) -> None:
     for rank in range(ranks):
         write(tmp_path / f"trace.{rank}.et", [])
-    problem = f"{tmp_path}: none of the {ranks} ranks has a node: there is nothing to play"
+    problem = f"{tmp_path}: none of the {ranks} ranks has a node, so there is nothing to play"
     with pytest.raises(TraceError, match=re.escape(problem)):
         load_from_files(Trace(path=str(tmp_path), ranks=ranks))
 

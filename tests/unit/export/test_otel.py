@@ -36,7 +36,7 @@ def test_counters_of_flows_are_sums(tmp_path: Path) -> None:
 def test_the_largest_displacement_is_a_gauge_since_maxima_do_not_add_up(tmp_path: Path) -> None:
     displacement = measured(tmp_path, FLOWS)["charkha.flow.largest_displacement"]
     assert (displacement.is_sum, displacement.points) == (False, [({}, 7)])
-    assert displacement.description == "most packets that one was received before its turn"
+    assert displacement.description == "largest number of packets by which one was received early"
     data = _metric(displacement, 1).data
     assert (type(data).__name__, data.data_points[0].value) == ("Gauge", 7)
 

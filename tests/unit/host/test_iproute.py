@@ -44,7 +44,7 @@ def test_an_interface_is_up_if_it_is_switched_on_whatever_its_cable_says(flags: 
 
 def test_an_interface_that_does_not_exist_is_named(ip: Ip) -> None:
     ip.code = 1
-    with pytest.raises(HostError, match="there is no interface eth7 here: `ip link` lists"):
+    with pytest.raises(HostError, match="there is no interface eth7 on this host: `ip link` lists"):
         iproute.is_up("eth7")
 
 
@@ -115,7 +115,7 @@ def test_the_change_that_fails_is_shown_with_its_reason(stderr: str, shown: str,
     ip.code, ip.stderr = 1, stderr
     with pytest.raises(HostError) as refused:
         iproute.change(["address add x", "link set eth0 up"])
-    assert str(refused.value) == f"{shown}: run it as root, or the agent with CAP_NET_ADMIN"
+    assert str(refused.value) == f"{shown}: run the agent as root or with CAP_NET_ADMIN"
 
 
 def test_changes_that_may_fail_do_so_silently_and_the_rest_is_carried_out(ip: Ip) -> None:

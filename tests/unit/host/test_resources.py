@@ -29,7 +29,7 @@ def test_missing_descriptors_are_named_with_the_limit() -> None:
 
 def test_missing_memory_is_named() -> None:
     with pytest.raises(HostError, match=r"out of memory.*`ulimit -v`"):
-        reserve(descriptors=0, memory_bytes=1 << 50)
+        reserve(memory_bytes=1 << 50)
 
 
 def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,8 +37,8 @@ def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(HostError, match=r"no thread can be started.*`ulimit -u`"):
-        reserve(descriptors=0, threads=1)
+    with pytest.raises(HostError, match=r"cannot start a thread.*`ulimit -u`"):
+        reserve(threads=1)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,11 @@ def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "out of memory"),
         (ImportError("libarrow.so.2600: failed to map segment from shared object"), "out of memory"),
         (OSError(errno.EMFILE, "Too many open files"), "too many open files"),
-        (Exception("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"), "no thread"),
-        (ExceptionGroup("tasks", [ValueError(), RuntimeError("can't start new thread")]), "no thread"),
+        (
+            Exception("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
+            "cannot start a thread",
+        ),
+        (ExceptionGroup("tasks", [ValueError(), RuntimeError("can't start new thread")]), "cannot start a thread"),
     ],
 )
 def test_what_libraries_say_of_a_limit_is_understood(error: Exception, says: str) -> None:

@@ -59,7 +59,7 @@ def test_commands_that_begin_at_once_keep_their_folders() -> None:
 
 def test_no_place_for_a_folder_is_the_hosts_fault(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(place / "none"))
-    with pytest.raises(HostError, match=r"no temporary folder can be made .*TMPDIR"), scratch_folder():
+    with pytest.raises(HostError, match=r"cannot create a temporary folder .*TMPDIR"), scratch_folder():
         pass
 
 

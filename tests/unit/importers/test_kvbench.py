@@ -98,7 +98,7 @@ def test_the_form_with_one_pattern_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("matrix", "said"),
     [
-        ("0 1\n", "matrix_0.txt: has 1 rows of 2 cells: a square matrix"),
+        ("0 1\n", "matrix_0.txt: has 1 rows of 2 cells: expected a square matrix"),
         ("0 1\n0 0 0\n", "matrix_0.txt, line 2: has 3 cells; the first row has 2"),
         ("0 x\n0 0\n", "matrix_0.txt, line 1: 'x' is not a size: bytes, or a number with K, M or G"),
         ("0 -1\n0 0\n", "'-1' is not a size"),
@@ -121,7 +121,7 @@ def test_a_damaged_matrix_is_named_with_its_line(matrix: str, said: str, tmp_pat
         ("0.0005", "soon", "sleep_before_launch_sec"),
         ("matrix_0.txt", "other.txt", "pattern 0: the matrix 'other.txt' is not beside the file"),
         ("/elsewhere/matrices/matrix_0.txt", "/etc/passwd", "the matrix 'passwd' is not beside the file"),
-        ("isl: 38328", "isl: [", "metadata.yaml, line .: is not YAML"),
+        ("isl: 38328", "isl: [", "metadata.yaml, line .: is not valid YAML"),
         ("isl: 38328", "isl: &a [x]\n    b: *a", "uses YAML aliases"),
     ],
 )

@@ -28,4 +28,4 @@ def test_a_host_carries_what_its_cores_can() -> None:
     assert judge(shipped("two-hosts-switch").network, cores=2) is None
     refused = judge(shipped("two-hosts-switch").network, cores=1)
     assert refused is not None
-    assert "1 cores carry about" in refused
+    assert "1 cores can handle about" in refused

@@ -15,7 +15,7 @@ TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 
 def test_users_without_root_get_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(HostError, match="takes root: run the command with sudo"):
+    with pytest.raises(HostError, match="root: run the command with sudo"):
         require_root()
 
 

@@ -117,7 +117,7 @@ def test_seeds_differ_between_routers_and_are_never_zero() -> None:
         ("hosts: [{name: a, address: 198.18.0.1}]\n", "needs a network"),
         (
             'hosts: [{name: a, address: 127.1.0.1}]\nswitches: [{name: s}]\nlinks: [{endpoints: ["a:eth0", "s:0"]}]\n',
-            "loopback never leaves a host",
+            "loopback traffic never leaves a host",
         ),
         (
             (
@@ -150,6 +150,4 @@ def test_what_cannot_be_a_lab_is_refused(tmp_path: Path, text: str, said: str) -
 
 def test_latency_is_named_as_missing(tmp_path: Path) -> None:
     text = (TOPOLOGIES / "two-hosts-switch.yaml").read_text().replace("mtu: 1500}", "mtu: 1500, latency: 5us}")
-    assert design_of(tmp_path, text).notes == (
-        "the latency of 2 links is left out: cables of a lab have none of their own",
-    )
+    assert design_of(tmp_path, text).notes == ("the latency of 2 links is ignored: a lab has no latency on its links",)

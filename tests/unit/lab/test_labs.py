@@ -48,7 +48,7 @@ def test_the_only_lab_need_not_be_named(known: Labs, topology: Topology) -> None
     add(known, topology, "one")
     assert known.only(None).lab_id == known.only("one").lab_id == known.get("one").lab_id == "one"
     add(known, topology, "two")
-    with pytest.raises(InputError, match="several labs, name one with --lab: one, two"):
+    with pytest.raises(InputError, match="several labs; choose one with --lab: one, two"):
         known.only(None)
 
 
@@ -85,14 +85,16 @@ def test_labs_of_a_file_are_those_that_are_up_and_have_its_content(known: Labs, 
 
 def test_a_second_lab_of_an_id_is_refused(known: Labs, topology: Topology) -> None:
     add(known, topology, "x")
-    with pytest.raises(PlanError, match="a lab x is up already: `charkha lab down x`, or another name with --id"):
+    with pytest.raises(
+        PlanError, match="lab x is already up: run `charkha lab down x`, or give a different name with --id"
+    ):
         known.up(topology, lab_id="x")
 
 
 def test_a_lab_that_another_process_is_bringing_up_is_refused(known: Labs, topology: Topology) -> None:
     me = Owner.me()
     add(known, topology, "x", RAISING, me)
-    with pytest.raises(PlanError, match=f"process {me.pid} is bringing up lab x: give another name"):
+    with pytest.raises(PlanError, match=f"process {me.pid} is bringing up lab x: give a different name"):
         known.up(topology, lab_id="x")
 
 
@@ -100,8 +102,8 @@ def test_what_a_killed_command_left_is_removed_first(
     known: Labs, topology: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(known, topology, "x", RAISING, NOBODY)
-    monkeypatch.setattr(labs, "run", lambda _: (_ for _ in ()).throw(HostError("the lab cannot be made")))
-    with pytest.raises(HostError, match="cannot be made"):
+    monkeypatch.setattr(labs, "run", lambda _: (_ for _ in ()).throw(HostError("the lab cannot be created")))
+    with pytest.raises(HostError, match="cannot be created"):
         known.up(topology, lab_id="x")
     assert known.store.ids() == []  # neither the old one nor the new one is left
 
@@ -110,7 +112,9 @@ def test_a_namespace_of_somebody_else_is_left_alone(known: Labs, topology: Topol
     name = designed(topology, "x").design.nodes[0].namespace
     (tmp_path / "netns").mkdir()
     (tmp_path / "netns" / name).touch()
-    with pytest.raises(PlanError, match=f"namespace {name} exists and belongs to no lab: give the lab another name"):
+    with pytest.raises(
+        PlanError, match=f"namespace {name} exists but belongs to no lab: give the lab a different name"
+    ):
         known.up(topology, lab_id="x")
     assert known.store.ids() == []
     assert (tmp_path / "netns" / name).exists()

@@ -85,7 +85,7 @@ def test_a_loop_of_bridges_is_refused_with_the_link_that_closes_it() -> None:
     model = network.links[0]
     links: list[Link] = [replace(model, ends=tuple(end(one) for one in text.split())) for text in ring]
     with pytest.raises(
-        PlanError, match="closes a loop of bridges, in which frames circulate forever: use kind router"
+        PlanError, match="closes a loop of bridges, in which frames would circulate forever: use kind router"
     ) as told:
         NextHops(replace(network, switches=[switch, *others], links=[*network.links, *links]))
     assert "sw2:a" in str(told.value)

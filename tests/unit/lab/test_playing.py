@@ -38,7 +38,9 @@ def test_a_lab_must_be_of_the_very_file(tmp_path: Path, topology: Topology) -> N
     assert find_place(topology, None, labs=labs) is None
     with pytest.raises(PlanError, match="charkha lab down x"):
         find_place(topology, "x", labs=labs)
-    with pytest.raises(HostError, match=r"lab x comes from another version of the file: `charkha lab up .*leaf-spine"):
+    with pytest.raises(
+        HostError, match=r"lab x comes from a different version of the file: `charkha lab up .*leaf-spine"
+    ):
         require_addresses(topology, [0], labs=labs)
 
 

@@ -10,6 +10,11 @@ def test_text_becomes_numbers() -> None:
     assert RoceOptions.parse({}) == RoceOptions()
 
 
+@pytest.mark.parametrize(("name", "value"), [("flow_rate_bps", 0), ("flow_rate_bps", 10**10 + 1), ("rate_cap_bps", -1)])
+def test_an_option_crosses_the_control_stream_as_it_is(name: str, value: int) -> None:
+    assert getattr(RoceOptions.parse({name: OPTIONS[name].spell(value)}), name) == value
+
+
 def test_sizes_rates_and_names_are_taken_as_people_write_them() -> None:
     options = RoceOptions.parse({"window_bytes": "512K", "qp_timeout": "nccl", "rate_cap_bps": "off"})
     assert (options.window_bytes, options.qp_timeout, options.rate_cap_bps) == (512 << 10, 20, -1)
@@ -44,13 +49,14 @@ def test_the_cap_of_a_port_and_the_line_rate_follow_from_what_is_known(
     ("name", "text", "problem"),
     [
         ("qps", "0", "--qps 0: from 1 to 64"),
-        ("qps", "many", "--qps 'many': a whole number is needed"),
+        ("qps", "many", "--qps 'many': give a whole number"),
         ("path_mtu", "1500", "--path-mtu 1500: there are 256, 512, 1024, 2048, 4096"),
         ("congestion", "hope", "--congestion hope: there are none, dcqcn"),
         ("dcqcn_preset", "nonesuch", "--dcqcn-preset nonesuch: there are paper, "),
-        ("flow_rate_bps", "10G", "--flow-rate '10G': a rate with its unit is needed"),
-        ("rate_cap_bps", "none", "--rate-cap 'none': a rate with its unit is needed, as 10Gbit, or off"),
-        ("window_bytes", "big", "--window-bytes 'big': a size is needed"),
+        ("flow_rate_bps", "10G", "--flow-rate '10G': give a rate with a unit"),
+        ("flow_rate_bps", "10", "--flow-rate '10': give a rate with a unit"),
+        ("rate_cap_bps", "none", "--rate-cap 'none': give a rate with a unit, such as 10Gbit, or off"),
+        ("window_bytes", "big", "--window-bytes 'big': give a size"),
         ("verify_every", "0", "--verify-every 0: from 1 to"),
         ("colour", "red", "no option 'colour'; it has qps"),
     ],

@@ -23,7 +23,7 @@ def edited(tmp_path: Path, **changes: object) -> Path:
 
 
 def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match=r"manifest.json: has format version 2, this Charkha reads up to 1"):
+    with pytest.raises(ResultError, match=r"manifest.json: has format version 2, but this Charkha reads up to 1"):
         read_run(edited(tmp_path, format_version=2))
 
 

@@ -19,7 +19,7 @@ LONG = "x" * 300
         (LONG, "File name too long"),
         (f"file/{LONG}", "file is not a folder"),
         ("folder", "it is a folder"),
-        ("", "a file name is needed"),
+        ("", "give a file name"),
         ("none/page.html", "folder none does not exist"),
         ("file/page.html", "file is not a folder"),
         ("pipe", "it is not a regular file"),

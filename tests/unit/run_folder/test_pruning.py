@@ -43,5 +43,5 @@ def test_folders_and_a_filter_are_refused(root: Path) -> None:
 
 
 def test_everything_at_once_is_refused(root: Path) -> None:
-    with pytest.raises(InputError, match="never pruned"):
+    with pytest.raises(InputError, match="prune never removes"):
         choose_runs([], RunFilter(), root=root)

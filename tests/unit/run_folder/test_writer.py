@@ -138,7 +138,7 @@ def test_a_failed_write_fails_the_run_and_keeps_earlier_rows(tmp_path: Path) -> 
                 writer.add_samples(columns(iteration_rows(1)))
                 writer.flush()
 
-    with pytest.raises(HostError, match=r"samples.partial.arrows: cannot write results .*free space"):
+    with pytest.raises(HostError, match=r"samples.partial.arrows: cannot write results .*free some space"):
         measure()
     run = read_run(tmp_path / "run")
     assert run.manifest.status == "aborted"

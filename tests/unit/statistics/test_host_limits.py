@@ -46,6 +46,6 @@ def test_where_the_buffer_was_cut_the_sysctl_is_what_helps() -> None:
 def test_queue_pairs_that_share_source_ports_are_counted() -> None:
     (said,) = host_limit_warnings([host(ports_shared=3), host(ports_shared=4), host(ports_shared=0)]).items()
     assert said == (
-        "a queue pair had no source port of its own, for want of open files: raise `ulimit -n`, or use more --agents",
+        "a queue pair had to share a source port because open files ran out: raise `ulimit -n`, or use more --agents",
         7,
     )

@@ -75,7 +75,7 @@ def test_the_digest_tells_what_is_played_not_how_it_is_described(tmp_path: Path)
         ("collective: all_gather", "collective: all_gahter", 13, "case gather: there is no collective"),
         ("all_reduce: ring", "all_reduce: rong", 11, "cases[0].spec.job.algorithms: case reduce: "),
         ("metric: jct", "metric: jtc", 15, "cases[1].rules[0].metric: there is no metric 'jtc'"),
-        ("{metric: incomplete, at_most: 0}", "{metric: incomplete}", 7, "rules[0]: a rule has exactly one of"),
+        ("{metric: incomplete, at_most: 0}", "{metric: incomplete}", 7, "rules[0]: a rule needs exactly one of"),
         ("  job: {iterations: 3", "  jobs: []\n  job: {iterations: 3", 5, "write `job`"),
         ("  - name: gather\n", "  - name: gather\n    interference: {below: 2}\n", 13, "needs several jobs"),
         ("iterations: 9}", "iterations: 9}, jobs: [{name: a}, {name: a}]", 12, "several jobs named 'a'"),

@@ -56,7 +56,7 @@ def test_a_history_is_of_one_suite(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         write_record(replace(RECORD, suite=name), tmp_path / name)
-    with pytest.raises(InputError, match=r"2 suites \(a, b\): give folders of one suite"):
+    with pytest.raises(InputError, match=r"2 suites \(a, b\): give folders of the same suite"):
         read_history([tmp_path / "a", tmp_path / "b"])
 
 

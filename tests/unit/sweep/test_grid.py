@@ -48,7 +48,7 @@ def test_folders_are_safe_and_differ() -> None:
 @pytest.mark.parametrize(
     ("axes", "problem"),
     [
-        (["qps=1", "transport.options.qps=2"], "this setting is varied twice"),
+        (["qps=1", "transport.options.qps=2"], "this setting varies twice"),
         (["iterations=1,x"], "point iterations=x: expected int"),
         (["seed=1:100:1", "dscp=1:20:1"], "more than 1,000 points"),
     ],

@@ -120,7 +120,7 @@ def test_a_sweep_that_was_interrupted_plays_only_what_is_missing(tmp_path: Path)
     assert player.played == ["phase=0.5/01"]
     assert [one.phase for one in progress.played] == ["0", "0.25", "0.5"]
     other = make_phase_sweep(replace(TWO, seed=9), "0")
-    with pytest.raises(InputError, match="another run spec"):
+    with pytest.raises(InputError, match="a different run spec"):
         play(Player(), root, other, resume=True)
     with pytest.raises(InputError, match="not an empty folder"):
         play(Player(), root, sweep)

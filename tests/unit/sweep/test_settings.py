@@ -71,5 +71,5 @@ def test_other_settings_stay() -> None:
 
 
 def test_a_value_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(SchemaProblem, match=r"^expected int, got str$"):
+    with pytest.raises(SchemaProblem, match=r"^expected int, got text$"):
         with_setting(BENCH, "job.iterations", "many")

@@ -70,9 +70,9 @@ def test_a_containerlab_file_becomes_hosts_switches_and_links(tmp_path: Path) ->
 def test_what_containerlab_has_and_we_have_not_is_noted(tmp_path: Path) -> None:
     assert load(tmp_path, CLAB).notes == (
         "node leaf1: startup-config is not used",
-        "c1:eth9 - host:enp1 leads out of the lab: it is left out",
-        "links[6] is of type vxlan, which leads out of the lab: it is left out",
-        "host c3 has no link and is left out",
+        "c1:eth9 - host:enp1 leads out of the lab and is ignored",
+        "links[6] is of type vxlan, which leads out of the lab and is ignored",
+        "host c3 has no link and is ignored",
     )
 
 

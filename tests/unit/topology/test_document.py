@@ -28,7 +28,7 @@ def test_all_keys_are_text(tmp_path: Path) -> None:
 def test_a_file_larger_than_the_limit_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("emulator.topology.document.MAX_YAML_BYTES", 1 << 20)
     assert document(tmp_path, "a: 1\n".ljust(1 << 20, "\n")).value == {"a": 1}
-    with pytest.raises(TopologyError, match=r"t.yaml: has more than 1 MiB, the most of a YAML file"):
+    with pytest.raises(TopologyError, match=r"t.yaml: has more than 1 MiB, the limit of a YAML file"):
         document(tmp_path, "a: 1\n".ljust((1 << 20) + 1, "\n"))
 
 
@@ -81,13 +81,13 @@ def test_an_unknown_name_is_reported_with_at_most_twelve_that_exist(tmp_path: Pa
         ("# nothing\n", None, None, "is empty"),
         ("hosts: 1\nhosts: 2", 2, "hosts", "appears twice"),
         ("a: [{b: 1},\n {c: 1, c: 2}]", 2, "c", "appears twice"),
-        ("a: [\n]]", 2, None, "is not YAML"),
-        ("a: !!python/object:os.system x", 1, None, "is not YAML"),
-        ("a: \0", None, None, "is not YAML"),
+        ("a: [\n]]", 2, None, "is not valid YAML"),
+        ("a: !!python/object:os.system x", 1, None, "is not valid YAML"),
+        ("a: \0", None, None, "is not valid YAML"),
         ("[" * 1000, None, None, "is nested too deeply"),
-        ("&a [*a]", 1, None, "uses an alias here or below: write the value out"),
+        ("&a [*a]", 1, None, "uses an alias here or below: write out the value"),
         ("x: 1\na: &a [1]\nb: &b [*a, *a]\nc: &c [*b, *b]", 2, None, "uses an alias"),
-        ("? [a]\n: b", 1, None, "is not YAML"),
+        ("? [a]\n: b", 1, None, "is not valid YAML"),
     ],
 )
 def test_what_cannot_be_read_in_one_way_is_refused(
@@ -103,5 +103,5 @@ def test_what_cannot_be_read_in_one_way_is_refused(
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_bytes(b"a: \xff\xfe")
-    with pytest.raises(TopologyError, match="is not YAML"):
+    with pytest.raises(TopologyError, match="is not valid YAML"):
         read_document(path)

@@ -84,7 +84,7 @@ def test_a_common_rate_is_one_that_all_have(rates: list[int | None], common: int
         (interfaces("name: e, address: 10.0.0.1", "name: e, address: 10.0.0.2"),
          "t.yaml:2, hosts[0].interfaces[1].name: there is already an interface named 'e'"),
         ("hosts:\n- {address: 10.0.0.1}", "t.yaml:2, hosts[0]: the key 'name' is missing"),
-        ("hosts:\n- {name: '', address: 10.0.0.1}", "t.yaml:2, hosts[0].name: expected str of length >= 1"),
+        ("hosts:\n- {name: '', address: 10.0.0.1}", "t.yaml:2, hosts[0].name: expected text of length >= 1"),
         ("hosts:\n- {name: h, address: 10.0.0.1}\n- {name: h, address: 10.0.0.2}",
          "t.yaml:3, hosts[1].name: there is already a host named 'h'"),
         (FIRST.replace("10.0.0.1", "lab7"), "t.yaml:3, hosts[0].address: 'lab7' is not a numeric IP address"),
@@ -94,10 +94,10 @@ def test_a_common_rate_is_one_that_all_have(rates: list[int | None], common: int
          ("t.yaml:3, hosts[0].per_rank: '10.0.0.1/8' is not a prefix (10.0.0.1/8 has host bits set);"
          " write one such as 127.1.0.0/16")),
         (FIRST + "  rate: fast",
-         "t.yaml:4, hosts[0].rate: 'fast' is not a rate: write one with its unit, such as 100Gbit or 400Mbit"),
-        (FIRST + "  rate: 100", "t.yaml:4, hosts[0].rate: expected str, got int"),
+         "t.yaml:4, hosts[0].rate: 'fast' is not a rate: give a number with a unit, such as 100Gbit or 400Mbit"),
+        (FIRST + "  rate: 100", "t.yaml:4, hosts[0].rate: has no unit; if it is a name, put it in quotes"),
         (FIRST + "  rate: 0bit",
-         "t.yaml:4, hosts[0].rate: a port with rate 0 carries nothing; delete the rate if it is unknown"),
+         "t.yaml:4, hosts[0].rate: a port cannot have rate 0; delete the rate if it is unknown"),
         (FIRST + "  rat: 1Gbit", "t.yaml:2, hosts[0]: unknown key 'rat'; did you mean 'rate'?"),
         (FIRST + "  mtu: 575", "t.yaml:4, hosts[0].mtu: expected int >= 576"),
         (FIRST + "  mtu: 65536", "t.yaml:4, hosts[0].mtu: expected int <= 65535"),
@@ -121,7 +121,7 @@ def test_a_wrong_host_is_reported_with_line_and_key(tmp_path: Path, text: str, m
     ],
 )
 def test_two_hosts_cannot_share_an_address(tmp_path: Path, one: str, other: str) -> None:
-    message = "t.yaml:3, hosts[1]: host h1 and h0 have addresses in common"
+    message = "t.yaml:3, hosts[1]: host h1 and h0 share addresses"
     assert topology_error(tmp_path, hosts(one, other)) == message
 
 
@@ -143,8 +143,8 @@ def test_a_peer_has_an_address_and_an_exchange_and_takes_no_ranks(tmp_path: Path
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ("addresses: [10.0.0.1], peer: {}", "a peer has one address: write address"),
-        ("address: 10.0.0.1, slots: 2, peer: {}", "a peer takes no ranks: delete slots"),
+        ("addresses: [10.0.0.1], peer: {}", "a peer has only one address: use the key address"),
+        ("address: 10.0.0.1, slots: 2, peer: {}", "a peer has no ranks: delete slots"),
         ("address: 10.0.0.1, peer: {port: 0}", "expected int >= 1"),
         ("address: 10.0.0.1, peer: {exchange: there}", "'there' is not a numeric IP address"),
         ("address: 10.0.0.1, peer: {exchange: 8.8.8.8}", "8.8.8.8 is outside loopback"),
@@ -166,7 +166,7 @@ def test_a_host_may_have_a_scale_up_domain(tmp_path: Path) -> None:
     ("entry", "problem"),
     [
         ("address: 10.0.0.1, domain: {latency: 2us}", "rate"),
-        ("address: 10.0.0.1, domain: {rate: 0Gbit}", "a port with rate 0 carries nothing"),
+        ("address: 10.0.0.1, domain: {rate: 0Gbit}", "a port cannot have rate 0"),
         ("address: 10.0.0.1, domain: {rate: 1GB}", "is not a rate"),
         ("address: 10.0.0.1, domain: {rate: 1GB/s, latency: 2}", "latency"),
         ("address: 10.0.0.1, storage: true, domain: {rate: 1GB/s}", "delete domain"),

@@ -44,7 +44,7 @@ def test_hosts_without_a_link_are_left_out_with_a_note_in_the_order_of_the_file(
     assert found["hosts"] == [
         {"name": "b", "interfaces": [{"name": "e", "address": "198.18.0.1"}], "slots": 3},
     ]
-    assert imported.notes == ["host z has no link and is left out", "host a has no link and is left out"]
+    assert imported.notes == ["host z has no link and is ignored", "host a has no link and is ignored"]
 
 
 def test_parts_without_entries_are_left_out() -> None:

@@ -104,7 +104,7 @@ def test_a_bandwidth_that_is_not_a_bit_rate_is_noted(tmp_path: Path) -> None:
     topology = load(tmp_path, text.replace("choice: gigabytes_per_second", "choice: gigatransfers_per_second"))
     assert topology.network.links[0].rate_bps is None
     assert topology.notes == (
-        "link eth has a bandwidth in gigatransfers_per_second, which is not a bit rate: it is left out",
+        "link eth has a bandwidth in gigatransfers_per_second, which is not a bit rate, and is ignored",
     )
 
 
@@ -120,7 +120,7 @@ def test_published_blueprints_load() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("edges:", "connections: [srv.0.card.0.eth.sw.0.port.0]\nedges:", "follows an older InfraGraph draft"),
+        ("edges:", "connections: [srv.0.card.0.eth.sw.0.port.0]\nedges:", "uses an older InfraGraph draft"),
         ('instance: "srv[0]"', 'instance: "srx[0]"', ", edges[0].ep1: there is no instance 'srx'"),
         ('instance: "srv[0]"', 'instance: "srv[7]"', ", edges[0].ep1: [7] is outside 0 to 1"),
         ('"card[0:2].port[0]"', '"nic[0]"', ", edges[0].ep1: device server has no component 'nic'"),

@@ -59,30 +59,31 @@ def test_without_links_there_is_no_network(tmp_path: Path) -> None:
         (TWO.replace("s0:p1", "s0:p0"), "t.yaml:8, links[1].endpoints[0]: s0:p0 already has a link"),
         (TWO.replace('"s0:p0"', '"h0:eth0"'), "t.yaml:7, links[0].endpoints[1]: h0:eth0 already has a link"),
         (TWO.replace("h0:eth0", "s0:p9"), "t.yaml:7, links[0]: connects s0 to itself"),
-        (TWO.replace(LINK, ""), "t.yaml:7, links: no link is plugged into h0:eth0"),
+        (TWO.replace(LINK, ""), "t.yaml:7, links: no link is connected to h0:eth0"),
         (TWO.replace('["s0:p1", "h1:eth0"]', '["s0:p1"]'),
-         "t.yaml:8, links[1].endpoints: expected array of length 2, got 1"),
+         "t.yaml:8, links[1].endpoints: expected a list of length 2, got 1"),
         *(
             (TWO.replace("s0:p1", text), (f"t.yaml:8, links[1].endpoints[0]: {text!r} is not an end of a link:"
-             " write it as host:interface or switch:port"))
+             " write host:interface or switch:port"))
             for text in ("s0", ":p1", "s0:")
         ),
         (TWO.replace("10.0.0.1}", "10.0.0.1, rate: 3Gbit}"),
-         "t.yaml:7, links[0]: the link and its interfaces differ in their rate: 1000000000 and 3000000000"),
+         "t.yaml:7, links[0]: the link and its interfaces have different values of rate: 1000000000 and 3000000000"),
         (TWO.replace("10.0.0.1}", "10.0.0.1, mtu: 1500}"),
-         "t.yaml:7, links[0]: the link and its interfaces differ in their mtu: 1500 and 9000"),
+         "t.yaml:7, links[0]: the link and its interfaces have different values of mtu: 1500 and 9000"),
         (TWO.replace("1.5us", "1.5 years"),
-         "t.yaml:7, links[0].latency: '1.5 years' is not a time: write one with its unit, such as 5us or 1.5ms"),
-        (TWO.replace("rate: 2Gbit", "rate: 2"), "t.yaml:8, links[1].rate: expected str, got int"),
+         "t.yaml:7, links[0].latency: '1.5 years' is not a time: give a number with a unit, such as 5us or 1.5ms"),
+        (TWO.replace("rate: 2Gbit", "rate: 2"),
+         "t.yaml:8, links[1].rate: has no unit; if it is a name, put it in quotes"),
         (TWO.replace("rate: 2Gbit", "rate: 2 Gigs"),
-         "t.yaml:8, links[1].rate: '2 Gigs' is not a rate: write one with its unit, such as 100Gbit or 400Mbit"),
+         "t.yaml:8, links[1].rate: '2 Gigs' is not a rate: give a number with a unit, such as 100Gbit or 400Mbit"),
         (TWO.replace("name: s0", "name: h1"), "t.yaml:5, switches[0].name: there is already a node named 'h1'"),
         (TWO.replace("router}", "router}\n  - {name: s0}"),
          "t.yaml:6, switches[1].name: there is already a node named 's0'"),
         (TWO.replace("kind: router", "kind: hub"),
          "t.yaml:5, switches[0].kind: 'hub' is not one of bridge, ovs, physical, router"),
         (TWO.replace("kind: router", "queue: deep"),
-         ("t.yaml:5, switches[0].queue: 'deep' is not a size: write bytes, or use K, M, G or T"
+         ("t.yaml:5, switches[0].queue: 'deep' is not a size: write bytes, or a whole number with K, M, G or T"
          " (1K = 1KiB = 1024, 1KB = 1000)")),
         *(
             (TWO.split("switches")[0] + f"{name}: {value}\n",
@@ -97,7 +98,7 @@ def test_without_links_there_is_no_network(tmp_path: Path) -> None:
          "t.yaml:10, routes[0].to: host h1 has no interface 'eth9'"),
         (TWO + "routes: [{at: s0, to: h1, via: s9}]\n",
          "t.yaml:10, routes[0].via: there is no neighbour of s0 's9'; there are h0, h1"),
-        (TWO + "routes: [{at: s0, to: h1, via: []}]\n", "t.yaml:10, routes[0].via: expected array of length >= 1"),
+        (TWO + "routes: [{at: s0, to: h1, via: []}]\n", "t.yaml:10, routes[0].via: expected a list of length >= 1"),
         (TWO + "routes: [{at: s0, to: h1}]\n", "t.yaml:10, routes[0]: the key 'via' is missing"),
     ],
 )  # fmt: skip

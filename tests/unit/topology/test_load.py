@@ -50,16 +50,16 @@ def test_agents_and_transport_are_taken_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "t.yaml:1: expected object, got array"),
-        ("name: x\n", "t.yaml:1: needs either hosts or a fabric"),
-        (HOST + FABRIC, "t.yaml:1: needs either hosts or a fabric"),
-        ("hosts: []", "t.yaml:1, hosts: expected array of length >= 1"),
+        ("[]", "t.yaml:1: expected a mapping, got a list"),
+        ("name: x\n", "t.yaml:1: needs hosts or a fabric"),
+        (HOST + FABRIC, "t.yaml:1: needs hosts or a fabric"),
+        ("hosts: []", "t.yaml:1, hosts: expected a list of length >= 1"),
         (HOST + "cables: []", "t.yaml:1: unknown key 'cables'"),
         (HOST + "linkz: []", "t.yaml:1: unknown key 'linkz'; did you mean 'links'?"),
-        (HOST + "name:\n", "t.yaml:3, name: has no value: write one, or delete the key"),
-        (HOST + "links:\n-\n", "t.yaml:4, links[0]: has no value: write one, or delete the key"),
+        (HOST + "name:\n", "t.yaml:3, name: has no value: give one, or delete the key"),
+        (HOST + "links:\n-\n", "t.yaml:4, links[0]: has no value: give one, or delete the key"),
         (HOST + "agents: {h9: x}\n", "t.yaml:3, agents.h9: there is no host 'h9'; there are h0"),
-        (HOST + "agents: {h0: ''}\n", "t.yaml:3, agents: expected str of length >= 1"),
+        (HOST + "agents: {h0: ''}\n", "t.yaml:3, agents: expected text of length >= 1"),
         (
             HOST + "transport: {qps: 2}\n",
             "t.yaml:3, transport.name: write the name of a transport: roce, zmq or verbs",
@@ -72,7 +72,7 @@ def test_agents_and_transport_are_taken_as_written(tmp_path: Path) -> None:
         (HOST + "ecmp: {seed: 4294967296}\n", "t.yaml:3, ecmp.seed: expected int <= 4294967295"),
         *(
             (FABRIC + f"{name}: {entries}\n",
-             f"t.yaml:2, {name}: the fabric already defines it: delete it, or list hosts instead")
+             f"t.yaml:2, {name}: is already defined by the fabric: delete it, or list hosts instead")
             for name, entries in (
                 ("links", "[{endpoints: ['a:b', 'c:d']}]"),
                 ("switches", "[{name: s}]"),
@@ -160,16 +160,16 @@ def test_switches_may_report_counters_over_gnmi(tmp_path: Path) -> None:
     [
         ("{kind: toaster}", "dut.kind: 'toaster' is not one of fabric, nic, switch"),
         ("{nodes: [s0]}", "dut: the key 'kind' is missing"),
-        ("{kind: switch, nodes: []}", "dut.nodes: expected array of length >= 1"),
+        ("{kind: switch, nodes: []}", "dut.nodes: expected a list of length >= 1"),
         ("{kind: switch, nodes: [s0, s7]}", "dut.nodes[1]: there is no node 's7'; there are h0, s0, s1"),
-        ("{kind: switch, ports: ['s0:p9']}", "dut.ports[0]: no link is plugged into s0:p9"),
+        ("{kind: switch, ports: ['s0:p9']}", "dut.ports[0]: no link is connected to s0:p9"),
         ("{kind: switch, ports: ['s0']}",
-         "dut.ports[0]: 's0' is not an end of a link: write it as host:interface or switch:port"),
+         "dut.ports[0]: 's0' is not an end of a link: write host:interface or switch:port"),
         ("{kind: switch, gnmi: [{device: s9, address: 'a:1'}]}",
          "dut.gnmi[0].device: there is no node 's9'; there are h0, s0, s1"),
         *(
             (f"{{kind: switch, gnmi: [{{device: s0, address: '{address}'}}]}}",
-             f"dut.gnmi[0].address: '{address}' is not an address: write it as HOST:PORT")
+             f"dut.gnmi[0].address: '{address}' is not an address: write HOST:PORT")
             for address in ("lab", "lab:", ":1", "lab:http")
         ),
         ("{kind: switch, gnmi: [{device: s0}]}", "dut.gnmi[0]: the key 'address' is missing"),

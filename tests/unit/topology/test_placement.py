@@ -51,7 +51,7 @@ def test_a_mapping_is_taken_as_written_and_may_name_more_ranks() -> None:
 
 
 def test_a_mapping_must_name_every_rank() -> None:
-    with pytest.raises(PlanError, match="rank 1 has no host: the topology's placement names 2 of 3 ranks"):
+    with pytest.raises(PlanError, match="rank 1 has no host: the topology's placement covers only 2 of 3 ranks"):
         place_as_mapped(3, {0: 0, 2: 0}, (9,))
 
 
@@ -70,7 +70,7 @@ POLICIES = pytest.mark.parametrize("place", [place_in_blocks, place_round_robin,
 @POLICIES
 def test_too_many_ranks_are_refused(place: Callable[[int, Sequence[int]], list[int]]) -> None:
     assert sorted(place(5, (2, 3))) == [0, 0, 1, 1, 1]
-    message = "the trace has 6 ranks, the topology's hosts have room for 5: add hosts or slots"
+    message = "the trace has 6 ranks, but the hosts have room for only 5: add hosts or slots"
     with pytest.raises(PlanError, match=message):
         place(6, (2, 3))
 

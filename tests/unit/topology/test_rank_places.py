@@ -75,7 +75,7 @@ def test_on_rails_a_rank_modulo_interfaces_is_its_rail(ranks: int, first_of_h1: 
     ("placement", "message"),
     [
         ("diagonal", "placement: is block, round_robin, rail or a mapping from rank to host"),
-        ("7", "placement: expected str | object, got int"),
+        ("7", "placement: expected text | a mapping, got int"),
         ("{x: h0}", "placement.x: 'x' is not a rank: write 0, 1, 2 and so on"),
         ("{-1: h0}", "placement.-1: '-1' is not a rank: write 0, 1, 2 and so on"),
         ("{'01': h0}", "placement.01: '01' is not a rank: write 0, 1, 2 and so on"),
@@ -90,8 +90,8 @@ def test_a_wrong_placement_is_reported_with_its_key(tmp_path: Path, placement: s
 @pytest.mark.parametrize(
     ("text", "ranks", "problem"),
     [
-        (ONE, 4, "the trace has 4 ranks, the topology's hosts have room for 3: add hosts or slots"),
-        ("hosts:\n- {name: a, per_rank: 10.0.0.0/30}\n", 3, "the topology's hosts have room for 2"),
+        (ONE, 4, "the trace has 4 ranks, but the hosts have room for only 3: add hosts or slots"),
+        ("hosts:\n- {name: a, per_rank: 10.0.0.0/30}\n", 3, "but the hosts have room for only 2"),
         (ONE + "placement: {0: h0}\n", 2, "rank 1 has no host"),
         (ONE + "placement: {0: h0, 1: h0, 2: h0, 3: h0}\n", 4, r"puts 4 ranks on hosts\[0\], which has room for 3"),
     ],
@@ -129,9 +129,9 @@ def test_storage_hosts_take_no_ranks_and_have_an_endpoint_at_each_interface(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (STORAGE + "placement: {0: s0}\n", "placement.0: s0 is a storage host, which takes no ranks"),
+        (STORAGE + "placement: {0: s0}\n", "placement.0: s0 is a storage host, which has no ranks"),
         ("hosts:\n- {name: s, address: 10.0.0.1, storage: true}\n", "hosts: every host is a storage host"),
-        (ONE.replace("slots: 3", "slots: 3, storage: true"), "a storage host takes no ranks: delete slots"),
+        (ONE.replace("slots: 3", "slots: 3, storage: true"), "a storage host has no ranks: delete slots"),
     ],
 )
 def test_ranks_on_storage_hosts_are_refused(tmp_path: Path, text: str, problem: str) -> None:
@@ -166,11 +166,11 @@ def test_jobs_on_the_same_hosts_never_share_an_address_of_which_there_are_severa
 
 def test_a_share_of_the_addresses_has_room_for_so_many_ranks(tmp_path: Path) -> None:
     assert job_of(tmp_path, 2, "h1", share=(0, 2)).addresses[:2] == ("198.18.2.1", "198.18.2.3")
-    with pytest.raises(PlanError, match="the topology's hosts have room for 1"):
+    with pytest.raises(PlanError, match="but the hosts have room for only 1"):
         job_of(tmp_path, 2, "h1", share=(1, 2))
 
 
-@pytest.mark.parametrize(("host", "problem"), [("h7", "only h0, h1, h2, s0"), ("s0", "takes no ranks")])
+@pytest.mark.parametrize(("host", "problem"), [("h7", "only h0, h1, h2, s0"), ("s0", "has no ranks")])
 def test_a_host_that_takes_no_ranks_is_refused(tmp_path: Path, host: str, problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
         job_of(tmp_path, 1, host)

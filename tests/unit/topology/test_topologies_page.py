@@ -26,7 +26,7 @@ def test_the_error_it_shows_is_the_real_one(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_network_it_describes_loads(tmp_path: Path) -> None:
-    text = PAGE.split("to bring one up as a lab, describe it:\n")[1].split("\nRate and MTU")[0]
+    text = PAGE.split("bring it up as a lab, describe it:\n")[1].split("\nGive rate and MTU")[0]
     path = tmp_path / "lab.yaml"
     path.write_text("".join(line[4:] if line.startswith("    ") else line for line in text.splitlines(keepends=True)))
     topology = load_topology(path, ranks=3)

@@ -15,7 +15,7 @@ PAIRS = {"a": (0, 1), "b": (0, 1)}
 def deadlock(*ranks: list[Node]) -> str:
     with pytest.raises(TraceError) as error:
         build_workload([rank_trace(rank, nodes) for rank, nodes in enumerate(ranks)], groups=PAIRS)
-    return str(error.value).removeprefix("the run could never finish, because its ranks wait for each other: ")
+    return str(error.value).removeprefix("the run would never finish because its ranks wait for each other: ")
 
 
 def test_two_groups_in_opposite_order_deadlock() -> None:

@@ -42,7 +42,7 @@ def test_group_file_is_parsed() -> None:
         ('{"1": [0, -1]}', "'1' contains -1"),
         ('{"1": [0, "a"]}', "'1' contains 'a'"),
         ('{"1": [true]}', "'1' contains True"),
-        ('{"2": [1, 1]}', "'2' names a rank twice"),
+        ('{"2": [1, 1]}', "'2' lists a rank twice"),
     ],
 )
 def test_bad_group_file_is_refused_with_file_and_key(text: str, problem: str) -> None:
@@ -114,8 +114,8 @@ def test_unused_group_of_absent_ranks_is_only_a_warning() -> None:
 @pytest.mark.parametrize(
     ("size", "ranks", "problem"),
     [
-        (2, (0, 5), "group 7 names rank 5, which is absent: the trace has ranks 0-1"),
-        (3, (1, 2), "group 7 has ranks 1-2, and not the node's own rank 0"),
+        (2, (0, 5), "group 7 lists rank 5, which is absent: the trace has ranks 0-1"),
+        (3, (1, 2), "group 7 has ranks 1-2, but not the node's own rank 0"),
     ],
 )
 def test_impossible_group_is_refused(size: int, ranks: tuple[int, ...], problem: str) -> None:
@@ -125,7 +125,7 @@ def test_impossible_group_is_refused(size: int, ranks: tuple[int, ...], problem:
 
 
 def test_rank_named_twice_on_a_node_is_refused() -> None:
-    with pytest.raises(TraceError, match="names a rank twice"):
+    with pytest.raises(TraceError, match="lists a rank twice"):
         build(2, pg="7", group_ranks=(0, 1, 1))
 
 
@@ -133,6 +133,6 @@ def test_unknown_group_is_refused_saying_how_to_define_it() -> None:
     with pytest.raises(TraceError) as error:
         build(2, pg="7")
     assert str(error.value) == (
-        "trace.0.et, node 1: belongs to process group '7', which nothing defines: "
+        "trace.0.et, node 1: belongs to process group '7', which is not defined: "
         'give a group file with --groups, {"7": [ranks]}'
     )

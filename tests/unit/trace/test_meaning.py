@@ -44,16 +44,16 @@ def test_what_the_file_said_is_kept() -> None:
 @pytest.mark.parametrize(
     ("nodes", "problem"),
     [
-        ([coll(4, None)], "is a collective on the network without comm_type, so what it does is unknown"),
+        ([coll(4, None)], "is a collective on the network without comm_type, so its kind is unknown"),
         ([coll(4, 10)], "has comm_type 10; collectives are numbered 0 to 9"),
         ([coll(4, -1)], "has comm_type -1; collectives are numbered 0 to 9"),
         ([coll(4, "all_reduce", None)], "has no comm_size, so its payload is unknown"),
-        ([coll(4, "all_reduce", -8)], "has comm_size -8, which cannot be a payload"),
-        ([coll(4, "all_reduce", 2**50 + 1)], f"has comm_size {2**50 + 1}, which cannot be a payload"),
-        ([send(4, None)], "sends without comm_dst (traces converted from PyTorch carry none)"),
-        ([recv(4, None)], "receives without comm_src (traces converted from PyTorch carry none)"),
-        ([send(4, 1, src=1)], "has comm_src 1, but it belongs to rank 0"),
-        ([recv(4, 1, dst=1)], "has comm_dst 1, but it belongs to rank 0"),
+        ([coll(4, "all_reduce", -8)], "has comm_size -8, which is not a valid payload"),
+        ([coll(4, "all_reduce", 2**50 + 1)], f"has comm_size {2**50 + 1}, which is not a valid payload"),
+        ([send(4, None)], "sends without comm_dst (traces converted from PyTorch lack it)"),
+        ([recv(4, None)], "receives without comm_src (traces converted from PyTorch lack it)"),
+        ([send(4, 1, src=1)], "has comm_src 1, but belongs to rank 0"),
+        ([recv(4, 1, dst=1)], "has comm_dst 1, but belongs to rank 0"),
         ([send(4, 2)], "has comm_dst 2, but the trace has ranks 0 to 1"),
         ([recv(4, -1)], "has comm_src -1, but the trace has ranks 0 to 1"),
         ([send(4, 0)], "sends to its own rank 0"),
@@ -67,8 +67,8 @@ def test_unplayable_node_is_refused(nodes: list[Node], problem: str) -> None:
 
 
 def test_size_beyond_reason_after_scaling_is_refused() -> None:
-    assert "cannot be a payload" in problem_of([coll(4, "all_reduce", 2**40)], scale_bytes=2048.0)
-    assert "cannot be a payload" in problem_of([coll(4, "all_reduce", 2**40)], element_bytes=2048)
+    assert "is not a valid payload" in problem_of([coll(4, "all_reduce", 2**40)], scale_bytes=2048.0)
+    assert "is not a valid payload" in problem_of([coll(4, "all_reduce", 2**40)], element_bytes=2048)
     assert only(build([coll(4, "all_reduce", 2**50)])).size_bytes == 2**50
 
 
@@ -109,7 +109,7 @@ def test_root_is_the_lowest_rank_unless_named() -> None:
 
 def test_root_given_as_an_index_is_refused_with_a_hint() -> None:
     traces = [rank_trace(r, [coll(4, "broadcast", pg="1", root=0)] if r else []) for r in range(3)]
-    with pytest.raises(TraceError, match="a world rank is wanted, not an index into the group"):
+    with pytest.raises(TraceError, match="give a world rank, not an index into the group"):
         build_workload(traces, groups={"1": (1, 2)})
 
 

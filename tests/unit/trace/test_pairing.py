@@ -144,8 +144,8 @@ def test_scaled_splits_add_up_to_the_scaled_size() -> None:
     [
         ((a2a(10, (3, 7, 0)), a2a(6)), "sends in 3 splits, but its group has 2 ranks"),
         ((a2a(10, None, (3,)), a2a(6)), "receives in 1 splits, but its group has 2 ranks"),
-        ((a2a(10, (-3, 13)), a2a(6)), "has a split of -3, which cannot be a payload"),
-        ((a2a(10, None, (2**62, 0)), a2a(6)), f"has a split of {2**62}, which cannot be a payload"),
+        ((a2a(10, (-3, 13)), a2a(6)), "has a split of -3, which is not a valid payload"),
+        ((a2a(10, None, (2**62, 0)), a2a(6)), f"has a split of {2**62}, which is not a valid payload"),
         ((a2a(10, (3, 8)), a2a(6)), "sends 11 in all by its splits, but comm_size is 10"),
         ((a2a(10, (0, 0)), a2a(6)), "sends 0 in all by its splits, but comm_size is 10"),
         (

@@ -89,5 +89,5 @@ def test_sizes_are_scaled_and_checked() -> None:
     sizes = [one.size_bytes for one in played(1, 1, scale_bytes=0.01).programs[0].communications.values()]
     assert sizes == [1, 8, 1]  # the all-reduce was scaled before
     given = [rank_trace(0, [storage(7, "write", (1 << 50) + 1)])]
-    with pytest.raises(TraceError, match="node 7: transfers 1125899906842625 bytes, which cannot be"):
+    with pytest.raises(TraceError, match="node 7: transfers 1125899906842625 bytes, which is not a valid size"):
         play_on_storage_hosts(build_workload(given), given, endpoints=1)

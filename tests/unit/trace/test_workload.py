@@ -19,7 +19,7 @@ def test_ranks_may_come_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("ranks", "problem"),
     [
-        ([], "there is no trace in it"),
+        ([], "contains no trace"),
         ([1], "trace.1.et: the trace has rank 1, but no rank 0"),
         ([0, 1, 3], "trace.3.et: the trace has rank 3, but no rank 2"),
         ([0, 10**12], f"trace.{10**12}.et: the trace has rank {10**12}, but no rank 1 and {10**12 - 2} other ranks"),

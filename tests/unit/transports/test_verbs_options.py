@@ -31,7 +31,7 @@ def test_software_ends_are_named_by_address() -> None:
         ("software_nic", "10.0.0", "--software-nic '10.0.0': numeric IP addresses separated by commas are needed"),
         ("path_mtu", "1500", "--path-mtu 1500: there are 256, 512, 1024, 2048, 4096"),
         ("ring_slots", "0", "--ring-slots 0: from 1 to 128"),
-        ("gid_index", "x", "--gid-index 'x': a whole number is needed"),
+        ("gid_index", "x", "--gid-index 'x': give a whole number"),
         ("qps", "2", "the verbs transport has no option 'qps'; it has verbs_device, gid_index"),
     ],
 )

@@ -20,4 +20,4 @@ MOVES = "plays 6 iterations (1 warm-up) of 3 MiB payload from 2 ranks (at most 2
 )
 def test_bytes_and_the_shortest_time_are_on_one_line(least_ns: int, has_rates: bool, time: str) -> None:
     found = Forecast(6, 1, 14, [1 << 20, 2 << 20], least_ns, has_rates)
-    assert describe_forecast(found) == f"{MOVES} in all; {time}"
+    assert describe_forecast(found) == f"{MOVES} in total; {time}"

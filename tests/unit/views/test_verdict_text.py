@@ -13,7 +13,7 @@ from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.verdict.judge import Finding, Outcome, judge
 from emulator.verdict.rules import Bound, Rule, Rules, Selection
-from emulator.views.verdict_text import describe_finding, describe_subject, headline, metric_cell
+from emulator.views.verdict_text import describe_finding, describe_subject, headline, metric_cell, value_cell
 from tests.support.runs import collective, ranks, write_run
 
 
@@ -84,6 +84,12 @@ def test_without_rules_the_state_of_the_tester_is_the_answer(summary: RunSummary
 )
 def test_values_carry_their_unit(value: float, unit: Unit, text: str) -> None:
     assert metric_cell(value, unit) == text
+
+
+@pytest.mark.parametrize(("bound", "text"), [("105 %", "170 %"), ("1.05", "1.70")])
+def test_a_ratio_is_written_as_its_bound_is(bound: str, text: str) -> None:
+    rule = Rule(METRICS["jct_to_ideal"], Bound("at most", 1.05, bound), Selection())
+    assert value_cell(Finding(rule, None, 1.7, Outcome.FAIL)) == text
 
 
 def test_the_run_as_a_subject_needs_no_words() -> None:

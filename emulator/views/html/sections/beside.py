@@ -9,13 +9,13 @@ from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
 
 _FLOWS = (
-    "Traffic alongside the job, from the first iteration, including warm-up. What this end counted stands beside what "
-    "the peer reports of itself."
+    "Traffic alongside the job, from the first iteration, including warm-up. The table shows what this end counted "
+    "next to what the peer reports."
 )
 _BACKGROUND = (
     "Open-loop traffic alongside the job, from the first iteration, including warm-up. Rates are on the wire: payload, "
-    "all headers, preambles and gaps. A flow that sent less than it offered was held up by its sender, if messages "
-    "were late, or by the network. None of its bytes count as the job's; counters of devices include them."
+    "all headers, preambles and gaps. If a flow sent less than it offered, the sender was the limit if messages were "
+    "late, else the network. None of its bytes count as the job's; counters of devices include them."
 )
 
 

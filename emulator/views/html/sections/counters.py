@@ -20,7 +20,7 @@ from emulator.views.html.page.reduction import spread_evenly
 LINES, POINTS = 8, 200
 """Most ports in one chart, those with the largest values, and points per port."""
 ROWS = 200
-_ABOUT = "As the devices report them. Counters that only grow are shown as their increase per second."
+_ABOUT = "As the devices report them. Cumulative counters are shown as increase per second."
 _LEVEL = "backlog"
 """Part of the name of a counter that is a level, not a running total."""
 
@@ -54,7 +54,9 @@ def _frames(frames: Sequence[DeviceFrames]) -> Table:
         for one in frames
     ]
     columns = [*texts("device"), *map(Header, ("frames in", "frames out", "lost")), *texts("where")]
-    about = "Lost is frames in - frames out, over all ports of the device. Not counted: in none of its drop counters."
+    about = (
+        "Lost is frames in - frames out, over all ports of the device. Not counted: not in any of its drop counters."
+    )
     return Table("device-frames", "Frames through the device", columns, rows, about)
 
 
@@ -118,9 +120,7 @@ def _totals(series: Mapping[CounterName, Readings]) -> Table:
     rows = [[name.device, name.interface, name.counter, f"{one.increase:,}", ""] for name, one in counted]
     rows += [[name.device, name.interface, name.counter, "", f"{one.value.max():,}"] for name, one in levels]
     silent = len(series) - len(counted) - len(levels)
-    about = (
-        f"Increase from the first to the last reading; of a level, the largest value. {silent} unchanged: not shown."
-    )
+    about = f"Increase from the first to the last reading; for a level, the largest value. {silent} did not change."
     if len(rows) > ROWS:
         about += f" {len(rows) - ROWS} more rows are in counters.parquet."
     columns = [*texts("device", "interface", "counter"), Header("increase"), Header("largest")]

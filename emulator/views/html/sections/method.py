@@ -154,15 +154,17 @@ def _yardsticks(facts: RunFacts) -> Block:
             ],
         ]
     rows += [
-        [str(row.key), "tester %: time that the calibrated tester needs alone / cct", number_cell(row.tester_percent)]
+        [str(row.key), "tester %: time of the calibrated tester alone / cct", number_cell(row.tester_percent)]
         for row in facts.summary.classes
         if row.tester_percent is not None
     ]
     if not rows:
-        text = "The rates of the ports are unknown and the tester is not calibrated: there is nothing to compare with."
+        text = (
+            "The rates of the ports are unknown and the tester is not calibrated: there is no reference for comparison."
+        )
         return Text("yardsticks", text, "note")
     titles = [*texts("of", "yardstick"), Header("value")]
-    about = "Besides ideal %: references of other documents, and the share of the tester in each time."
+    about = "Other references besides ideal %, and the share of the tester in each time."
     return Table("yardsticks", "Other yardsticks", titles, rows, about, is_folded=True)
 
 

@@ -47,7 +47,7 @@ def sentence(facts: RunFacts) -> str:
     spread = f"{format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)} over {one.count}"
     parts.append(f"An iteration takes {format_duration(one.jct_ns)} at the median ({spread}).")
     if one.exposed_fraction is not None:
-        parts.append(f"{100 * one.exposed_fraction:.0f} % of it is exposed communication: not overlapped by compute.")
+        parts.append(f"{100 * one.exposed_fraction:.0f} % of it is exposed communication, not overlapped by compute.")
     if one.ideal_ns is not None:
         parts.append(f"With every collective at its ideal it would take {format_duration(one.ideal_ns)}.")
     if facts.summary.classes:

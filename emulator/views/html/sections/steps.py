@@ -22,14 +22,14 @@ VISIBLE = 0.1
 _PAYLOAD, _LATE, _IDEAL = "payload", "late", "ideal payload"
 _CREDIT, _ACK = "wait for the receiver", "wait for the ACK"
 _ABOUT = (
-    "Transfers of the collectives that --record-steps chose. A transfer can begin when its step has begun and all "
+    "Transfers of the collectives selected by --record-steps. A transfer can start when its step has started and all "
     "ranks have posted; its time ends when the last byte arrives."
 )
 _BESIDE = (
-    "Below it the same collective on an ideal network: all ranks post at once, transfers share the links fairly, "
+    "Below: the same collective on an ideal network: all ranks post at once, transfers share the links fairly, "
     "nothing else takes time."
 )
-_ALONE = "There is no ideal to compare with: a port has no rate, or nothing left its host."
+_ALONE = "There is no ideal for comparison: a port has no rate, or nothing left its host."
 _Place = tuple[int, int, int, int]
 """(source, destination, lane, step)"""
 
@@ -39,7 +39,7 @@ def recorded_steps(facts: RunFacts) -> Iterator[Section]:
     if facts.steps is None or not facts.steps.instances:
         return
     worst = facts.summary.worst_steps
-    about = f"At most {MOST_LISTED}, those that cost most. Events are those between the two ranks in the iteration."
+    about = f"The {MOST_LISTED} that cost the most. Events are those between the two ranks in the iteration."
     table: Block = (
         table_of("worst-steps", "Worst steps", WORST_STEP_COLUMNS, worst, about)
         if worst
@@ -55,7 +55,7 @@ def _space_time(steps: Steps, worst: Sequence[WorstStep]) -> Chart:
         _draw(lines, lanes, steps, one, worst)
     has_ideal = bool((steps.columns["ideal_arrival_ns"] != UNKNOWN).any())
     is_large = any(len(one.rows) > LINES or len(one.ranks) > LANES for one in shown)
-    part = f" At most {LINES:,} transfers and {LANES} ranks are drawn, and all late ones." if is_large else ""
+    part = f" At most {LINES:,} transfers and {LANES} ranks are drawn, including all late ones." if is_large else ""
     hidden = len(steps.instances) - len(shown)
     more = f" {len(shown)} of {len(steps.instances):,} recorded collectives." if hidden else ""
     return Chart(

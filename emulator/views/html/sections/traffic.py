@@ -74,7 +74,7 @@ def traffic(facts: RunFacts) -> Section:
 
 def _heat_of_bytes(pairs: Pairs) -> Chart:
     title = "Bytes from rank to rank"
-    about = "Payload of the whole run, warm-up included, retransmissions not counted."
+    about = "Payload of the whole run, including warm-up, without retransmissions."
     table = _largest(pairs, pairs.grid.bytes, "heat-bytes-table", title)
     return pairs.grid.heat_map("heat-bytes", title, about, table)
 
@@ -149,7 +149,9 @@ def _flows(facts: RunFacts) -> Table:
         rows.append([*head, *counted, duration_cell(float(rtt)) if rtt >= 0 else NONE])
     titles = ["from rank", "to rank", "over", "payload, bytes", "messages", *(one.title for one in known), "RTT"]
     first = "those with most events" if events.any() else "those with most payload"
-    about = f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, warm-up included. All are in flows.parquet."
+    about = (
+        f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, including warm-up. All are in flows.parquet."
+    )
     return Table(
         "flows", "Flows", [Header(title, is_number=title != "over") for title in titles], rows, about, is_folded=True
     )
@@ -159,5 +161,5 @@ def _paths(paths: Sequence[PathCounts]) -> Table:
     """What happened on each path of sprayed flows."""
     names = [field.name for field in fields(PathCounts)]
     rows = [[f"{getattr(one, name):,}" for name in names] for one in paths]
-    about = "Entropy values of sprayed flows, over all flows; whole run, warm-up included (docs/multipath.md)."
+    about = "Entropy values of sprayed flows, over all flows; whole run, including warm-up (docs/multipath.md)."
     return Table("paths", "Paths", [Header(name) for name in names], rows, about, is_folded=True)

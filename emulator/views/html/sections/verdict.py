@@ -21,7 +21,7 @@ def answer(verdict: Verdict) -> Answer:
 def checks(verdict: Verdict) -> Iterator[Section]:
     """A table of every check; nothing without rules."""
     if verdict.findings:
-        about = "TESTER-LIMITED: the tester set the value, not the device. UNDECIDED: it was not measured."
+        about = "TESTER-LIMITED: the tester determined the value, not the device. UNDECIDED: it was not measured."
         yield Section(
             "verdict", "Verdict", [table_of("checks", f"Checks: {verdict.rules}", COLUMNS, verdict.findings, about)]
         )

@@ -18,7 +18,7 @@ from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 
 ROWS = 100
 _ABOUT = (
-    f"The flows with the most retransmissions, at most {WORST_FLOWS}. Counters are of the whole run, warm-up included."
+    f"The flows with the most retransmissions, at most {WORST_FLOWS}. Counters cover the whole run, including warm-up."
 )
 
 

@@ -60,13 +60,13 @@ def graph(facts: TraceFacts) -> Section:
     """The section with a window of the graph."""
     shown = facts.window
     if shown is None:
-        text = "No node has a window here: the trace has no communication. Option --graph RANK:NODE chooses one."
+        text = "No node has a window here: the trace has no communication. Option --graph RANK:NODE selects one."
         return Section("graph", "Graph", [Text("no-graph", text, "note")])
     program = facts.workload.programs[shown.rank]
     plan = _plan(shown, program)
     nodes = len(shown.window.layer)
     left = (
-        f" {count_of(shown.window.left_out, 'more node')} within that depth had no room."
+        f" {count_of(shown.window.left_out, 'more node')} within that depth did not fit."
         if shown.window.left_out
         else ""
     )
@@ -75,7 +75,7 @@ def graph(facts: TraceFacts) -> Section:
         "graph-window",
         f"Rank {shown.rank}, around node {centre}",
         f"{nodes:,} of {len(program):,} nodes of the rank: those at most {shown.depth} dependencies away.{left} "
-        "What a node waits for stands above it. Options --graph RANK:NODE and --depth N show another part.",
+        "The nodes a node waits for are above it. Options --graph RANK:NODE and --depth N show a different part.",
         f"Graph of {count_of(nodes, 'node')} around node {centre} of rank {shown.rank}.",
         "graph.svg",
         plan,

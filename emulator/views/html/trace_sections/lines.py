@@ -69,7 +69,7 @@ def usage_of(programs: Sequence[RankProgram], line: TimeLine) -> list[Usage]:
 def lines(facts: TraceFacts) -> Section:
     """The section about time."""
     if facts.line is None:
-        text = f"A set of {facts.summary.nodes:,} nodes has no time line here: it is too large."
+        text = f"A set of {facts.summary.nodes:,} nodes is too large for a time line."
         return Section("time", "Time line", [Text("no-line", text, "note")])
     ranks = spread_evenly(range(len(facts.workload.programs)), LANES)
     usage = usage_of(facts.workload.programs, facts.line)
@@ -81,12 +81,12 @@ def about(line: TimeLine, communication: str) -> str:
     """Where the times come from."""
     if line.is_recorded:
         return (
-            "Times as recorded, by the clock of each rank. A recorded communication contains the wait for other ranks, "
-            "and an operator those that it calls."
+            "Times as recorded, by the clock of each rank. A recorded communication includes the wait for other "
+            "ranks, and an operator includes those it calls."
         )
     return (
-        "The trace has no start times, so they are computed by the rules of play: a node begins when its dependencies "
-        "are done; CPU and device run one node at a time; collectives of a group go in order. Compute takes its "
+        "The trace has no start times, so they are computed as in a run: a node starts when its dependencies are "
+        "done; CPU and device run one node at a time; collectives of a group run in order. Compute takes its "
         f"recorded time, {communication}."
     )
 
@@ -159,7 +159,7 @@ def _overlap(usage: Sequence[Usage]) -> Iterator[Block]:
         [Part(name, percent_cell(value / max(total, 1)), value / max(total, 1), style) for name, value, style in parts],
     )
     worst = sorted(usage, key=lambda one: (-one.exposed_ns, one.rank))[:ROWS]
-    note = f"The {ROWS} of {len(usage):,} ranks with most exposed communication." if len(usage) > ROWS else ""
+    note = f"The {ROWS} of {len(usage):,} ranks with the most exposed communication." if len(usage) > ROWS else ""
     yield table_of("overlap-by-rank", "Overlap by rank", _USAGE, worst, note, is_folded=len(usage) > ROWS // 2)
 
 

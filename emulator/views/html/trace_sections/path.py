@@ -49,7 +49,9 @@ _COLUMNS: tuple[Column[Stretch], ...] = (
     Column("starts at", "on the path", cell=lambda one: format_duration(one.start_ns)),
     Column("takes", cell=lambda one: format_duration(one.duration_ns)),
     Column("what", "kind of communication, or what computes", cell=lambda one: one.kind, is_number=False),
-    Column("name", "of the communication; of compute the number of nodes", cell=lambda one: one.name, is_number=False),
+    Column(
+        "name", "of the communication; for compute, the number of nodes", cell=lambda one: one.name, is_number=False
+    ),
     Column("ranks", "that take part", cell=lambda one: one.ranks, is_number=False),
 )
 
@@ -61,8 +63,8 @@ def critical_path(facts: TraceFacts) -> Section:
     stretches = list(_stretches(facts))
     blocks: list[Block] = [_shares(facts, stretches), _line(facts, stretches), _table(stretches)]
     about = (
-        "The longest chain of nodes that wait for each other, over all ranks: no run is faster, however many nodes a "
-        f"rank could run at once. Compute takes its recorded time, {facts.communication_about}."
+        "The longest chain of nodes that wait for each other, over all ranks: no run can be faster, however many "
+        "nodes a rank runs at once. Compute takes its recorded time, {facts.communication_about}."
     )
     return Section("path", "Critical path", blocks, about)
 
@@ -124,7 +126,7 @@ def _line(facts: TraceFacts, stretches: Sequence[Stretch]) -> Chart:
     return Chart(
         "path-line",
         "Where the path runs",
-        f"Lanes of the ranks it passes; a communication stands in the lane of its lowest rank.{left}",
+        f"Lanes of the ranks it passes; a communication is in the lane of its lowest rank.{left}",
         "One lane per rank on the path: what it does there, over time.",
         Picture("communication_line", {"bars": bars.columns}),
         is_wide=True,

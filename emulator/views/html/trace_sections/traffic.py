@@ -27,7 +27,7 @@ def traffic(facts: TraceFacts) -> Section:
 
 
 def _no_map(facts: TraceFacts) -> Text:
-    text = f"{facts.summary.ranks:,} ranks exchange more than this page can add up: see `charkha plan`."
+    text = f"{facts.summary.ranks:,} ranks exchange more than this page can add up: use `charkha plan`."
     return Text("no-matrix", text, "note")
 
 

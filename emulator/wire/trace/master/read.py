@@ -119,7 +119,7 @@ def read_master(path: Path, *, ranks: int | None = None) -> Master:
         table = pq.read_table(path)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise TraceError(f"is not a Parquet file, or a damaged one ({_first_line(error)})", path=path) from error
+        raise TraceError(f"is not a Parquet file, or is damaged ({_first_line(error)})", path=path) from error
     description = _description(table, path)
     if not table.schema.equals(SCHEMA):
         raise TraceError("is a master file whose columns are not those of this version", path=path)
@@ -134,7 +134,7 @@ def read_master(path: Path, *, ranks: int | None = None) -> Master:
 def _description(table: pa.Table, path: Path) -> Description:
     packed = (table.schema.metadata or {}).get(METADATA_KEY)
     if packed is None:
-        raise TraceError("is a Parquet file, but no master file: `charkha convert --to master` writes those", path=path)
+        raise TraceError("is a Parquet file but not a master file: `charkha convert --to master` writes one", path=path)
     try:
         version = json.loads(packed).get("version")
         if version != VERSION:
@@ -147,7 +147,7 @@ def _description(table: pa.Table, path: Path) -> Description:
 def _check_digest(table: pa.Table, path: Path) -> None:
     described = json.loads(table.schema.metadata[METADATA_KEY])
     if described.pop("sha256") != content_digest(described, table.to_pylist()):
-        raise TraceError("is a damaged master file: its content does not have the SHA-256 in its metadata", path=path)
+        raise TraceError("is a damaged master file: its content does not match the SHA-256 in its metadata", path=path)
 
 
 def _rows_by_program(table: pa.Table) -> dict[int, list[dict[str, Any]]]:
@@ -161,11 +161,11 @@ def _check(master: Master) -> None:
     """Check what the rest of the reader takes for granted; what a trace means is checked as for any other.
 
     Raises:
-        TraceError: a rank is there twice or missing, or a row cannot be.
+        TraceError: a rank is given twice or missing, or a row cannot be.
     """
     programs = master.description.programs
     if not re.fullmatch(r"[^/\0]{1,200}", master.description.name):
-        raise TraceError("is a master file with a name that no file can have", path=master.path)
+        raise TraceError("is a master file with an impossible file name", path=master.path)
     if sorted(rank for ranks in programs for rank in ranks) != list(range(master.ranks)) or not master.ranks:
         raise TraceError("is a master file whose programs do not have the ranks 0 … n-1 once each", path=master.path)
     if unknown := set(master.rows) - set(range(len(programs))):

@@ -63,7 +63,7 @@ def made(*actors: Actor) -> tuple[Flows, list[str]]:
 
 def test_a_flow_to_a_peer_beyond_the_limits_is_refused() -> None:
     only_loopback = Limits([ip_network("127.0.0.0/8")])
-    with pytest.raises(HostError, match=r"flow 0 is at 198\.51\.100\.7, and this agent may only use 127\.0\.0\.0/8"):
+    with pytest.raises(HostError, match=r"flow 0 is at 198\.51\.100\.7, but this agent may use only 127\.0\.0\.0/8"):
         Flows([task(0)], {}, pytest.fail, limits=only_loopback, make=lambda one, device: Actor())
 
 
@@ -149,5 +149,5 @@ def test_an_agent_without_flows_has_nothing_to_do() -> None:
 
 def test_a_kind_that_this_agent_does_not_know_is_refused() -> None:
     assert "perftest" in KINDS
-    with pytest.raises(RemoteProtocolError, match="flow 3: this agent plays flows of kind perftest"):
+    with pytest.raises(RemoteProtocolError, match="flow 3: this agent plays only flows of kind perftest"):
         make_actor(FlowTask(3, "storage", "flow 3", "127.0.0.1", "", "{}"), None)

@@ -33,7 +33,7 @@ def test_addresses_for_tests_are_allowed(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["1.1.1.1", "224.0.0.1", "0.0.0.0", "2606:4700::1111", "255.255.255.255", "ff02::1"])
 def test_no_rank_plays_at_or_sends_to_another_address(host: str) -> None:
-    with pytest.raises(HostError, match=re.escape(f"rank 0 is at {host}, and this agent may only use loopback")):
+    with pytest.raises(HostError, match=re.escape(f"rank 0 is at {host}, but this agent may use only loopback")):
         Limits().check(setup(rank(host)))
     with pytest.raises(HostError, match=re.escape(f"rank 3 is at {host}")):
         Limits().check_places({0: ("127.0.0.1", 1), 3: (host, 1)})
@@ -50,16 +50,16 @@ def test_routes_and_flows_are_addresses_too() -> None:
 def test_networks_of_the_owner_take_the_place_of_the_default() -> None:
     limits = Limits([ip_network("203.0.112.0/20")])
     limits.check(setup(rank("203.0.119.1")))
-    with pytest.raises(HostError, match=r"may only use 203\.0\.112\.0/20"):
+    with pytest.raises(HostError, match=r"may use only 203\.0\.112\.0/20"):
         limits.check(setup(rank("10.0.0.1")))
 
 
 def test_a_port_sends_no_more_than_its_owner_allows() -> None:
     limits = Limits(rate_bps=10**10)
     limits.check(setup(rank("127.0.0.1", cap_bps=10**10), rank("127.0.0.2", cap_bps=10**9, port=1)))
-    with pytest.raises(HostError, match=r"may send 25 Gbit/s at a port, and this agent allows 10 Gbit/s"):
+    with pytest.raises(HostError, match=r"may send 25 Gbit/s at a port, but this agent allows 10 Gbit/s"):
         limits.check(setup(rank("127.0.0.1", cap_bps=10**9), rank("127.0.0.2", cap_bps=25 * 10**9, port=1)))
     with pytest.raises(HostError, match="has no rate cap"):
         limits.check(setup(rank("127.0.0.1")))
-    with pytest.raises(HostError, match="flow 0 has no limit of its rate"):
+    with pytest.raises(HostError, match="flow 0 has no rate limit"):
         limits.check(setup(flows=[FlowTask(0, "perftest", "flow 0", "127.0.0.1", "", "{}")]))

@@ -26,5 +26,5 @@ def test_connections_stand_in_the_order_of_the_records_although_one_came_late() 
 
 
 def test_a_queue_pair_that_was_not_connected_is_named() -> None:
-    with pytest.raises(RemoteProtocolError, match="queue pair 0x9, which it has not connected"):
+    with pytest.raises(RemoteProtocolError, match="queue pair 0x9, which it did not connect"):
         in_order([record(9)], [connection(1)])

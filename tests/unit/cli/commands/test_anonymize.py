@@ -76,7 +76,7 @@ def test_the_terminal_lists_what_can_be_recognised(
 
 def test_mistakes(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--seed is for --jitter" in refused("anonymize", source, tmp_path / "x", "--seed", 3, capsys=capsys)
-    assert "is not empty: name another folder" in refused("anonymize", source, source, capsys=capsys)
+    assert "is not empty: give a different folder" in refused("anonymize", source, source, capsys=capsys)
     assert "'7' is not above 0% and below 100%" in refused(
         "anonymize", source, tmp_path / "x", "--jitter", 7, capsys=capsys
     )

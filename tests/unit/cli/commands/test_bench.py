@@ -46,7 +46,7 @@ def test_warm_up_has_the_letter_of_nccl_tests(capsys: pytest.CaptureFixture[str]
         (["sendrecv", "-n", "1"], "send_recv needs at least 2 ranks"),
         (["all_reduce", "-n", "2", "-b", "1K,,4K"], "argument -b/--min-bytes: '' is not a size"),
         (["all_reduce", "-n", "2", "-b", "1K,4K", "-e", "1M"], "a list of sizes has no largest size (-e)"),
-        (["all_reduce", "-n", "2", "-f", "1"], "argument -f/--factor: '1': write a factor above 1"),
+        (["all_reduce", "-n", "2", "-f", "1"], "argument -f/--factor: '1': give a factor above 1"),
         (["all_reduce", "-b", "1K"], "the following arguments are required: -n/--ranks"),
     ],
 )

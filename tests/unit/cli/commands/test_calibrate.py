@@ -8,4 +8,4 @@ from tests.support.command import refused
 
 
 def test_too_few_ranks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "a whole number of at least 2 is needed" in refused("calibrate", "--ranks", "1", capsys=capsys)
+    assert "give a whole number of at least 2" in refused("calibrate", "--ranks", "1", capsys=capsys)

@@ -109,7 +109,7 @@ def test_a_master_file_is_as_json_and_refused_where_options_do_not_fit(
     made = json.loads(capsys.readouterr().out)
     assert made.pop("size_bytes") == master.stat().st_size
     assert made == {"ranks": 2, "communications": 2, "programs": 1, "rows": 1, "files": [str(master)]}
-    assert "it exists; name another" in refused("convert", "--to", "master", mixed, master, capsys=capsys)
+    assert "it exists; choose a different name" in refused("convert", "--to", "master", mixed, master, capsys=capsys)
     assert "not for a master file" in refused("convert", master, tmp_path / "y", "--strict", capsys=capsys)
     assert "--ranks asks for 3" in refused("convert", master, tmp_path / "y", "--ranks", 3, capsys=capsys)
     assert "are for --to et" in refused("convert", mixed, tmp_path / "y", "--to", "master", "--strict", capsys=capsys)

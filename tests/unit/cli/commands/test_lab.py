@@ -62,7 +62,7 @@ def test_without_labs_status_names_the_command_that_brings_one_up(
     [
         (["status", "missing"], "there is no lab 'missing'"),
         (["exec", "h0", "true"], "no lab is up"),
-        (["exec", "h0"], "a command is needed"),
+        (["exec", "h0"], "give a command"),
         (["up", "missing.yaml"], "missing.yaml"),
         (["up", str(SWITCH), "--id", "a b"], "--id 'a b'"),
         ([], "required: up|down|exec|status"),
@@ -78,8 +78,8 @@ def test_bad_input_is_one_line(
 def test_of_several_labs_one_must_be_named(store: LabStore, capsys: pytest.CaptureFixture[str]) -> None:
     record(store, "a")
     record(store, "b")
-    assert "name one or give --all: a, b" in refused("lab", "down", capsys=capsys)
-    assert "name one with --lab: a, b" in refused("lab", "exec", "h0", "true", capsys=capsys)
+    assert "choose one or give --all: a, b" in refused("lab", "down", capsys=capsys)
+    assert "choose one with --lab: a, b" in refused("lab", "exec", "h0", "true", capsys=capsys)
     assert store.ids() == ["a", "b"]
 
 
@@ -110,11 +110,11 @@ def test_down_removes_what_was_named_or_the_only_lab(
 @pytest.mark.parametrize(
     ("up", "words", "problem"),
     [
-        ("", [], "no lab is up (labs: none); --if-exists"),
-        ("a", ["b"], "there is no lab 'b' (labs: a); --if-exists"),
+        ("", [], "no lab is up (labs: none); with --if-exists"),
+        ("a", ["b"], "there is no lab 'b' (labs: a); with --if-exists"),
         ("a", ["other.yaml"], "there is no lab 'other.yaml' (labs: a)"),
         ("a", ["../labs"], "there is no lab '../labs' (labs: a)"),
-        ("ab", [str(SWITCH)], "there are several labs, name one or give --all: a, b"),
+        ("ab", [str(SWITCH)], "there are several labs; choose one or give --all: a, b"),
     ],
 )
 def test_down_refuses_a_lab_that_does_not_exist(

@@ -116,9 +116,9 @@ def test_what_does_not_fit_is_one_line(capsys: pytest.CaptureFixture[str], argum
 @pytest.mark.parametrize(
     ("model", "problem"),
     [
-        ("hidden=64", "layers=N is needed"),
+        ("hidden=64", "give layers=N"),
         ("layers=4,tensor=3", "hidden 8192 is not divisible by tensor 3"),
-        ("layers=x", "layers=x: a number is needed"),
+        ("layers=x", "layers=x: give a number"),
         ("layers=4,colour=red", "write NAME=VALUE"),
     ],
 )

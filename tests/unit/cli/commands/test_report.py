@@ -59,4 +59,4 @@ def test_other_commands_name_the_jobs_of_a_session(tmp_path: Path, capsys: pytes
     job = PlayedJob(0, [1_000_000] * 3)
     folder = write_jobs(tmp_path / "both", {"a": job, "b": job}).folder
     for command in (("export", folder, "--to", "csv"), ("expect", folder, "example"), ("runs", "show", folder)):
-        assert f"name a run folder in it: {folder}/job=a, {folder}/job=b" in refused(*command, capsys=capsys)
+        assert f"give one of its run folders: {folder}/job=a, {folder}/job=b" in refused(*command, capsys=capsys)

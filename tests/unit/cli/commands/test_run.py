@@ -71,7 +71,7 @@ def test_jobs_on_the_command_line_are_those_of_a_session(capsys: pytest.CaptureF
         (f"{EXAMPLE}", "write NAME=TRACE"),
         ("a=t,colour=red", "write one of ranks=, hosts="),
         ("a=t,start=3", "'3' is not a time"),
-        ("a=t,ranks=0", "a whole number of at least 1 is needed"),
+        ("a=t,ranks=0", "give a whole number of at least 1"),
         ("a=t,until=noon", "jobs[0].until: 'noon' is not one of others"),
         ("a=t,hosts=h0+h1", "hosts of a job need network.topology"),
     ],

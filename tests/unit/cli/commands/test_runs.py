@@ -100,8 +100,8 @@ def test_pruning_lists_first_and_removes_with_yes(store: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["prune"], "all runs are never pruned at once"),
-        (["prune", "--yes"], "all runs are never pruned at once"),
+        (["prune"], "prune never removes all runs at once"),
+        (["prune", "--yes"], "prune never removes all runs at once"),
         (["prune", "runs/a/01", "--status", "complete"], "not both"),
         (["list", "nowhere"], "nowhere: cannot be read"),
         (["show", "runs"], "runs: is not a run folder"),

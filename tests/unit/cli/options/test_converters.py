@@ -16,18 +16,18 @@ def test_whole_numbers_within_the_limits_are_taken(text: str, value: int) -> Non
 
 @pytest.mark.parametrize("text", ["1", "", "-", "x", "2.0", "1e3", "0x10", "--5", "1_000"])
 def test_anything_else_names_the_text_and_the_least(text: str) -> None:
-    with pytest.raises(ValueError, match="a whole number of at least 2 is needed") as refused:
+    with pytest.raises(ValueError, match="give a whole number of at least 2") as refused:
         whole(2)(text)
     assert str(refused.value).startswith(f"{text!r}: ")
 
 
 def test_too_large_a_number_names_the_most() -> None:
-    with pytest.raises(ValueError, match="'1025': a whole number of at most 1024 is needed"):
+    with pytest.raises(ValueError, match="'1025': give a whole number of at most 1024"):
         whole(2, most=1024)("1025")
 
 
 def test_argparse_shows_the_reason_instead_of_its_own() -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="'0': a whole number of at least 1 is needed"):
+    with pytest.raises(argparse.ArgumentTypeError, match="'0': give a whole number of at least 1"):
         at_least(1)("0")
     assert at_least(1)("1") == 1
 

@@ -19,7 +19,7 @@ PODS = "launch kubernetes -n 2 --image charkha:1"
         (f"{PODS} -- run x", "agents on several nodes need --interface NAME"),
         (f"{PODS} --interface eth0 -- run x", "control must not cross the device under test: give --network NAME"),
         (f"{PODS} --interface net1 --network a --name Big -- run x", "--name Big: use up to 42 small letters"),
-        (f"{PODS} --interface net1 --network a --node-label x -- run x", "NAME=VALUE is needed"),
+        (f"{PODS} --interface net1 --network a --node-label x -- run x", "write NAME=VALUE"),
         (f"{PODS} --interface net1 --network a --send none -- run x", "--send none: there is no such file"),
         (f"{PODS} --interface net1 --network a --send x --print -- run x", "put them on a volume, --claim NAME"),
         (f"{PODS} --interface net1 --network a", "give the command after --"),

@@ -169,15 +169,15 @@ def test_an_option_that_is_not_given_sets_nothing() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["t", "--iterations", "0"], "argument --iterations: '0': a whole number of at least 1 is needed"),
-        (["t", "--iterations", str(1 << 31)], "a whole number of at most 2147483647 is needed"),
+        (["t", "--iterations", "0"], "argument --iterations: '0': give a whole number of at least 1"),
+        (["t", "--iterations", str(1 << 31)], "give a whole number of at most 2147483647"),
         (["t", "--algorithm", "ring"], "'ring': write NAME=VALUE"),
         (["t", "--credits", "maybe"], "argument --credits: there is no 'maybe'; choose from on, off"),
         (["t", "--qps", "65"], "argument --qps: 65: from 1 to 64"),
-        (["t", "--timeout", "0"], "a number of seconds above 0 is needed"),
-        (["t", "--counters-every", "0.001"], "a number of seconds from 0.02 to 3600 is needed"),
-        (["t", "--profiles", "a,,b"], "profiles are needed with commas between them"),
-        (["t", "--repeat", "0"], "a whole number of at least 1 is needed"),
+        (["t", "--timeout", "0"], "give a number of seconds above 0"),
+        (["t", "--counters-every", "0.001"], "give a number of seconds from 0.02 to 3600"),
+        (["t", "--profiles", "a,,b"], "separate profiles by commas"),
+        (["t", "--repeat", "0"], "give a whole number of at least 1"),
         (["t", "--profile", "a", "--profiles", "a,b"], "give --profile or --profiles, not both"),
         (["t", "--iter", "3"], "unknown option '--iter'; did you mean '--iterations'?"),
     ],
@@ -189,5 +189,5 @@ def test_what_cannot_be_used_is_named_by_its_option(words: list[str], problem: s
 
 
 def test_a_value_that_only_the_run_spec_refuses_names_the_option() -> None:
-    with pytest.raises(InputError, match="--iterations: expected int, got str"):
+    with pytest.raises(InputError, match="--iterations: expected int, got text"):
         build({"job": {"trace": {"path": "t"}, "iterations": "3"}}, run.GROUPS)

@@ -206,5 +206,5 @@ def test_a_kernel_without_a_call_is_dropped_and_said_so(tmp_path: Path) -> None:
 
 def test_nothing_of_pytorch_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"a": 1}')
-    with pytest.raises(TraceError, match="holds no trace of PyTorch"):
+    with pytest.raises(TraceError, match="contains no PyTorch trace"):
         read_pytorch(tmp_path)

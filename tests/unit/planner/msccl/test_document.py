@@ -39,7 +39,7 @@ def test_entities_and_document_types_are_refused(text: str) -> None:
         ('coll="allreduce"', 'coll="broadcast"', "coll 'broadcast' cannot be played; there are allreduce, allgather"),
         ('ngpus="3"', 'ngpus="4"', "has no gpu 3, and ngpus is 4"),
         ('ngpus="3"', 'ngpus="x"', "ngpus 'x' is not a whole number from 2 to 1024"),
-        ('<gpu id="1"', '<gpu id="0"', "gpu 0 is there twice"),
+        ('<gpu id="1"', '<gpu id="0"', "gpu 0 is given twice"),
         ('<tb id="0"', '<tb id="7"', "are not numbered from 0 on"),
         ('send="1" recv="2"', 'send="0" recv="2"', "gpu 0 has itself as a peer"),
         ('send="1" recv="2"', 'send="-1" recv="2"', "'s' in a thread block without a send peer"),

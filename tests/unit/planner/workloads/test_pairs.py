@@ -39,7 +39,7 @@ def test_totals_are_those_of_the_nodes() -> None:
 
 @pytest.mark.parametrize("ranks", [-2, 0, 1, 3])
 def test_pairs_need_an_even_number_of_ranks(ranks: int) -> None:
-    with pytest.raises(PlanError, match=f"{ranks} ranks cannot form pairs: an even number is needed"):
+    with pytest.raises(PlanError, match=f"{ranks} ranks cannot form pairs: use an even number"):
         Pairs(ranks, [(8, 1)])
 
 

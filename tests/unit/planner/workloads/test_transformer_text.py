@@ -24,10 +24,10 @@ def test_words_switches_and_rates_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("hidden=8", "layers=N is needed"),
+        ("hidden=8", "give layers=N"),
         ("layers=4,hiden=8", "did you mean 'hidden'?"),
         ("layers", "'layers': write NAME=VALUE"),
-        ("layers=many", "layers=many: a number is needed"),
+        ("layers=many", "layers=many: give a number"),
         ("layers=3,pipeline=2", "layers"),
     ],
 )

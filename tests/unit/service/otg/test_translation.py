@@ -91,7 +91,7 @@ def test_communicators_of_a_stage_play_at_once_and_stages_one_after_the_other() 
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
-        ("devices", [{"name": "h0"}, {"name": "h0"}], "devices: 'h0' is there twice"),
+        ("devices", [{"name": "h0"}, {"name": "h0"}], "devices: 'h0' is given twice"),
         (f"{COMMUNICATOR}.device_names", ["h0", "h7"], "device_names: 'h7' is not configured"),
         (f"{STAGE}.duration", {"fixed_iterations": {"count": 2}}, "fixed_iterations: the key 'interval_ms' is missing"),
         (f"{COMMUNICATOR}.generation.data_size_unit", "kilobyte", "data_size_unit: 'kilobyte' is not one of gigabit"),

@@ -8,7 +8,7 @@ from tests.support.runs import collective, columns, manifest, ranks
 
 def test_a_run_is_followed_from_before_its_start_to_its_end(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path / "run")
-    assert "has not begun" in _notice(snapshots.next())
+    assert "has not started" in _notice(snapshots.next())
     assert snapshots.next() is None
     with RunWriter(tmp_path / "run", manifest()) as writer:
         page = snapshots.next()

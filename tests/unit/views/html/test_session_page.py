@@ -72,4 +72,4 @@ def test_without_a_job_alone_the_page_says_so(tmp_path: Path) -> None:
 def test_a_session_that_was_cut_short_has_a_page(tmp_path: Path) -> None:
     page = session_page(judge_session(write_jobs(tmp_path, {"a": PlayedJob(0, ALONE, ALONE), "b": PlayedJob(0, [])})))
     assert dict(block_of(page.sections[1], "interference-facts", Facts).facts)["Job a"].startswith("0 iterations")
-    assert page.sentence.startswith("No iteration counts of a job that was played alone")
+    assert page.sentence.startswith("No iteration of a job with a solo run counts")

@@ -11,7 +11,7 @@ FACTS = viewed(MINE, MINE)
 
 def test_the_page_says_what_the_trace_is() -> None:
     page = trace_page(FACTS)
-    assert page.sentence == "2 communication nodes (2 all_reduce) in 1 process group. Playing it ends: proven."
+    assert page.sentence == "2 communication nodes (2 all_reduce) in 1 process group. A run of it finishes: proven."
     assert [section.title for section in page.sections] == ["", "Time line", "Traffic", "Critical path", "Graph"]
     html = render(page)
     assert html.startswith("<!doctype html>")

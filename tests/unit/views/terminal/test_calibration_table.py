@@ -32,7 +32,7 @@ def test_a_transport_has_its_highest_rate_and_what_a_message_costs() -> None:
 def test_timer_and_clocks_follow_the_table() -> None:
     lines = shown(render(MADE)).splitlines()
     assert lines[-3:] == [
-        "Timer  60 µs late at the median, p99 400 µs, max 2 ms of 2000 alarms",
+        "Timer  60 µs late at the median, p99 400 µs, max 2 ms of 2,000 alarms",
         "Clock  a0: offset 0 ns, error none: it shares the controller's clock",
         "Clock  a1: offset 1.5 µs, error 20 µs",
     ]

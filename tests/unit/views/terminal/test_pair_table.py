@@ -28,7 +28,7 @@ def test_a_slow_port_and_a_slow_pair_are_named_first() -> None:
 
 def test_where_all_is_well_it_says_so() -> None:
     shown_text = text(dict.fromkeys(permutations(PORTS, 2), 9e9))
-    assert shown_text.startswith("No port and no pair is below 90% of the others\n")
+    assert shown_text.startswith("No port and no pair is below 90 % of the others\n")
     assert "from, to" in shown_text
 
 

@@ -58,7 +58,7 @@ def test_removals_are_announced_before_they_are_made() -> None:
     ]
     assert shown(render_removals(removals[:1], is_done=True)).splitlines() == [
         "removed: runs/a (3 MiB)",
-        "1 run removed, 3 MiB, 0 kept",
+        "1 run removed, 3 MiB",
     ]
 
 

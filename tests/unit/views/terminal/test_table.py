@@ -52,6 +52,17 @@ def test_the_least_important_columns_are_hidden_first_and_named() -> None:
     assert shown(table, width=16).replace("\n", " ").endswith("Left out at this width: note, twice.")
 
 
+def test_a_number_is_never_cut() -> None:
+    table = FittedTable(COLUMNS, [Link("leaf0:u0", 100_000_000)])
+    assert shown(table, width=14).splitlines()[:3] == ["link", "────────", "leaf0:u0"]
+
+
+def test_the_other_cells_of_a_row_stand_beside_the_first_line_of_a_long_one() -> None:
+    folded: Column[Link] = Column("name", cell=lambda one: one.name, is_number=False, folds=6)
+    lines = shown(FittedTable([folded, COLUMNS[1]], [Link("all to all", 100)]), width=14).splitlines()
+    assert [line.split() for line in lines[3:]] == [["all", "to", "100"], ["all"]]
+
+
 def test_a_hidden_column_is_named_on_one_line() -> None:
     wide: Column[int] = Column("dupli-\ncates", cell=lambda _: "x" * 60, sacrifice=1)
     text = shown(FittedTable([Column("n", cell=str), wide], [1]), width=50)

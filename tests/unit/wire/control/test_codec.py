@@ -122,7 +122,7 @@ def test_numbers_that_no_byte_count_reaches_are_the_peers_fault(column: str) -> 
 @pytest.mark.parametrize("decode", [decode_agent, decode_controller])
 @pytest.mark.parametrize(
     ("data", "problem"),
-    [(b"", "this version does not know"), (b"\xfa\x01\x00", "this version does not know"), (b"\x0a\x7f", "is damaged")],
+    [(b"", "unknown to this version"), (b"\xfa\x01\x00", "unknown to this version"), (b"\x0a\x7f", "damaged")],
     ids=["empty", "unknown", "cut short"],
 )
 def test_a_message_that_cannot_be_understood_is_the_peers_fault(
@@ -141,6 +141,27 @@ def test_what_comes_out_is_plain_values() -> None:
     (decoded,) = decode_controller(encode_controller(control.Setup([job]))).value.jobs
     assert decoded.settings == PlaySettings(credits=True, instances=3, algorithms=("ring",), groups=((0, 1), ()))
     assert decoded.ranks == [control.RankPlace(0, "127.0.0.1", 9, 8)]
+
+
+def test_of_a_controller_that_does_not_name_the_interval_it_is_the_usual_one() -> None:
+    assert decode_controller(_setup(0)).value.report_interval_ns == control.REPORT_INTERVAL_NS
+    assert decode_controller(_setup(256_000_000)).value.report_interval_ns == 256_000_000
+    with pytest.raises(RemoteProtocolError, match="more than a second apart"):
+        decode_controller(_setup(1 << 63))
+
+
+def _setup(report_interval_ns: int) -> bytes:
+    return encode_controller(control.Setup([], report_interval_ns=report_interval_ns))
+
+
+@pytest.mark.parametrize("column", ["bytes_sent", "bytes_received"])
+def test_byte_counts_beyond_what_a_rank_reaches_are_refused(column: str) -> None:
+    done = pb.Completions(rank=[0], node_id=[1], post_ns=[1], done_ns=[2], arrival_ns=[2], early=[False])
+    done.bytes_sent[:], done.bytes_received[:], done.read_delay_ns[:] = [1], [1], [-1]
+    assert decode_agent(pb.AgentMessage(completions=done).SerializeToString())
+    getattr(done, column)[0] = 1 << 63
+    with pytest.raises(RemoteProtocolError, match="malformed completions"):
+        decode_agent(pb.AgentMessage(completions=done).SerializeToString())
 
 
 @pytest.mark.parametrize(("nodes", "resident"), [(0, True), (8, True), (9, False)])

@@ -76,7 +76,7 @@ def test_any_tls_file_turns_tls_on(given: tuple[str | None, ...]) -> None:
 
 def test_an_identity_stands_alone() -> None:
     assert tls_files(None, None, None, Path("i")) == TlsFiles(identity=Path("i"))
-    with pytest.raises(InputError, match="leave the --tls options out"):
+    with pytest.raises(InputError, match="omit the --tls options"):
         tls_files(Path("c"), None, None, Path("i"))
 
 

@@ -15,7 +15,7 @@ from emulator.wire.control.descriptions import DESCRIPTIONS, Opener, Sealer
 
 BINDING, KEY = Binding("run", "west", b"a" * 16, b"c" * 16), b"key"
 FIRST, SECOND = control.Directory({0: ("127.0.0.1", 1)}), control.Directory({0: ("127.0.0.2", 1)})
-REFUSED = "was altered, or made for another run or agent"
+REFUSED = "was altered, or is for a different run or agent"
 
 
 def test_descriptions_open_in_their_order() -> None:
@@ -64,7 +64,7 @@ def test_no_altered_byte_alters_the_description() -> None:
 def test_nothing_else_may_be_signed_and_nothing_else_must_be() -> None:
     content = encode_controller(control.Finish(), 0)
     code = code_of(KEY, BINDING.statement(Purpose.DESCRIPTION, content, number=1))
-    with pytest.raises(RemoteProtocolError, match="the controller signed Finish, no run description"):
+    with pytest.raises(RemoteProtocolError, match="the controller signed Finish, not a run description"):
         Opener(BINDING, KEY).decode(encode_controller(control.Signed(content, code)))
     assert Opener(BINDING, KEY).decode(content).value == control.Finish()
 

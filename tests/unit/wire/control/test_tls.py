@@ -27,7 +27,7 @@ def test_a_server_needs_certificate_and_key(pem: Path, has_certificate: bool) ->
 @pytest.mark.parametrize("has_certificate", [True, False])
 def test_a_client_certificate_and_its_key_come_together(pem: Path, has_certificate: bool) -> None:
     files = TlsFiles(certificate=pem, authority=pem) if has_certificate else TlsFiles(key=pem, authority=pem)
-    with pytest.raises(InputError, match="--tls-cert and --tls-key come together"):
+    with pytest.raises(InputError, match="give --tls-cert and --tls-key together"):
         files.channel_credentials()
 
 
@@ -69,7 +69,9 @@ def test_an_identity_is_all_three_and_mutual(tmp_path: Path) -> None:
 def test_an_identity_that_is_not_whole_is_named(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     path = tmp_path / "a.pem"
     path.write_text(identity(*kinds))
-    with pytest.raises(InputError, match=rf"^{path}: an identity has a key, its certificate and the authority's"):
+    with pytest.raises(
+        InputError, match=rf"^{path}: an identity needs a key, its certificate and that of the authority"
+    ):
         TlsFiles(identity=path).channel_credentials()
 
 

@@ -93,11 +93,11 @@ def test_uneven_splits_are_read_under_every_name(tmp_path: Path, sent: str, rece
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        (attribute("comm_size", string_val="1K"), "attribute comm_size is '1K', an integer is needed"),
-        (attribute("comm_type", double_val=1.0), "attribute comm_type is '1.0', an integer is needed"),
-        (attribute("comm_src", int64_list=[1]), r"attribute comm_src is '\(1,\)', an integer is needed"),
-        (attribute("pg_name", float_val=1), "attribute pg_name is '1.0', a string or an integer is needed"),
-        (attribute("group_ranks", int64_val=1), "attribute group_ranks is '1', a list of integers is needed"),
+        (attribute("comm_size", string_val="1K"), "attribute comm_size is '1K', not an integer"),
+        (attribute("comm_type", double_val=1.0), "attribute comm_type is '1.0', not an integer"),
+        (attribute("comm_src", int64_list=[1]), r"attribute comm_src is '\(1,\)', not an integer"),
+        (attribute("pg_name", float_val=1), "attribute pg_name is '1.0', not a string or an integer"),
+        (attribute("group_ranks", int64_val=1), "attribute group_ranks is '1', not a list of integers"),
         (attribute("in_split_sizes", string_list=["a"]), "attribute in_split_sizes is .* a list of integers"),
     ],
 )

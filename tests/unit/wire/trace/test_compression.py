@@ -68,7 +68,7 @@ def test_a_cut_file_is_an_error_wherever_it_is_cut(tmp_path: Path, suffix: str, 
     packed = PACK[suffix](NOISE)
     count = int(kept * len(packed)) if isinstance(kept, float) else kept
     path = written(tmp_path, packed[:count])
-    with pytest.raises(TraceError, match="the compressed data is cut short") as error:
+    with pytest.raises(TraceError, match="the compressed data is cut off") as error:
         unfolded(path)
     assert error.value.path == path
     assert error.value.offset in range(len(NOISE) + 1)
@@ -77,7 +77,7 @@ def test_a_cut_file_is_an_error_wherever_it_is_cut(tmp_path: Path, suffix: str, 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 def test_a_cut_second_frame_is_an_error_too(tmp_path: Path, suffix: str) -> None:
     path = written(tmp_path, PACK[suffix](NOISE[:100]) + PACK[suffix](NOISE)[:6])
-    with pytest.raises(TraceError, match="the compressed data is cut short"):
+    with pytest.raises(TraceError, match="the compressed data is cut off"):
         unfolded(path)
 
 
@@ -114,7 +114,7 @@ def test_a_zstandard_window_beyond_the_limit_is_refused(tmp_path: Path) -> None:
 def test_what_unfolds_beyond_the_limit_is_refused(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "UNFOLD_ALLOWANCE_BYTES", 1 << 20)
     path = written(tmp_path, PACK[suffix](bytes(16 << 20)))
-    with pytest.raises(TraceError, match="unfolds to more than 400 times its size"):
+    with pytest.raises(TraceError, match="expands to more than 400 times its size"):
         unfolded(path)
 
 

@@ -173,10 +173,10 @@ def test_an_attribute_with_a_wrong_wire_type_is_an_error_where_it_matters(tmp_pa
 def test_a_first_record_that_is_no_metadata_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "t.0.et"
     path.write_bytes(frame(compute(1).SerializeToString()) + frame(compute(2).SerializeToString()))
-    with pytest.raises(TraceError, match="begins with a node where the global metadata belongs"):
+    with pytest.raises(TraceError, match="starts with a node instead of the global metadata"):
         read_rank(path, 0)
     path.write_bytes(frame(compute(0).SerializeToString()))
-    with pytest.raises(TraceError, match=r"begins with a node|no global metadata"):
+    with pytest.raises(TraceError, match=r"starts with a node|no global metadata"):
         read_rank(path, 0)
     path.write_bytes(frame(b"hello, world"))
     with pytest.raises(TraceError, match="is not a Chakra trace"):
@@ -187,7 +187,7 @@ def test_the_format_of_before_october_2023_is_refused_by_name() -> None:
     files = sorted(require_shared("traces", "legacy-chakra-old").glob("*.et"))
     assert len(files) == 38
     for path in files:
-        with pytest.raises(TraceError, match="is in Chakra's wire format of before October 2023"):
+        with pytest.raises(TraceError, match="uses Chakra's wire format from before October 2023"):
             read_rank(path, 0)
 
 

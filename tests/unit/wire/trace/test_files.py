@@ -46,7 +46,7 @@ def test_two_traces_in_a_folder_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["", "absent", "absent/t"])
 def test_a_place_without_a_trace_says_so(tmp_path: Path, place: str) -> None:
     make(tmp_path, "readme.md", "comm_group.json")
-    with pytest.raises(TraceError, match=r"holds no trace|no such file or folder"):
+    with pytest.raises(TraceError, match=r"contains no trace|no such file or folder"):
         find_trace(tmp_path / place)
 
 
@@ -87,6 +87,20 @@ def test_one_file_is_a_world_only_when_asked(tmp_path: Path) -> None:
     assert names(find_trace(tmp_path / "t.1.et", ranks=1).paths) == ["t.1.et"]
     with pytest.raises(TraceError, match="is one file"):
         find_trace(tmp_path / "t.0.et", ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("run.yaml", "is YAML, not a trace: a run spec is given with -f"),
+        ("README.md", "is no trace in a format that Charkha reads"),
+        ("t.et.gz", "is one file: name the folder"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_not_called_one(tmp_path: Path, name: str, problem: str) -> None:
+    make(tmp_path, name)
+    with pytest.raises(TraceError, match=problem):
+        find_trace(tmp_path / name)
 
 
 def test_a_lone_rank_0_is_a_world_only_when_asked(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,25 @@ def test_a_body_that_fails_leaves_the_earlier_file(tmp_path: Path, encoding: Enc
 def test_a_place_that_cannot_be_written_is_named_with_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "absent" / "t.0.et"
     with (
-        pytest.raises(HostError, match=f"cannot write {path}: No such file or directory; free some space or choose"),
+        pytest.raises(HostError, match=f"cannot write {path}: No such file or directory; free some space, or choose"),
         frame_output(path, encoding=Encoding.PLAIN),
     ):
         pass
+
+
+def test_a_full_disk_is_named_when_the_last_bytes_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.0.et"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, before[1]))  # fails like a full disk, with EFBIG
+    try:
+        with (
+            pytest.raises(HostError, match=f"cannot write {path}: "),
+            frame_output(path, encoding=Encoding.PLAIN) as output,
+        ):
+            output.write(b"more than four bytes")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_in_the_place_of_the_file_is_an_error_and_stays(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_corrupt_compression_and_garbage_after_it_are_errors(tmp_path: Path, suf
 def test_a_compression_bomb_is_refused(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "UNFOLD_ALLOWANCE_BYTES", 0)
     path = save(tmp_path, PACK[suffix](frame(b"x" * 10_000) * 5_000))
-    with pytest.raises(TraceError, match="unfolds to more than 400 times its size"):
+    with pytest.raises(TraceError, match="expands to more than 400 times its size"):
         list(read_batches(path))
 
 

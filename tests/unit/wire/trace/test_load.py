@@ -60,7 +60,7 @@ def test_a_group_file_that_cannot_be_read_is_named(trace: Path, content: bytes |
 
 
 def test_a_folder_is_not_a_group_file(trace: Path) -> None:
-    with pytest.raises(InputError, match=f"^{trace}: is not a group file: a regular file of at most 64 MiB is needed"):
+    with pytest.raises(InputError, match=f"^{trace}: is not a group file: give a regular file of at most 64 MiB"):
         load_trace(trace, groups=trace)
 
 

@@ -58,7 +58,7 @@ def test_an_attribute_of_another_wire_type_is_found_only_by_its_own_check(tmp_pa
     [
         (compute(1).SerializeToString(), "its first record is missing"),
         (b"\xff\xff", "its first record is not global metadata"),
-        (compute(1).SerializeToString() + bytes([11 << 3 | 2, 0]), "wire format of before October 2023"),
+        (compute(1).SerializeToString() + bytes([11 << 3 | 2, 0]), "wire format from before October 2023"),
     ],
 )
 def test_a_first_record_that_is_not_metadata_is_named(tmp_path: Path, first: bytes, problem: str) -> None:

@@ -162,7 +162,7 @@ def test_json_is_written_as_plain_et(tmp_path: Path) -> None:
 
 def test_a_node_that_is_not_there_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     source = write(tmp_path / "t.0.et", NODES)
-    with pytest.raises(TraceError, match="node 8: has no such node"):
+    with pytest.raises(TraceError, match="node 8: no longer has this node"):
         rewrite_trace(source, tmp_path / "m.0.et", {7: CHANGE, 8: CHANGE}, metadata={})
     assert list(tmp_path.iterdir()) == [source]
 

@@ -16,12 +16,12 @@ PATH = Path("t.0.et")
         (truncated_file.empty_file(PATH), "t.0.et, offset 0: the file is empty"),
         (
             truncated_file.ends_inside_record(PATH, 70),
-            "t.0.et, offset 70: the file ends inside the record that begins here: it is cut short or corrupt",
+            "t.0.et, offset 70: the file ends inside the record that starts here: it is cut off or corrupt",
         ),
-        (truncated_file.ends_inside_compressed_data(PATH, 70), "t.0.et, offset 70: the compressed data is cut short"),
+        (truncated_file.ends_inside_compressed_data(PATH, 70), "t.0.et, offset 70: the compressed data is cut off"),
         (
             truncated_file.empty_record(PATH, 70),
-            "t.0.et, offset 70: an empty record where a node belongs: the file is cut short or corrupt",
+            "t.0.et, offset 70: an empty record instead of a node: the file is cut off or corrupt",
         ),
         (
             truncated_file.impossible_length(PATH, 70, size=1 << 30, limit=1 << 26),

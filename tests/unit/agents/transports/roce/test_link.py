@@ -196,7 +196,7 @@ def test_a_transfer_whose_number_of_messages_is_wrong_breaks_the_connection_once
     rank = Rank()
     rank.link.delivered(1, delivered(9, 100, imm=imm), 1)
     assert len(rank.reasons) == 1
-    assert "another version" in rank.reasons[0]
+    assert "different version" in rank.reasons[0]
     assert rank.link.is_broken
     rank.link.broke("again")
     rank.link.delivered(1, delivered(9, 100), 2)

@@ -152,7 +152,7 @@ def test_a_peer_that_closes_fails_what_is_under_way_at_once_and_else_the_next_po
 @pytest.mark.parametrize(
     ("kind", "value", "size", "reason"),
     [
-        (Kind.CREDIT, 1, 0, "it returned more slots of its ring than were filled"),
+        (Kind.CREDIT, 1, 0, "it returned more slots of its ring than were in use"),
         (Kind.END, 1, 0, "kind END with 0 bytes"),
         (Kind.CONTROL, 1, 4, "kind CONTROL with 4 bytes"),
     ],

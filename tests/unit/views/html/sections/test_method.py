@@ -182,4 +182,4 @@ def test_other_yardsticks_are_details(tmp_path: Path) -> None:
     table = block_of(description(known), "yardsticks", Table)
     assert [(row[0], row[2]) for row in table.rows] == [("iteration (JCT)", "2.00"), ("iteration (JCT)", "1.00")]
     assert table.is_folded
-    assert "nothing to compare" in block_of(description(described(tmp_path / "run")), "yardsticks", Text).text
+    assert "no reference for comparison" in block_of(description(described(tmp_path / "run")), "yardsticks", Text).text

@@ -41,7 +41,7 @@ def test_the_sentence_has_the_result_of_the_run(tmp_path: Path) -> None:
     facts = played(tmp_path / "run", parameters={"transport": Parameter("roce")}, roofline_ns=105_000)
     assert sentence(facts) == (
         "2 ranks played the trace with RoCEv2 over UDP. An iteration takes 210 µs at the median (210 µs to 230 µs over"
-        " 2). 29 % of it is exposed communication: not overlapped by compute. With every collective at its ideal it"
+        " 2). 29 % of it is exposed communication, not overlapped by compute. With every collective at its ideal it"
         " would take 105 µs. Most communication time is spent in all_reduce, 2 ranks, 1 MiB: 100 µs at the median,"
         " 1 per iteration."
     )

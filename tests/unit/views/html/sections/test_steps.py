@@ -48,7 +48,7 @@ def test_every_transfer_is_a_line_and_the_late_one_stands_out(tmp_path: Path) ->
         ("late", "rank 3", "rank 0", 0, 800),
     ]
     chart = block_of(found, "space-time", Chart)
-    assert "There is no ideal to compare with" in chart.about
+    assert "There is no ideal for comparison" in chart.about
     assert chart.picture.choices == [("3/7", "all_reduce, 4 ranks, 1000 B, ring, between hosts, iteration 3: 900 ns")]
     (row,) = records(block_of(found, "worst-steps", Table))
     assert (row["from"], row["to"], row["iteration"], row["above median"]) == (

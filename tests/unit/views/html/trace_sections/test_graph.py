@@ -51,4 +51,4 @@ def test_the_drawing_is_svg_with_escaped_names() -> None:
 
 def test_without_a_window() -> None:
     text = block_of(graph(replace(viewed(NODES), window=None)), "no-graph", Text).text
-    assert text.endswith("Option --graph RANK:NODE chooses one.")
+    assert text.endswith("Option --graph RANK:NODE selects one.")

@@ -61,7 +61,7 @@ def test_receives_are_drawn_below_all_else() -> None:
 def test_the_page_says_whether_times_are_recorded(facts: TraceFacts) -> None:
     recorded = viewed([node(1, start=5, duration=5), coll(2, "barrier", 0, start=10, duration=3)])
     assert lines(recorded).about.startswith("Times as recorded")
-    assert "computed by the rules of play" in lines(facts).about
+    assert "computed as in a run" in lines(facts).about
     assert "communication 10 µs" in lines(facts).about
 
 
@@ -75,4 +75,4 @@ def test_many_ranks_and_nodes_are_shown_in_part(facts: TraceFacts, monkeypatch: 
 
 def test_too_large_a_set_has_no_time_line(facts: TraceFacts) -> None:
     text = block_of(lines(replace(facts, line=None)), "no-line", Text).text
-    assert text == "A set of 8 nodes has no time line here: it is too large."
+    assert text == "A set of 8 nodes is too large for a time line."

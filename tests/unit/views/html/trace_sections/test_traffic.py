@@ -33,5 +33,5 @@ def test_each_operation_is_counted_once_in_its_range() -> None:
 
 def test_what_is_too_large_or_not_there_is_said() -> None:
     section = traffic(replace(FACTS, pairs=None))
-    assert "see `charkha plan`" in block_of(section, "no-matrix", Text).text
+    assert "use `charkha plan`" in block_of(section, "no-matrix", Text).text
     assert identifiers(traffic(viewed([node(1)]))) == ["matrix"]
