@@ -57,7 +57,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--name", metavar="N", help="name in the topology's `agents` (default: this machine's name)")
     parser.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics (default host: 127.0.0.1)")
     parser.add_argument("--until-eof", advanced=True, action="store_true", help="end when stdin is closed")
-    limits = parser.add_advanced_group("limits of this machine, whatever the controller says")
+    limits = parser.add_advanced_group("limits of this machine, independent of the controller")
     limits.add_argument(
         "--only-network",
         metavar="PREFIX",

@@ -17,7 +17,7 @@ EXPECTATION_FAILED = 5
 TESTER_LIMITED = 6
 """The rules cannot be judged because the tester set the times: TESTER-LIMITED."""
 UNDECIDED = 7
-"""The rules cannot be judged because something was not measured: UNDECIDED."""
+"""The rules cannot be judged because something was not measured, or nobody knows what the tester adds: UNDECIDED."""
 INTERRUPTED = 130
 """Ctrl-C: what a shell reports for a command that SIGINT ended."""
 STDOUT_CLOSED = 141

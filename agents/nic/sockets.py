@@ -313,7 +313,7 @@ def _bind_error(host: str, port: int, error: OSError) -> HostError:
     if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
         return HostError(f"{host} is not an address of this host: `ip address` lists those it has")
     if error.errno == errno.EADDRINUSE:
-        return HostError(f"UDP port {port} of {host} is in use; every rank needs an address of its own: `ss -lunp`")
+        return HostError(f"UDP port {port} of {host} is in use; every rank needs its own address: `ss -lunp`")
     remedy = "; raise `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
     return HostError(f"cannot use UDP port {port} of {host}: {error.strerror}{remedy}")
 

@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()  # the reader has had enough: not a failure
         return exit_codes.STDOUT_CLOSED
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG and error.filename is not None:
+        if error.errno in (errno.ENAMETOOLONG, errno.EACCES) and error.filename is not None:
             print(f"charkha: {visible(os.fsdecode(error.filename))}: {error.strerror}", file=sys.stderr)
             return exit_codes.BAD_INPUT
         if error.errno not in FULL or error.filename is not None:

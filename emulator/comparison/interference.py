@@ -1,4 +1,4 @@
-"""What the jobs of a session do to each other: every class of a job shared with the others, against the job alone.
+"""Effect of the jobs of a session on each other: every class of a job shared with the others, against the job alone.
 
 The *interference factor* of a class is its time in the session over its time alone, a ratio of times as in a comparison
 of two groups. With several sessions the unit of its interval is the run. With one, the unit is a stretch of consecutive

@@ -272,7 +272,7 @@ class Session:
     def _watchdog_failed(self, error: BaseException) -> None:
         self._end(
             exhausted(error)
-            or RunAborted(f"the time limits cannot be watched any more ({type(error).__name__}: {error})")
+            or RunAborted(f"the time limits can no longer be watched ({type(error).__name__}: {error})")
         )
 
     def _start_agents(self, target: str, token: str, folder: Path) -> LocalAgents:

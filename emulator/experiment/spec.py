@@ -144,6 +144,8 @@ class PairSweep(_Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         force_setattr(self, "size_bytes", parse_size(str(self.size_bytes)))
+        if self.size_bytes == 0:
+            raise ValueError("size_bytes: a transfer has at least 1 byte")
 
 
 class Transport(_Section, frozen=True, kw_only=True):

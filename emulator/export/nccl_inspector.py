@@ -71,7 +71,7 @@ def write(run: Run, target: Path) -> Sequence[str]:
     left_out = Counter("payload that came early" if row["early"] else row["kind"] for row in rows) - Counter(
         "payload that came early" if row["early"] else row["kind"] for row in kept
     )
-    return [f"{count:,} records are left out: {what}" for what, count in sorted(left_out.items())]
+    return [f"{count:,} records were omitted: {what}" for what, count in sorted(left_out.items())]
 
 
 def _records(rows: Sequence[_Row], manifest: Manifest) -> Iterator[Mapping[str, Any]]:

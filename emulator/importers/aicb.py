@@ -144,7 +144,7 @@ def _read(path: Path, losses: Losses) -> _Workload:
     workload = _Workload(path, is_micro, settings)
     expected = int(lines[1][1]) if len(lines) > 1 and lines[1][1].strip().isdigit() else -1
     if len(lines) - 2 != expected:
-        problem = f"announces {expected} layers and has {max(0, len(lines) - 2)}: the file is cut short or damaged"
+        problem = f"announces {expected} layers and has {max(0, len(lines) - 2)}: the file is cut off or damaged"
         raise TraceError(problem, path=of_line(path, lines[min(1, len(lines) - 1)][0]))
     for number, line in lines[2:]:
         workload.layers.append(_layer(line, of_line(path, number), is_micro, losses))
@@ -198,11 +198,11 @@ def _layout(workload: _Workload, ranks: int | None, losses: Losses) -> _Layout:
     stated = settings.get("all_gpus", 0)
     world = ranks or stated
     if not world:
-        raise TraceError("does not say how many ranks it is for: add --ranks N", path=path)
+        raise TraceError("does not give its number of ranks: add --ranks N", path=path)
     if ranks and stated and ranks != stated:
         losses.count(Fate.INFERRED, f"ranks as --ranks says: {ranks}, not the {stated} of the file", path)
     if min(tensor, expert, pipeline) < 1 or world < 1 or world > 1 << 20:
-        raise TraceError("has a degree of parallelism below 1, or no sensible number of ranks", path=path)
+        raise TraceError("has a degree of parallelism below 1, or an invalid number of ranks", path=path)
     if world % (tensor * pipeline) or world // (tensor * pipeline) % expert:
         problem = f"{world} ranks cannot be divided by tensor {tensor}, pipeline {pipeline} and expert {expert}"
         raise TraceError(f"{problem} parallelism", path=path)

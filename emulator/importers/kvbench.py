@@ -183,7 +183,7 @@ def _beside(file: Path, name: str, where: str) -> Path:
     last = name.replace("\\", "/").rpartition("/")[2]
     path = file.parent / last
     if last in ("", ".", "..") or "\0" in last or not path.is_file():
-        raise TraceError(f"the matrix {last[:80]!r} is not beside the file", path=where)
+        raise TraceError(f"the matrix {last[:80]!r} is not next to the file", path=where)
     return path
 
 

@@ -126,7 +126,7 @@ def make_test(
     if verb.is_latency and queue_pairs > 1:
         raise InputError(f"--qps {queue_pairs}: a latency test has one queue pair, as {verb.tool} has")
     if verb.is_latency and is_bidirectional:
-        raise InputError(f"--bidirectional: --verb {verb.value} already sends in turns; leave the option out")
+        raise InputError(f"--bidirectional: --verb {verb.value} already sends in turns; omit the option")
     return PeerTest(
         verb=verb,
         size_bytes=size_bytes,

@@ -56,7 +56,7 @@ class Service:
     async def remove_user(self, user: User, asked: model.UserName) -> model.Nothing:
         """Remove a user; their runs stay."""
         if asked.name == user.name:
-            raise Refusal("nobody removes themselves: another administrator can do it", status=409)
+            raise Refusal("you cannot remove yourself: another administrator can do it", status=409)
         self.store.remove_user(asked.name)
         return model.Nothing()
 

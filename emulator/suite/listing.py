@@ -52,7 +52,8 @@ def render_list() -> RenderableType:
 
 def render_suite(suite: Suite) -> Sequence[RenderableType]:
     """What a suite plays, and what it does not cover."""
-    lines = [f"{suite.name}: {suite.description}", f"After: {suite.source}"][: 1 + bool(suite.source)]
+    about = f": {suite.description}" if suite.description else ""
+    lines = [f"{suite.name}{about}", f"After: {suite.source}"][: 1 + bool(suite.source)]
     missing = [f"Not covered: {one}" for one in suite.not_covered]
     return [*map(visible, lines), FittedTable(_CASES, suite.cases), *map(visible, missing)]
 

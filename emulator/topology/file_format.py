@@ -55,7 +55,7 @@ class HostSection(_Port, frozen=True, kw_only=True):
     interfaces: Annotated[tuple[InterfaceSection, ...], Meta(min_length=1)] | None = None
     slots: Annotated[int, Meta(ge=1, description="most ranks the host takes")] | None = None
     storage: Annotated[bool, Meta(description="stores what ranks write and holds what they read; no ranks")] = False
-    domain: Annotated[DomainSection, Meta(description="connects the host's ranks beside the network")] | None = None
+    domain: Annotated[DomainSection, Meta(description="connects the host's ranks, besides the network")] | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self, "address", "addresses", "per_rank", "interfaces")
@@ -77,7 +77,9 @@ class JoiningHosts(Section, frozen=True, kw_only=True, rename={"source": "from"}
     interface: Annotated[str, Meta(description="port under test of each; default: the agent's only one")] | None = None
     rate: Annotated[str, Meta(description="of each port, with its unit; default: what its driver says")] | None = None
     slots: Annotated[int, Meta(ge=1, description="most ranks a host takes")] | None = None
-    domain: Annotated[DomainSection, Meta(description="connects the ranks of each beside the network")] | None = None
+    domain: (
+        Annotated[DomainSection, Meta(description="connects the ranks of each host, besides the network")] | None
+    ) = None
 
 
 class SwitchSection(Section, frozen=True, kw_only=True):

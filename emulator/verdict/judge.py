@@ -39,6 +39,10 @@ _EXIT_CODES = {
     Outcome.UNDECIDED: exit_codes.UNDECIDED,
 }
 
+_DEVICE_ALONE = frozenset({"jct_to_ideal", "busbw_to_ideal", "slowest_to_mean"})
+"""Timings whose usual bounds are about the device, as if the tester took no time."""
+_UNKNOWN_LIMIT = "the device or the tester may be the reason: calibrate the tester (charkha calibrate) to find out"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -116,7 +120,7 @@ def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
     """Apply rules to a run.
 
     A run that did not complete never passes. A value that the tester limited never passes a lower bound, nor does it
-    fail an upper one.
+    fail an upper one. A share of ideal or a ratio of times does not fail if the limits of the tester are unknown.
 
     Args:
         summary: of the run.
@@ -171,4 +175,6 @@ def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
         limit = "the tester alone needs most of this time"
     if limit and (rule.bound.is_lower or not holds):
         return Finding(rule, subject, value, Outcome.TESTER_LIMITED, limit)
+    if not holds and not state.is_calibrated and rule.metric.name in _DEVICE_ALONE:
+        return Finding(rule, subject, value, Outcome.UNDECIDED, _UNKNOWN_LIMIT)
     return Finding(rule, subject, value, Outcome.PASS if holds else Outcome.FAIL)

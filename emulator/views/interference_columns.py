@@ -27,18 +27,18 @@ COLUMNS: tuple[Column[_Row], ...] = (
     Column("alone", "median time when the job was played alone", cell=lambda row: duration_cell(row[1].solo_ns)),
     Column(
         "shared",
-        "median time in iterations that all other jobs cover",
+        "median time in iterations covered by all other jobs",
         cell=lambda row: duration_cell(row[1].shared_ns),
     ),
     Column(
         "factor",
-        "interference factor: shared / alone, the Hodges-Lehmann estimate; 1: the others cost nothing",
+        "interference factor: shared / alone, the Hodges-Lehmann estimate; 1: no effect",
         cell=lambda row: ratio_text(row[1].effect),
         style=bold,
     ),
     Column(
         "95 % interval",
-        "of the factor; units are runs, or of one session stretches of consecutive iterations",
+        "of the factor; units are runs, or stretches of consecutive iterations of one session",
         cell=lambda row: interval_cell(row[1].effect),
     ),
     Column(
@@ -65,13 +65,13 @@ def interval_cell(effect: Effect | None) -> str:
 def interference_facts(found: Interference) -> Iterator[tuple[str, str]]:
     """(name, fact): what counts, how fair it is, what the intervals mean."""
     for job in found.jobs:
-        text = f"{count_of(job.covered, 'iteration')} that the other jobs cover"
+        text = f"{count_of(job.covered, 'iteration')} covered by the other jobs"
         if job.left_out:
-            text += f"; {job.left_out} left out, in which another job had not begun or had ended"
+            text += f"; {job.left_out} excluded, in which another job had not started or had ended"
         yield f"Job {job.name}", text if job.has_solo else f"{text}; it was not played alone (--solo)"
     if found.fairness is not None:
         about = "Jain's index of the rates that the jobs keep: 1 / factor of the JCT of each"
-        yield "Fairness", f"{found.fairness:.4f}; {about}; 1 = all lose alike"
+        yield "Fairness", f"{found.fairness:.4f}; {about}; 1 = all lose equally"
     if found.sessions == 1:
         yield "Intervals", "of this session, with stretches of consecutive iterations as units; not of the next session"
     else:

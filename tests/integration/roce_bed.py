@@ -1,14 +1,11 @@
 """Agents with RoCE for tests."""
 
-import os
 from functools import partial
 
 from agents.transports.roce.transport import RoceTransport
 from emulator.roce.options import RoceOptions
 from tests.integration.socket_bed import SocketBed, play
-
-NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
-"""Addresses used only by this process: port 4791 of each can be bound once."""
+from tests.support.loopback import NET
 
 
 class RoceBed(SocketBed[RoceTransport]):
@@ -24,7 +21,7 @@ class RoceBed(SocketBed[RoceTransport]):
         ]
 
     def host(self, rank: int) -> str:
-        return f"{NET}.{rank + 1}"
+        return f"{NET}.0.{rank + 1}"
 
 
 run = partial(play, RoceBed)

@@ -15,11 +15,12 @@ import pytest
 
 from tests.support.command import ROOT, charkha
 from tests.support.full import IS_FULL
+from tests.support.loopback import NET
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not IS_FULL, reason="installs libraries: CHARKHA_FULL=1")]
 ALONE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 TREES = ("agents", "emulator", "packaging/agent")
-HOSTS = [{"name": name, "per_rank": f"127.{third}.{os.getpid() % 250}.0/24"} for third, name in ((93, "a"), (94, "b"))]
+HOSTS = [{"name": name, "per_rank": f"{NET}.{third}.0/24"} for third, name in enumerate("ab")]
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from emulator.audit.capture import audit_file
-from emulator.roce.opcodes import Opcode
 from tests.support.command import charkha
 from tests.support.roce_capture import MTU, Conversation
 from tests.support.shared_traces import require_shared
@@ -100,21 +98,3 @@ def test_a_clean_capture_ends_with_0_and_a_table(tmp_path: Path) -> None:
     assert (done.code, done.stderr) == (0, "")
     assert "No rule is broken." in done.stdout
     assert "10.0.0.1 > 10.0.0.2" in done.stdout
-
-
-def test_a_file_that_is_not_a_capture_ends_with_2(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("not a capture at all")
-    done = charkha("audit", "text", cwd=tmp_path)
-    assert done.code == 2
-    assert done.error == "charkha: text: neither pcap nor pcapng"
-    assert done.stdout == ""
-
-
-def test_a_violation_ends_with_1_and_names_the_frame(tmp_path: Path) -> None:
-    talk = Conversation()
-    talk.write(3 * MTU)
-    frame = talk.request(Opcode.RC_WRITE_LAST, payload=bytes(4))
-    path = talk.save(tmp_path / "c.pcap")
-    done = charkha("audit", "--json", path, cwd=tmp_path)
-    assert (done.code, done.stderr) == (1, "")
-    assert json.loads(done.stdout)["violations"][0]["frame"] == frame

@@ -23,8 +23,8 @@ from emulator.roce.options import RoceOptions
 from emulator.run_folder.reader import read_run
 from emulator.statistics.summary import summarise
 from tests.support.command import charkha
+from tests.support.loopback import NET
 
-NET = f"127.{100 + os.getpid() % 100}"
 SENDER, RECEIVER = f"{NET}.0.1", f"{NET}.0.2"
 SCHEDULE = Schedule(
     pattern="constant", sizes="fixed", size_bytes=3000, rate_bps=25_000_000, peak_bps=50_000_000, on_ns=10**6,

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.trace.model import CommKind
-from tests.support.command import charkha, refused
+from tests.support.command import charkha
 from tests.support.full import IS_FULL
 
 FACTORS = {"all_reduce": 2 * 2 / 3, "broadcast": 1.0, "reduce": 1.0}
@@ -71,26 +71,6 @@ def test_every_collective_is_swept(kind: str, tmp_path: Path) -> None:
         assert row["busbw_bytes_per_s"] == pytest.approx(factor * row["size_bytes"] / row["time_ns"] * 1e9)
     sizes = [row["size_bytes"] for row in document["rows"]]
     assert sizes == ([0] if kind == "barrier" else [96, 768])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("-b", "2K", "-e", "1K"), "sizes from 2048 to 1024"),
-        (("-b", 0, "-e", "1K"), "sizes from 0"),
-        (("--algorithm", "all_reduce=warp"), "no algorithm 'warp'"),
-    ],
-)
-def test_impossible_sweeps_are_refused(
-    arguments: tuple[object, ...],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert says in refused("bench", "all_reduce", "-n", 2, "-e", "1K", *arguments, capsys=capsys)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_log_names_agents_and_iterations(tmp_path: Path) -> None:

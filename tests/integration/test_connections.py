@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 
 import pytest
@@ -16,9 +15,9 @@ from emulator.errors import RemoteProtocolError
 from emulator.roce.cm import Req
 from emulator.roce.options import RoceOptions
 from emulator.roce.psn import Psn
+from tests.support.loopback import NET
 
-NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
-HOSTS = (f"{NET}.203", f"{NET}.204")
+HOSTS = (f"{NET}.0.203", f"{NET}.0.204")
 PORT = 7174
 ACTIVE, PASSIVE = Local(0x123, Psn(0xFFFFF0)), Local(0x456, Psn(77), max_rd_atomic=4)
 
@@ -112,7 +111,7 @@ def test_a_stranger_gets_no_answer_at_all(monkeypatch: pytest.MonkeyPatch) -> No
     async def within() -> None:
         options = RoceOptions.parse({"path_mtu": "1024"})
         with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
-            guarded = ConnectionManager(b.nic, only=f"{NET}.205")
+            guarded = ConnectionManager(b.nic, only=f"{NET}.0.205")
             guarded.listen(PORT, accept)
             with pytest.raises(RemoteProtocolError, match="does not answer"):
                 await ConnectionManager(a.nic).connect(HOSTS[1], PORT, ACTIVE)

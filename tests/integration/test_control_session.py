@@ -510,6 +510,6 @@ def test_a_watchdog_that_fails_ends_the_run_and_says_so(run_check: RunCheck, mon
 
     async def check(opened: Open) -> None:
         error = await opened.ended()
-        assert "the time limits cannot be watched any more (KeyError: 'agent-0')" in str(error)
+        assert "the time limits can no longer be watched (KeyError: 'agent-0')" in str(error)
 
     run_check(check)

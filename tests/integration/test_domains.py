@@ -8,10 +8,11 @@ from pathlib import Path
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.support.command import charkha
+from tests.support.loopback import NET
 
 DOMAIN = "{rate: 1GB/s, latency: 50us}"
 HOSTS = "".join(
-    f"- {{name: h{host}, slots: 2, per_rank: 127.77.{host}.0/24, rate: 1Gbit, domain: {DOMAIN}}}\n" for host in range(2)
+    f"- {{name: h{host}, slots: 2, per_rank: {NET}.{host}.0/24, rate: 1Gbit, domain: {DOMAIN}}}\n" for host in range(2)
 )
 SIZE = 1 << 18
 

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from emulator import exit_codes
-from tests.support.command import EXAMPLE, charkha, refused
+from tests.support.command import EXAMPLE, charkha
 
 GOLDEN = Path(__file__).parents[1] / "data" / "run-0.1.0"
 WIDE = (
@@ -38,25 +36,6 @@ def test_drops_of_the_device_fail_the_shipped_rules_and_come_first(tmp_path: Pat
     assert verdict["text"].startswith("FAIL: frames_lost of sw0 is 15 (at most 0)")
     lost = next(one for one in verdict["checks"] if one["metric"] == "unexplained_retransmissions")
     assert (lost["outcome"], lost["value"]) == ("PASS", 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("charkha_rules: 1\nrules: [{metric: nothing, at_most: 0}]", "there is no metric 'nothing'"),
-        ("charkha_rules: 1\nrules: [{metric: jct, at_most: 5}]", "'5' is not a time"),
-    ],
-)
-def test_bad_rules_are_refused_before_any_traffic(
-    text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = rules(tmp_path, text)
-    for words in (("run", EXAMPLE), ("bench", "all_reduce", "-n", "2")):
-        error = refused(*words, "--expect", path, capsys=capsys)
-        assert problem in error
-        assert str(path) in error
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_run_answers_first_and_keeps_its_rules(tmp_path: Path) -> None:

@@ -77,26 +77,6 @@ def test_a_run_is_not_repeated_on_a_trace_that_has_changed(tmp_path: Path, capsy
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ((), "give one of TRACE, --job, -f FILE and --again RUN"),
-        ((EXAMPLE, "-f", "run.yaml"), "give one of TRACE"),
-        (("-f", "missing.yaml"), "missing.yaml"),
-        (("--again", "nowhere"), "nowhere"),
-    ],
-)
-def test_what_to_play_is_given_once(
-    arguments: tuple[object, ...],
-    problem: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert problem in refused("run", *arguments, capsys=capsys)
-
-
 def test_the_example_of_the_python_api_runs_as_it_stands(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]

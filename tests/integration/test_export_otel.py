@@ -90,9 +90,3 @@ def test_without_a_collector_the_answer_is_one_line(run: Path, tmp_path: Path) -
     assert done.error.startswith(
         "charkha: http://127.0.0.1:1: no collector takes connections there (Connection refused)"
     )
-
-
-def test_options_that_do_not_go_together_are_refused(run: Path, tmp_path: Path) -> None:
-    assert "needs the URL of a collector" in charkha("export", run, "--to", "otel", cwd=tmp_path).error
-    done = charkha("export", run, "--to", "csv", "--endpoint", "http://127.0.0.1:1", cwd=tmp_path)
-    assert (done.code, "--endpoint is only for --to otel" in done.error) == (2, True)

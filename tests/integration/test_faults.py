@@ -118,7 +118,7 @@ def test_results_that_cannot_be_written_fail_the_run(tmp_path: Path) -> None:
 
 
 def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path: Path) -> None:
-    with started("run", EXAMPLE, *ENDLESS, "--timeout", 3, cwd=tmp_path) as command:
+    with started("run", EXAMPLE, *ENDLESS, "--timeout", 3, "--qp-timeout", "nccl", cwd=tmp_path) as command:
         wait_for(lambda: _has_samples(tmp_path / "run"))
         finished = _ends_after(command, command.agents(2)[1], signal.SIGSTOP)
     assert finished.code == 1

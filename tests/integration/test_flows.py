@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +18,8 @@ from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.integration.test_peer import listens, receives_datagrams
 from tests.support.command import Command, Finished, charkha, started, wait_for
+from tests.support.loopback import NET, free_port
 
-NET = f"127.{30 + os.getpid() % 60}"
 LAST, PEER = f"{NET}.0.254", f"{NET}.9.1"
 STOPPED_S = 45.0
 """A second is promised; a busy machine takes longer, and the report is written too. Without an abort it is a minute."""
@@ -29,10 +27,7 @@ STOPPED_S = 45.0
 
 @pytest.fixture
 def port() -> int:
-    """A TCP port that nobody uses."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
+    return free_port()
 
 
 def written(folder: Path, port: int, *flows: dict[str, Any], iterations: int = 2) -> None:
@@ -131,7 +126,7 @@ def test_whoever_ends_the_other_stops_at_once_and_what_was_counted_stays(tmp_pat
         assert time.monotonic() - began < STOPPED_S
     assert finished.code == (130 if ended == "run" else 1)
     if ended == "peer":
-        assert f"flow 0 (perftest, here to nic): {PEER} went away" in finished.stderr.replace("127.0.0.1", PEER)
+        assert f"flow 0 (perftest, here to nic): {PEER} disconnected" in finished.stderr.replace("127.0.0.1", PEER)
     (row,) = read_run(tmp_path / "run").table(Part.FLOW_RESULTS).to_pylist()
     assert row["messages"] > 0
     assert not row["is_complete"]

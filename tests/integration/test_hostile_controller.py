@@ -17,6 +17,7 @@ from emulator.controller.control_server import serve_control
 from emulator.controller.control_service import AgentChannel
 from emulator.errors import HostError
 from emulator.planner.rank_program import PlaySettings
+from tests.support.loopback import NET
 
 SETTINGS = PlaySettings(credits=True, instances=1, algorithms=(), groups=[[0, 1]])
 
@@ -66,13 +67,13 @@ def test_a_public_address_is_refused_before_it_is_added(tmp_path: Path) -> None:
 
 
 def test_a_public_peer_is_refused_before_a_packet_is_sent(tmp_path: Path) -> None:
-    controller = Hostile("127.0.0.1", "8.8.8.8")
+    controller = Hostile(f"{NET}.0.1", "8.8.8.8")
     with pytest.raises(HostError, match=r"rank 1 is at 8\.8\.8\.8"):
         play(tmp_path, controller, Limits())
     assert [type(value) for value in controller.said] == [control.Bound, control.Abort]
 
 
 def test_a_run_without_a_rate_cap_is_refused_where_the_owner_has_one(tmp_path: Path) -> None:
-    controller = Hostile("127.0.0.1", "127.0.0.2")
+    controller = Hostile(f"{NET}.0.1", f"{NET}.0.2")
     with pytest.raises(HostError, match="has no rate cap"):
         play(tmp_path, controller, Limits(rate_bps=10**9))

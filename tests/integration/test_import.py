@@ -147,7 +147,7 @@ def test_strict_refuses_a_guess_and_a_missing_rank(job: Path, capsys: pytest.Cap
         (["--from", "unknown"], "there is no format 'unknown'; there are chakra, pytorch, flight-recorder,"),
         (["--groups", "groups.json"], "--groups is for traces of Chakra"),
         (["--ranks", "3"], "is of a job of 2 ranks, --ranks asks for 3"),
-        (["--from", "chakra"], "holds"),
+        (["--from", "chakra"], "contains"),
     ],
 )
 def test_wrong_options_are_one_line(

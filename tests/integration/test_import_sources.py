@@ -52,7 +52,7 @@ def test_a_run_goes_out_as_records_and_comes_back(tmp_path: Path, capsys: pytest
 def test_ranks_are_asked_for_where_the_source_does_not_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_aicb_micro(tmp_path)
     assert main(["check", str(tmp_path)]) == 2
-    assert "micro.txt, line 1: does not say how many ranks it is for: add --ranks N" in capsys.readouterr().err
+    assert "micro.txt, line 1: does not give its number of ranks: add --ranks N" in capsys.readouterr().err
     assert main(["check", str(tmp_path), "--ranks", "4"]) == 0
 
 

@@ -90,7 +90,7 @@ def test_the_command_plays_each_job_alone_first_and_prints_them_all(tmp_path: Pa
         ([{"sweep": sweep(2)}, {"sweep": sweep(2)}], "jobs a and b both have ranks at 127.77.0.1 of host h0"),
         (
             [{"sweep": sweep(2, *range(4, 4 * 5000, 4)), "pace": "continuous"}, {"sweep": sweep(2)}],
-            "pace continuous: rank 0 has 4,999 nodes, and agents hold 4,096",
+            "pace continuous: rank 0 has 4,999 nodes, but agents hold only 4,096",
         ),
     ],
     ids=["one address", "long programs"],

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,20 +15,15 @@ import yaml
 
 from tests.support.command import Command, Finished, started, wait_for
 from tests.support.full import IS_FULL
+from tests.support.loopback import NET, free_port
 from tests.support.stand_in_cluster import StandInCluster
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-HOSTS = [{"name": name, "per_rank": f"127.{93 + n}.{os.getpid() % 250}.0/24"} for n, name in enumerate("ab")]
+HOSTS = [{"name": name, "per_rank": f"{NET}.{n}.0/24"} for n, name in enumerate("ab")]
 TOPOLOGY = {"hosts": HOSTS, "agents": {"a": "agent-0", "b": "agent-1"}}
 full = pytest.mark.skipif(not IS_FULL, reason="the same, ended otherwise: CHARKHA_FULL=1")
 LAUNCH = ("launch", "kubernetes", "-n", 2, "--image", "charkha", "--interface", "lo", "--host-network", "--insecure")
 BENCH = ("bench", "all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "--topology", "t.yaml", "--iterations")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -21,12 +21,6 @@ def test_every_pair_of_ranks_has_a_bandwidth(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["transfers"] == 12
 
 
-def test_a_number_of_rounds_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    refused = charkha("pairs", "-n", 3, "--rounds", 3, cwd=tmp_path)
-    assert (refused.code, refused.error) == (2, "charkha: 3 rounds: 3 ranks have from 1 to 2")
-    assert charkha("pairs", "-n", 1, cwd=tmp_path).code == 2
-
-
 def test_the_spec_has_what_was_asked_for(tmp_path: Path) -> None:
     printed = charkha("pairs", "-n", 5, "-b", "1M", "--rounds", 2, "--print-spec", cwd=tmp_path)
     assert "pair_sweep:" in printed.stdout

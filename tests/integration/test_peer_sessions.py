@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from emulator.peer.results import PeerResult
 from emulator.peer.task import PeerTask
 from emulator.roce.options import RoceOptions
 from tests.support.command import wait_for
+from tests.support.loopback import NET, free_port
 
-NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
-CLIENT, SERVER = f"{NET}.221", f"{NET}.222"
+CLIENT, SERVER = f"{NET}.0.221", f"{NET}.0.222"
 LOOPBACK = "127.0.0.1"
 BEGIN_S = 20
 
@@ -82,9 +81,7 @@ def test_rdma_cm_connects_all_queue_pairs_and_carries_the_exchange(verb: TestVer
 
 def both(test: PeerTest, *, rdma_cm: bool = False) -> tuple[PeerResult, PeerResult]:
     """The results of client and server."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        port = int(one.getsockname()[1])
+    port = free_port()
 
     def task(address: str, peer: str, *, server: str | None = None) -> PeerTask:
         return PeerTask(

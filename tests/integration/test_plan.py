@@ -30,21 +30,6 @@ def facts(*arguments: str, timeout: int = 60) -> dict[str, Any]:
     return found
 
 
-def test_a_trace_on_a_leaf_spine() -> None:
-    found = facts("lab/examples/transformer-8r", "--topology", "topologies/leaf-spine-2x2.yaml")
-    assert found["ranks"] == 8
-    assert found["jct_ns"] > max(operation["ideal_ns"]["links"] for operation in found["operations"])
-    assert found["network_bytes"] == sum(flow["bytes"] for flow in found["flows"])
-    ports = [link for link in found["links"] if link["link"].startswith("h")]
-    assert sum(link["even_bytes"] for link in ports) == found["network_bytes"]
-
-
-def test_what_cannot_be_planned_is_one_line() -> None:
-    done = plan("lab/examples/no-such-trace")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from emulator.roce.icrc import UdpPath, icrc
 from emulator.roce.opcodes import Opcode
 from emulator.roce.packet import CNP_PAYLOAD, pack_icrc, pack_packet
 from emulator.roce.psn import Psn, add
-from tests.integration.roce_bed import NET, RoceBed, run
+from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import Listener
+from tests.support.loopback import NET
 
-PEER, TARGET, STRANGER = f"{NET}.1", f"{NET}.2", f"{NET}.9"
+PEER, TARGET, STRANGER = f"{NET}.0.1", f"{NET}.0.2", f"{NET}.0.9"
 PATH_MTU = 1024
 STRIDE = 12 + PATH_MTU + 4
 TOLD = 77

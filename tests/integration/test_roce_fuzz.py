@@ -20,14 +20,15 @@ from emulator.roce.messages import LEAST_REACH_PACKETS, Arrival
 from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Service
 from emulator.roce.packet import pack_icrc, pack_packet, pad_bytes
 from emulator.roce.psn import Psn, add
-from tests.integration.roce_bed import NET, RoceBed, run
+from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import Listener
 from tests.support.full import IS_FULL
+from tests.support.loopback import NET
 
 DATAGRAMS = 1_000_000 if IS_FULL else 10_000
 BATCH = 50
 """Small enough for any receive buffer."""
-PEER, TARGET, STRANGER = f"{NET}.1", f"{NET}.2", f"{NET}.9"
+PEER, TARGET, STRANGER = f"{NET}.0.1", f"{NET}.0.2", f"{NET}.0.9"
 PATH_MTU = 1024
 WRITES = [Opcode(code) for code, one in MEANINGS.items() if code < 0x20 and one.operation is Operation.WRITE]
 OTHERS = [

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import pytest
-
 from emulator.planner.schedule import Collective
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
@@ -14,7 +12,7 @@ from emulator.statistics.classes import class_rows
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.measured_rows import read_measured
 from emulator.trace.model import CommKind
-from tests.support.command import EXAMPLE, charkha, refused
+from tests.support.command import EXAMPLE, charkha
 from tests.support.schedules import bytes_per_member
 
 
@@ -68,8 +66,3 @@ def test_every_transfer_of_all_instances_is_whole_and_in_order(tmp_path: Path) -
     assert all(sorted(line) == sorted(line, key=lambda one: (one[1], one[0])) for line in arrivals.values())
     expected = {(int(merged.iteration[n]), int(merged.instance[n])): closed_form(merged, n) for n in range(len(merged))}
     assert sent == {key: size for key, size in expected.items() if size}
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "best", "1.5"])
-def test_other_values_are_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--record-steps" in refused("run", EXAMPLE, "--record-steps", value, capsys=capsys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -22,9 +21,9 @@ from emulator.roce.payload import CONSTANT_BYTE
 from emulator.roce.psn import Psn
 from emulator.roce.qp_facts import QpFacts
 from emulator.roce.queue_pair import QueuePair
+from tests.support.loopback import NET
 
-NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
-HOSTS = (f"{NET}.201", f"{NET}.202")
+HOSTS = (f"{NET}.0.201", f"{NET}.0.202")
 RKEY = 77
 SENT = (Verb.SEND, Verb.SEND_IMM, Verb.WRITE, Verb.WRITE_IMM)
 

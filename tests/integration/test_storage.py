@@ -12,6 +12,7 @@ import pytest
 
 from emulator.wire._pb import et_pb2
 from tests.support.command import charkha
+from tests.support.loopback import NET
 from tests.support.trace_files import collective, file_operation, parse_trace, write
 
 PARAMETERS = 100_000
@@ -19,10 +20,10 @@ RANKS = 4
 PLAYED = 3  # two iterations and a warm-up
 WRITTEN = 2 * PARAMETERS * 14  # two checkpoints
 READ = PARAMETERS * (2 * 2 + 12)  # both data ranks read the weights, each its share of the states
-TOPOLOGY = """hosts:
-- {name: ranks, per_rank: 127.91.0.0/24}
-- {name: store0, address: 127.91.1.1, storage: true}
-- {name: store1, address: 127.91.1.2, storage: true}
+TOPOLOGY = f"""hosts:
+- {{name: ranks, per_rank: {NET}.0.0/24}}
+- {{name: store0, address: {NET}.1.1, storage: true}}
+- {{name: store1, address: {NET}.1.2, storage: true}}
 """
 
 

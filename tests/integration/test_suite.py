@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from emulator import exit_codes
 from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.store import find_runs, stored_run
-from tests.support.command import charkha, refused, started, wait_for
+from tests.support.command import charkha, started, wait_for
 
 SUITE = """\
 charkha_suite: 1
@@ -80,21 +78,3 @@ def test_shipped_suites_are_listed_and_shown(tmp_path: Path) -> None:
     assert "smoke" in [one["name"] for one in json.loads(listed.stdout)]
     shown = charkha("suite", "show", "smoke", cwd=tmp_path)
     assert "all-reduce-ring" in shown.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["run", "nothing"], "there is no suite 'nothing'"),
-        (["run", "short.yaml", "--out", "."], "is not an empty folder"),
-        (["resume", "short.yaml"], "has no folder of suite short"),
-        (["resume", "short.yaml", "--out", "missing"], "there is no suite to resume"),
-        (["history", "."], "is not the folder of a suite"),
-    ],
-)
-def test_mistakes_are_refused_before_any_traffic(
-    words: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "short.yaml").write_text(SUITE)
-    assert problem in refused("suite", *words, capsys=capsys)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from emulator import exit_codes
 from tests.integration.test_suite import complete_runs
-from tests.support.command import charkha, refused, started, wait_for
+from tests.support.command import charkha, started, wait_for
 
 SPEC = """\
 charkha: 1
@@ -53,22 +51,3 @@ def test_two_jobs_are_swept_over_their_phase(tmp_path: Path) -> None:
         *(f"solo/01/job={name}" for name in "ab"),
         *(f"phase=0/01/job={name}" for name in "ab"),
     }
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        ([], "give --vary NAME=VALUES or --phase VALUES"),
-        (["--phase", "0:1:0.5"], "--phase needs two jobs"),
-        (["--vary", "qps=1,99"], "point qps=99: --qps 99: from 1 to 64"),
-        (["--vary", "qps=1", "--resume"], "--resume needs --out DIR"),
-        (["--vary", "qps=1", "--out", "."], "is not an empty folder"),
-    ],
-)
-def test_mistakes_are_refused_before_any_traffic(
-    words: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run.yaml").write_text(SPEC)
-    assert problem in refused("sweep", "-f", "run.yaml", *words, capsys=capsys)
-    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]

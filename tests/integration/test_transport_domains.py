@@ -14,10 +14,10 @@ from agents.transports.catalogue import make_transport
 from emulator.control.conversation import DomainPlace
 from emulator.host.timer import TimerfdClock
 from emulator.transports.registry import TRANSPORTS
-from tests.integration.roce_bed import NET
 from tests.integration.socket_bed import SocketBed, play
 from tests.integration.transport_conformance import CASES, Case
 from tests.support.full import variant
+from tests.support.loopback import NET
 
 RANKS = 16
 RATE_BPS = 500_000_000
@@ -47,7 +47,7 @@ class DomainBed(SocketBed[Transport]):
         ]
 
     def host(self, rank: int) -> str:
-        return f"{NET}.{rank + 1}"
+        return f"{NET}.0.{rank + 1}"
 
     async def __aenter__(self) -> Self:
         self._clock.__enter__()

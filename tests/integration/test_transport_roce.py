@@ -23,9 +23,10 @@ from emulator.roce.opcodes import Opcode
 from emulator.roce.payload import Pieces
 from emulator.roce.psn import Psn
 from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
-from tests.integration.roce_bed import NET, RoceBed, run
+from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import CASES, Case, directory, sent_from
 from tests.support.full import variant
+from tests.support.loopback import NET
 
 
 @pytest.mark.parametrize("agents", [1, 2])
@@ -159,7 +160,7 @@ def test_merged_runs_after_a_gap_are_received_as_runs(options: dict[str, object]
         a, b = await bed.connected(2)
         a.send(1, [(1, 1)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
-        sender = bed.transports[0].context.senders._senders[f"{NET}.1"]
+        sender = bed.transports[0].context.senders._senders[f"{NET}.0.1"]
         draw = random.Random(7)
 
         def lossy(send: Callable[..., int]) -> Callable[..., int]:
@@ -198,7 +199,7 @@ def test_packets_posted_together_leave_together() -> None:
         calls = 0
         a.send(1, [(5, 1024)])
         await bed.until(lambda: a.acknowledgements(1) == [5])
-        (sender,) = bed.transports[0].context.senders._senders[f"{NET}.1"].values()
+        (sender,) = bed.transports[0].context.senders._senders[f"{NET}.0.1"].values()
         send = sender._sendmsg
 
         def counting(*call: Any) -> int:
@@ -226,7 +227,7 @@ def test_only_the_damaged_packet_of_a_merged_batch_is_dropped(damage: str, paylo
         a, b = await bed.connected(2)
         a.send(1, [(4, 256)])
         await bed.until(lambda: a.acknowledgements(1) == [4])
-        (sender,) = bed.transports[0].context.senders._senders[f"{NET}.1"].values()
+        (sender,) = bed.transports[0].context.senders._senders[f"{NET}.0.1"].values()
         send, damaged = sender._sendmsg, []
 
         def damaging(pieces: Pieces, control: ControlMessages, flags: int, to: SocketAddress) -> int:
@@ -265,13 +266,13 @@ def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
             BTH_RETH_IMM.pack(Opcode.RC_WRITE_ONLY_IMM, 0, 0xFFFF, own.peer_qpn, 1 << 31 | psn, 4, own.rkey, 4, 1)
             for psn in (expected + 5, expected)
         )
-        (sender,) = peer.context.senders._senders[f"{NET}.1"].values()
+        (sender,) = peer.context.senders._senders[f"{NET}.0.1"].values()
         for stride in (1, 3, 15, 20, 35):
             for data in (ahead + bytes(3 * stride), header + bytes(3 * stride)):
-                sender._socket.sendmsg((data,), cut_message(stride), 0, (f"{NET}.2", 4791))
-        sender._socket.sendto(header + bytes(4), (f"{NET}.2", 4791))
+                sender._socket.sendmsg((data,), cut_message(stride), 0, (f"{NET}.0.2", 4791))
+        sender._socket.sendto(header + bytes(4), (f"{NET}.0.2", 4791))
         for size in range(4):
-            sender._socket.sendto(header[:size], (f"{NET}.2", 4791))
+            sender._socket.sendto(header[:size], (f"{NET}.0.2", 4791))
         a.send(1, [(5, 256)] * 10)
         await bed.until(lambda: len(a.acknowledgements(1)) == 11)
         assert b.arrivals(0) == [(4, 256)] + [(5, 256)] * 10
@@ -346,8 +347,8 @@ def test_facts_report_granted_buffers_and_drops() -> None:
         a.send(1, [(tag, 100_000) for tag in range(5)])
         await bed.until(lambda: len(a.acknowledgements(1)) == 5)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-            stranger.bind((f"{NET}.9", 0))
-            stranger.sendto(b"x" * 60, (f"{NET}.2", 4791))
+            stranger.bind((f"{NET}.0.9", 0))
+            stranger.sendto(b"x" * 60, (f"{NET}.0.2", 4791))
         await bed.until(lambda: bed.transports[1].drops["stranger"] == 1)
         facts = bed.transports[1].facts()
         assert facts["receive_buffer_asked"] == Parameter(RECEIVE_BUFFER_BYTES, "bytes")
@@ -378,6 +379,47 @@ def test_calls_can_be_short(call_bytes: int, packets: int, *, agents: int) -> No
         run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload, qp_timeout=22)
 
 
+def test_a_packet_that_the_interface_cannot_carry_is_a_failure_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMSGSIZE, "Message too long")
+
+    async def scenario(bed: RoceBed) -> None:
+        a, _ = await bed.connected(2)
+        for call in ("send", "send_cut", "send_whole"):
+            monkeypatch.setattr(Sender, call, refuse)
+        a.send(1, [(7, 10 << 10)])
+        await bed.until(lambda: a.failures(1) == 1)
+        assert a.reasons == ["packets of path MTU 1024 do not fit the interface: choose a smaller --path-mtu"]
+
+    run(scenario)
+
+
+def test_a_failure_of_a_rank_that_has_closed_is_not_reported() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, _ = await bed.connected(2)
+        a.send(1, [(1, 1)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        a.endpoint._links[1].broke("it is gone")  # type: ignore[attr-defined]
+        a.endpoint.close()
+        await bed.quiesce()
+        assert a.failures(1) == 0
+
+    run(scenario)
+
+
+def test_a_flow_rate_spreads_a_transfer_over_time() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, _ = await bed.connected(2)
+        a.send(1, [(6, 1)])
+        await bed.until(lambda: a.acknowledgements(1) == [6])
+        begun_ns = time.monotonic_ns()
+        a.send(1, [(7, 100_000)])
+        await bed.until(lambda: a.acknowledgements(1) == [6, 7])
+        assert time.monotonic_ns() - begun_ns > 0.8 * 100_000 * 8 * 100  # ns a bit
+
+    run(scenario, flow_rate_bps="10Mbit", qp_timeout=22)
+
+
 def test_an_address_of_another_host_is_refused_by_name() -> None:
     async def scenario(bed: RoceBed) -> None:
         with pytest.raises(HostError, match=r"192\.0\.2\.1 is not an address of this host"):
@@ -390,7 +432,7 @@ def test_a_port_in_use_is_refused_by_name() -> None:
     async def scenario(bed: RoceBed) -> None:
         await bed.open(0)
         with pytest.raises(HostError, match=r"4791 .* is in use"):
-            await bed.transports[1].open(1, f"{NET}.1")
+            await bed.transports[1].open(1, f"{NET}.0.1")
 
     run(scenario)
 

@@ -17,21 +17,28 @@ from tests.integration.socket_bed import SocketBed, play
 from tests.integration.transport_conformance import CASES, Case
 from tests.support.command import charkha
 from tests.support.full import variant
+from tests.support.loopback import NET
 
 
 class VerbsBed(SocketBed[VerbsTransport]):
     """A number of agents with the software NIC."""
 
-    def __init__(self, agents: int, *, message_bytes: int = 4096, slots: int = 16, hosts: str = "127.0.6.{}") -> None:
+    def __init__(
+        self,
+        agents: int,
+        *,
+        message_bytes: int = 4096,
+        slots: int = 16,
+    ) -> None:
         super().__init__()
-        self.message_bytes, self._hosts = message_bytes, hosts
+        self.message_bytes = message_bytes
         options = VerbsOptions(software_nic="all", ring_slots=slots)
         self.transports = [
             VerbsTransport(message_bytes=message_bytes, options=options, run="conformance") for _ in range(agents)
         ]
 
     def host(self, rank: int) -> str:
-        return self._hosts.format(rank + 1)
+        return f"{NET}.0.{rank + 1}"
 
 
 run = partial(play, VerbsBed)

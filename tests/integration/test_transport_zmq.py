@@ -3,7 +3,6 @@ import resource
 import socket
 import time
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import uvloop
 import zmq
 
 from agents.transports.base import Address
-from agents.transports.zmq import flows as zmq_flows
 from agents.transports.zmq.transport import ZmqTransport
 from emulator.errors import HostError, LocalProtocolError
 from tests.integration.socket_bed import DEADLINE_S, SocketBed, play
@@ -70,21 +68,6 @@ def has_ipv6() -> bool:
     return table.exists() and "00000000000000000000000000000001" in table.read_text()
 
 
-@pytest.mark.parametrize(("size", "messages"), [(4096, 8), (1, 1024)])
-def test_a_peer_that_does_not_acknowledge_gets_one_window(size: int, messages: int) -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        a, b = await bed.listeners(2)
-        a.connect(directory([a, b]))
-        a.send(1, [(tag, size) for tag in range(3000)])
-        await bed.until(lambda: a.endpoint.counters()[0].messages == messages)
-        await bed.quiesce()
-        assert a.endpoint.counters()[0].messages == messages
-        b.connect(directory([a, b]))
-        await bed.until(lambda: len(a.acknowledgements(1)) == 3000)
-
-    run(scenario)
-
-
 def test_a_silent_peer_is_reported_until_it_responds() -> None:
     async def scenario(bed: ZmqBed) -> None:
         a, b = await bed.listeners(2)
@@ -103,30 +86,6 @@ def test_a_silent_peer_is_reported_until_it_responds() -> None:
         assert (bed.transports[0].silence(), a.endpoint.acknowledged_bytes) == (None, 5000)
 
     run(scenario)
-
-
-@pytest.mark.parametrize("agents", [1, 2])
-def test_the_budget_bounds_all_flows_together_and_starves_none(agents: int) -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        listeners = await bed.listeners(10)
-        everyone = directory(listeners)
-        senders, late = listeners[:2], listeners[2:]
-        for sender in senders:
-            sender.connect(everyone)
-            for peer in range(2, 10):
-                sender.send(peer, [(1, 20 * bed.message_bytes), (2, 0)])
-
-        def sent() -> int:
-            return sum(flow.bytes for sender in senders for flow in sender.endpoint.counters())
-
-        await bed.until(lambda: sent() == 3 * bed.message_bytes * agents)
-        await bed.quiesce()
-        assert sent() == 3 * bed.message_bytes * agents
-        for listener in late:
-            listener.connect(everyone)
-        await bed.until(lambda: len(bed.log) == 2 * 8 * 2 * 2)
-
-    run(scenario, agents=agents, budget_bytes=3 * 4096)
 
 
 def test_an_early_stranger_is_not_acknowledged() -> None:
@@ -300,70 +259,11 @@ class RawPeer:
         port = self.socket.bind_to_random_port("tcp://127.0.5.99")
         self.address = Address("127.0.5.99", port)
 
-    def call(self, target: Address, *, run: str) -> None:
-        digest = blake2b(run.encode(), digest_size=8).digest()
-        self.socket.setsockopt(zmq.ROUTING_ID, zmq_flows.incoming_name(digest, 1, 0))
-        self.socket.setsockopt(zmq.CONNECT_ROUTING_ID, b"target")
-        self.socket.connect(f"tcp://{target.host}:{target.port}")
-
     async def heard(self) -> list[bytes]:
         async with asyncio.timeout(DEADLINE_S):
             while not self.socket.poll(0):  # noqa: ASYNC110 a plain socket knows nothing of asyncio
                 await asyncio.sleep(0.001)
         return self.socket.recv_multipart()
-
-
-HEADER = zmq_flows.HEADER.pack
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        [HEADER(7, 0, 1, zmq_flows.CONTROL)],
-        [HEADER(7, 5, 1, zmq_flows.END), b"12345"],
-        [b"short"],
-        [HEADER(7, 0, 0, zmq_flows.CONTROL) + b"long"],
-    ],
-    ids=["control after a gap", "payload after a gap", "too short", "too long"],
-)
-def test_a_peer_that_breaks_the_sequence_has_failed(message: list[bytes]) -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        (a,) = await bed.listeners(1)
-        peer = RawPeer()
-        a.connect({0: a.endpoint.address, 1: peer.address})
-        peer.call(a.endpoint.address, run="conformance")
-        peer.socket.send_multipart([b"target", *message])
-        await bed.until(lambda: a.failures(1) == 1)
-        for tag in range(3):
-            peer.socket.send_multipart([b"target", HEADER(tag, 0, tag, zmq_flows.CONTROL)])
-        await bed.quiesce()
-        peer.context.destroy(linger=0)
-        assert (a.arrivals(1), a.failures(1)) == ([], 1)
-        assert "is missing" in a.reasons[0]
-
-    run(scenario, agents=1)
-
-
-@pytest.mark.parametrize("counts", [(2, 0), (0, 1), (2**63, 0)])
-def test_a_peer_that_acknowledges_too_much_has_failed(counts: tuple[int, int]) -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        (a,) = await bed.listeners(1)
-        peer = RawPeer()
-        a.connect({0: a.endpoint.address, 1: peer.address})
-        a.send(1, [(7, 10)])
-        name, header, payload = await peer.heard()
-        assert (zmq_flows.HEADER.unpack(header), len(payload)) == ((7, 10, 0, zmq_flows.END), 10)
-        for _ in range(2):
-            peer.socket.send_multipart([name, zmq_flows.ACKNOWLEDGEMENT.pack(*counts)])
-        await bed.until(lambda: a.failures(1) == 1)
-        peer.call(a.endpoint.address, run="conformance")
-        peer.socket.send_multipart([b"target", HEADER(8, 0, 0, zmq_flows.CONTROL)])
-        await bed.quiesce()
-        peer.context.destroy(linger=0)
-        assert (a.acknowledgements(1), a.arrivals(1), a.failures(1)) == ([], [], 1)
-        assert "never sent" in a.reasons[0]
-
-    run(scenario, agents=1)
 
 
 def test_exit_closes_all_sockets_and_frees_descriptors() -> None:

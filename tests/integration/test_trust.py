@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -30,10 +29,12 @@ from emulator.planner.rank_program import PlaySettings
 from emulator.wire.control.codec import decode_controller, encode_agent, encode_controller
 from emulator.wire.control.descriptions import Sealer
 from emulator.wire.control.tls import TlsFiles
+from tests.support.loopback import NET, free_port
 
 SECRET = "a secret of the lab, long enough for HS256"
 SETTINGS = PlaySettings(credits=True, instances=1, algorithms=(), groups=[[0, 1]])
 DAY = timedelta(days=1)
+HOST, OTHER_HOST = f"{NET}.0.1", f"{NET}.0.9"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ class Played:
 
     controller: TlsFiles | None
     secret: str | None = None
-    place: control.RankPlace = field(default_factory=lambda: control.RankPlace(0, "127.0.0.1", 1, 1))
+    place: control.RankPlace = field(default_factory=lambda: control.RankPlace(0, HOST, 1, 1))
     said: list[Any] = field(default_factory=list)
 
     def admit(self, channel: AgentChannel) -> str | None:
@@ -73,9 +74,7 @@ class Played:
         """Why the agent ended."""
 
         async def run() -> None:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                target = f"localhost:{probe.getsockname()[1]}"
+            target = f"localhost:{free_port()}"
             listening = ListenAddress(target, self.secret, self.controller)
             local = f"unix:@{secrets.token_hex(8)}".replace("unix:@", "unix-abstract:")
             async with (
@@ -149,7 +148,7 @@ def test_the_name_is_that_of_the_certificate(authority: Path, caplog: pytest.Log
     [
         ({}, None),
         ({"now": datetime.now(UTC) - 2 * DAY}, "has expired"),
-        ({"role": Role.VIEWER}, "is that of viewer west"),
+        ({"role": Role.VIEWER}, "belongs to viewer west"),
         ({"name": "east"}, "belongs to agent east, not to agent west"),
         ({"secret": SECRET[::-1]}, "the token is not the controller's: nothing was sent that could be used"),
     ],
@@ -181,13 +180,13 @@ def test_a_strangers_token_and_ours_at_a_stranger_are_refused_and_not_sent(
 def altered(sealer: Sealer, value: Any, job: int | None) -> bytes:
     """By somebody who knows the key of the token but not the controller's: it plays at another address."""
     signed = decode_controller(_ENCODE(sealer, value, job)).value
-    message = signed.message.replace(b"127.0.0.1", b"127.0.0.9")
+    message = signed.message.replace(HOST.encode(), OTHER_HOST.encode())
     statement = sealer.binding.statement(Purpose.DESCRIPTION, message, number=1)
     return encode_controller(replace(signed, message=message, code=code_of(sealer.key, statement)))
 
 
 def altered_on_the_way(sealer: Sealer, value: Any, job: int | None) -> bytes:
-    return _ENCODE(sealer, value, job).replace(b"127.0.0.1", b"127.0.0.9")
+    return _ENCODE(sealer, value, job).replace(HOST.encode(), OTHER_HOST.encode())
 
 
 def not_signed(sealer: Sealer, value: Any, job: int | None) -> bytes:

@@ -138,7 +138,7 @@ def test_a_profile_that_does_not_fit_leaves_the_interfaces_alone(bed: Bed) -> No
     [
         ("ip address add 198.18.9.1/24 dev eth1", "eth1 has address 198.18.9.1/24, which this machine would lose"),
         ("ip link set dev eth2 mtu 9000", "eth1 has MTU 1500, eth2 has 9000"),
-        ("ip link delete eth2", "there is no interface 'eth2' here; there are eth1"),
+        ("ip link delete eth2", "there is no interface 'eth2' on this machine; there are eth1"),
     ],
 )
 def test_an_interface_in_use_is_refused(bed: Bed, command: str, problem: str) -> None:

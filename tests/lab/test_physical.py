@@ -60,7 +60,7 @@ def test_one_run_after_another_crosses_the_dut_on_one_clock_and_leaves_nothing(t
             controlled, carried = two.carried_bytes("mgmt"), two.carried_bytes("dut")
             finished = bench(two, "--transport", transport, out=transport)
             assert finished.code == 0, finished.stderr
-            assert "waiting for agents s0, s1 to dial in" in finished.stderr
+            assert "waiting for agents s0, s1 to connect" in finished.stderr
             # A ring of four, two a server: each server sends 1.5 arrays across, and there were four iterations.
             assert two.carried_bytes("dut") - carried > 4 * 2 * 1.5 * (1 << 20)
             assert two.carried_bytes("mgmt") - controlled < 1 << 20
@@ -129,7 +129,7 @@ def test_who_is_missing_is_named(two: Rack) -> None:
         near.says("waiting for a run")
         finished = bench(two, "--join-timeout", 4)
     assert finished.code == 1
-    assert "waiting for agents s0, s1 to dial in at 10.99.0.1:4790" in finished.stderr
+    assert "waiting for agents s0, s1 to connect to 10.99.0.1:4790" in finished.stderr
     assert "agents to join: s1" in finished.stderr
 
 

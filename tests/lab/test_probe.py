@@ -108,15 +108,3 @@ def test_a_bridge_that_remarks_and_drops_is_detected(lab: Lab) -> None:
     assert verdicts["DSCP 48"]["outcome"] == verdicts["CNP, DSCP 48"]["outcome"] == "dropped"
     assert verdicts["CNP, DSCP 0"]["outcome"] == "pass"
     assert verdicts["1,501 bytes (one over the MTU)"]["outcome"] == "dropped"  # by the bucket of the switch's port
-
-
-def test_only_interfaces_of_the_topology_are_probed(lab: Lab) -> None:
-    (lab.folder / "t.yaml").write_text(json.dumps({"hosts": HOSTS}))
-    for options, problem in (
-        (("--from", "h0", "--to", "h9"), "there is no host 'h9'; hosts: h0, h1"),
-        (("--from", "h0:eth7", "--to", "h1"), "host h0 has no interface 'eth7'; it has eth0"),
-        (("--from", "h0", "--to", "h0"), "--from and --to are both h0:eth0"),
-    ):
-        finished = charkha("probe", "--topology", "t.yaml", *options, cwd=lab.folder)
-        assert finished.code == 2
-        assert problem in finished.error

@@ -16,13 +16,14 @@ import aiomqtt
 import pytest
 
 from tests.support.command import wait_for
+from tests.support.loopback import free_port
 
 
 class Mosquitto:
     """A broker at a port of its own that can be stopped and started again; it keeps nothing meanwhile."""
 
     def __init__(self, folder: Path) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self._configuration = folder / "mosquitto.conf"
         self._configuration.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
         self._process: subprocess.Popen[bytes] | None = None
@@ -103,10 +104,3 @@ async def listening(broker: Mosquitto) -> AsyncIterator[Heard]:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

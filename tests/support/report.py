@@ -15,7 +15,7 @@ from emulator.run_folder.reader import read_run
 from emulator.run_folder.writer import RunWriter
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Block, Chart, Section, Table
-from tests.support.runs import Row, columns, manifest
+from tests.support.runs import Row, collective, columns, manifest, ranks
 
 B = TypeVar("B", bound=Block)
 
@@ -53,6 +53,21 @@ def facts_of(
             writer.add_compute(ComputeSpans(number, rank, start, end))
         writer.add_flows(flows)
     return read_facts(read_run(folder))
+
+
+JCT = (500, 300, 100, 200)
+
+
+def played(folder: Path, **fields: object) -> RunFacts:
+    """A warm-up and three iterations of 300, 100 and 200 ns, the second excluded if `fields` say so."""
+    samples, spent = [], {}
+    for number, jct in zip((-1, 0, 1, 2), JCT, strict=True):
+        begin = 1000 * (number + 2)
+        samples += collective([begin, begin], [begin + jct // 2] * 2, iteration=number)
+        spent[number] = ranks(
+            (begin, begin + jct), (begin + 10, begin + jct - 5), compute=40, communication=60, overlap=10
+        )
+    return facts_of(folder, samples, spent, **fields)
 
 
 def block_of(section: Section, identifier: str, kind: type[B]) -> B:

@@ -17,6 +17,8 @@ from emulator.trace.model import (
     StorageAction,
     StorageLevel,
 )
+from emulator.trace.summary import Summary, summarise
+from emulator.trace.workload import build_workload
 
 COMP, LOAD, STORE, METADATA, INVALID = (
     NodeType.COMP,
@@ -134,3 +136,26 @@ def rank_trace(
         groups=dict(groups or {}),
         attribute_names=dict(attributes or {}),
     )
+
+
+SUMMARY_GROUPS = {"tp": (0, 1), "spare": (2,)}
+
+
+def example_summary() -> Summary:
+    """Three ranks: tensor parallel on two, a message to the third, an all-reduce of all."""
+    gather = {"deps": [1], "pg": "tp"}
+    last = coll(9, "all_reduce", 8, deps=[2], duration=1)
+    traces = [
+        rank_trace(0, [node(1, COMP, duration=5), coll(2, "all_gather", 100, duration=50, **gather), last]),
+        rank_trace(
+            1,
+            [
+                node(1, COMP, duration=7, cpu=True),
+                coll(2, "all_gather", 100, duration=40, **gather),
+                send(8, 2, 30, deps=[2], duration=4),
+                last,
+            ],
+        ),
+        rank_trace(2, [node(1, METADATA), recv(2, 1, 30, duration=3), last], groups={"mine": (1, 2), "0": ()}),
+    ]
+    return summarise(build_workload(traces, groups=SUMMARY_GROUPS), traces, groups=SUMMARY_GROUPS)

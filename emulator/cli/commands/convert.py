@@ -105,7 +105,7 @@ def _to_master(args: argparse.Namespace) -> None:
         where = f"{visible(str(args.target))}: {format_size(size)}"
         has_storage = any(trace.storage for trace in job.loaded.traces)
         left_out = "compute and storage are" if has_storage else "compute is"
-        print_tables(f"{held}, {stored}; {left_out} left out", where)
+        print_tables(f"{held}, {stored}; {left_out} omitted", where)
 
 
 def _from_master(args: argparse.Namespace) -> None:

@@ -115,7 +115,7 @@ def _decoded(path: Path, data: bytes) -> _Dump:
         problem = f"is not a dump of the Flight Recorder: {error.problem}"
         raise TraceError(problem, path=path, offset=error.offset) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError(f"is not a dump of the Flight Recorder, or a corrupt one: {error}", path=path) from error
+        raise TraceError(f"is not a dump of the Flight Recorder, or is corrupt: {error}", path=path) from error
 
 
 def _ranks(path: Path, name: str, text: str) -> tuple[int, ...]:

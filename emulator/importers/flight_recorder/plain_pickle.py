@@ -21,7 +21,7 @@ _MARK = object()
 
 
 class PickleProblem(ValueError):
-    """A pickle that holds something else than plain values, or a corrupt one: what is wrong, and the offset."""
+    """A pickle that contains something other than plain values, or a corrupt one: what is wrong, and the offset."""
 
     def __init__(self, problem: str, offset: int) -> None:
         super().__init__(problem)
@@ -32,7 +32,7 @@ def load_plain(data: bytes) -> Any:
     """The value in a pickle.
 
     Raises:
-        PickleProblem: it holds something else than plain values, is corrupt, or unfolds to too many values.
+        PickleProblem: it contains something other than plain values, is corrupt, or unfolds to too many values.
     """
     return _Machine(data).run()
 
@@ -62,13 +62,13 @@ class _Machine:
                     _STEPS[opcode.name](self, argument)
                 elif opcode.name not in _WITHOUT_EFFECT:
                     code = opcode.code.encode("latin-1")
-                    raise self._problem(f"holds something else than plain values (opcode {code!r})")
+                    raise self._problem(f"contains something other than plain values (opcode {code!r})")
         except PickleProblem:
             raise
         except (TypeError, ValueError, OverflowError) as error:
             raise self._problem(f"is corrupt, or ends too early: {error}") from error
         if len(self._stack) != 1:
-            raise self._problem("ends with something left over")
+            raise self._problem("ends with unused values")
         return self._pop()
 
     def _problem(self, what: str) -> PickleProblem:

@@ -28,7 +28,7 @@ def _lines(made: AnonymizedTrace) -> Iterator[tuple[str, str]]:
     yield "replaced", ", ".join(replaced)
     yield "left out", _dropped(made)
     yield "times", "copied" if made.jitter is None else f"factors from {1 - made.jitter:g} to {1 + made.jitter:g}"
-    yield "plays alike", "proven: the same operations, sizes and dependencies in the same order"
+    yield "plays alike", "verified: same operations, sizes and dependencies, in the same order"
     for number, one in enumerate(made.recognisable):
         yield ("still recognisable" if number == 0 else ""), one
 

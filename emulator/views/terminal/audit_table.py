@@ -131,11 +131,11 @@ _FLOWS: tuple[Column[FlowReport], ...] = (
         folds=20,
     ),
     Column("data", "request packets and unreliable datagrams", cell=lambda one: _count(one.data_frames)),
-    Column("messages", "messages × the most frequent size; … = other sizes, too", cell=_sizes, sacrifice=4),  # noqa: RUF001
+    Column("messages", "messages × the most frequent size; … = also other sizes", cell=_sizes, sacrifice=4),  # noqa: RUF001
     Column("gaps /\nmissing", "jumps forward in the PSN / PSNs skipped by them", cell=_missing, is_optional=True),
     Column(
         "re-\nsent",
-        "retransmissions: packets whose PSN is not newer than all before",
+        "retransmissions: packets whose PSN is not newer than all previous ones",
         cell=lambda one: _count(one.stats.retransmitted),
         is_optional=True,
     ),
@@ -154,7 +154,7 @@ _FLOWS: tuple[Column[FlowReport], ...] = (
         sacrifice=3,
     ),
     Column("ACK", "acknowledgements of this flow", cell=lambda one: _count(_answers(one).acks), sacrifice=5),
-    Column("NAK", "negative acknowledgements of this flow, RNR NAKs included", cell=_naks, is_optional=True),
+    Column("NAK", "negative acknowledgements of this flow, including RNR NAKs", cell=_naks, is_optional=True),
     Column(
         "CE",
         "packets marked Congestion Experienced (ECN)",
@@ -179,7 +179,7 @@ _FLOWS: tuple[Column[FlowReport], ...] = (
 )
 EXPLAIN = paragraphs(
     explain(_OPCODES, title="Opcodes:"),
-    explain(_FLOWS, title="Flows; responses are counted in the row of the flow that they answer:"),
+    explain(_FLOWS, title="Flows; responses are counted in the row of the flow they belong to:"),
 )
 
 

@@ -34,9 +34,9 @@ class _RuleRow(NamedTuple):
 
 _PORTS: tuple[Column[_PortRow], ...] = (
     Column("port", "interface", cell=lambda row: row.name, is_number=False),
-    Column("frames in", "that arrived at the port", cell=lambda row: row.frames("rx_packets")),
+    Column("frames in", "frames that arrived at the port", cell=lambda row: row.frames("rx_packets")),
     Column("bytes in", "without preamble, gap and frame check sequence", cell=lambda row: row.size("rx_bytes")),
-    Column("frames out", "that left through the port", cell=lambda row: row.frames("tx_packets")),
+    Column("frames out", "frames that left through the port", cell=lambda row: row.frames("tx_packets")),
     Column("bytes out", "without preamble, gap and frame check sequence", cell=lambda row: row.size("tx_bytes")),
 )
 _RULES: tuple[Column[_RuleRow], ...] = (
@@ -44,7 +44,7 @@ _RULES: tuple[Column[_RuleRow], ...] = (
     Column("action", "what the rule does", cell=lambda row: row.action, is_number=False),
     Column(
         "frames",
-        "that it dropped, marked or duplicated since it was applied; shapers and delays count none",
+        "frames dropped, marked or duplicated since it was applied; shapers and delays have no counter",
         cell=lambda row: count_cell(row.frames),
     ),
 )

@@ -24,7 +24,7 @@ _TRANSPORTS: tuple[Column[TransportCost], ...] = (
         cell=lambda one: rate_cell(one.rate_bytes_per_s),
         style=bold,
     ),
-    Column("step", "time of a step with hardly any payload", cell=lambda one: duration_cell(one.step_ns)),
+    Column("step", "time of a step with almost no payload", cell=lambda one: duration_cell(one.step_ns)),
     Column("per\nmessage", "step / ranks: cost of a message", cell=lambda one: duration_cell(one.message_ns)),
     Column(
         "variation",

@@ -32,7 +32,7 @@ _FLOWS: tuple[Column[FlowLoad], ...] = (
     Column("to", "port that receives it", cell=lambda one: str(one.receiver), is_number=False),
     Column(
         "payload",
-        "of the whole run; a dash: as much as there is time for",
+        "of the whole run; a dash: as much as time allows",
         cell=lambda one: size_cell(one.payload_bytes),
     ),
     Column("alongside the job", "what is played", cell=lambda one: one.about, is_number=False, folds=30),
@@ -52,7 +52,7 @@ _LINKS: tuple[Column[_Link], ...] = (
     Column("flows\npayload", "of flows, in the whole run", cell=lambda one: format_size(round(one.load.payload_bytes))),
     Column(
         "\nunlimited",
-        "flows that send as much as there is time for",
+        "flows that send as much as time allows",
         cell=lambda one: f"{one.load.unlimited:,}",
         title="unlimited flows",
     ),

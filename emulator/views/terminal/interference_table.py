@@ -10,7 +10,7 @@ from emulator.views.columns import explain
 from emulator.views.interference_columns import COLUMNS, interference_facts, interference_rows
 from emulator.views.terminal.table import FittedTable, facts_grid
 
-EXPLAIN = explain(COLUMNS, title="What the jobs of a session do to each other:")
+EXPLAIN = explain(COLUMNS, title="Effect of the jobs of a session on each other:")
 
 
 def render_interference(found: Interference) -> RenderableType:

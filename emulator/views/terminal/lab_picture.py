@@ -53,8 +53,8 @@ _PEER: tuple[Column[_PortRow], ...] = (
     Column("MTU", "maximum transmission unit", unit="bytes", cell=lambda row: str(row.port.mtu)),
 )
 _PASSED: tuple[Column[_PortRow], ...] = (
-    Column("sent", "bytes that left through the port", cell=lambda row: row.size("tx_bytes"), sacrifice=3),
-    Column("received", "bytes that came in through the port", cell=lambda row: row.size("rx_bytes"), sacrifice=4),
+    Column("sent", "bytes frames that left through the port", cell=lambda row: row.size("tx_bytes"), sacrifice=3),
+    Column("received", "bytes that entered through the port", cell=lambda row: row.size("rx_bytes"), sacrifice=4),
     Column("drops", "frames dropped by the queue or the interface", cell=lambda row: row.drops),
 )
 _SWITCH: tuple[Column[_PortRow], ...] = (

@@ -38,10 +38,10 @@ class _SourceRow(NamedTuple):
 
 
 _PORTS: tuple[Column[_PortRow], ...] = (
-    Column("port", "of a host; `rank N` where the topology names none", cell=lambda row: row.port, is_number=False),
-    Column("sends\nGbit/s", "median over the ports that it sent to", cell=lambda row: gbps_cell(row.sends)),
+    Column("port", "of a host; `rank N` if the topology has none", cell=lambda row: row.port, is_number=False),
+    Column("sends\nGbit/s", "median over the ports it sent to", cell=lambda row: gbps_cell(row.sends)),
     Column("receives\nGbit/s", "median over the ports that sent to it", cell=lambda row: gbps_cell(row.receives)),
-    Column("slowest to", "the port that it sent to most slowly", cell=lambda row: row.slowest, is_number=False),
+    Column("slowest to", "the port it sent to most slowly", cell=lambda row: row.slowest, is_number=False),
     Column("slowest\nGbit/s", "payload bandwidth to that port", cell=lambda row: gbps_cell(row.slowest_rate)),
 )
 EXPLAIN = paragraphs(

@@ -36,7 +36,7 @@ _COLUMNS: tuple[Column[_Row], ...] = (
         "from the first post to the last completion; received: from the first to the last arrival",
         cell=lambda row: duration_cell(row.duration_ns or None),
     ),
-    Column("Gbit/s", "payload per time; received: without the bytes that came first", cell=_gbps),
+    Column("Gbit/s", "payload / time; received: without the bytes of the first arrival", cell=_gbps),
 )
 EXPLAIN = explain(_COLUMNS, title="Results of a test with a peer:")
 

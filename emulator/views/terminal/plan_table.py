@@ -30,8 +30,8 @@ SHOWN_OPERATIONS = 24
 SHOWN_CHOICES = 8
 SHOWN_FLOWS = 6
 _HASHES = {
-    "linux": "that of Linux over addresses and ports: flows take the paths that they take in a lab",
-    "own": "a model: a real switch has other collisions, but about as many",
+    "linux": "that of Linux over addresses and ports: flows take the same paths as in a lab",
+    "own": "a model: a real switch has different collisions, but about as many",
 }
 
 
@@ -61,12 +61,12 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
     ),
     Column(
         "count",
-        "times it is played in an iteration, all groups",
+        "times it is played in an iteration, over all groups",
         cell=lambda one: f"{int(one.operation.counts.sum()):,}",
     ),
     Column(
         "flow",
-        "most bytes from one rank to another in one play",
+        "most bytes from one rank to another in one operation",
         cell=lambda one: format_size(one.flows.most) if one.flows.flows else NONE,
         sacrifice=3,
     ),
@@ -90,7 +90,7 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
     ),
     Column(
         "\ndomain",
-        "lower bound of the time, from the rates of scale-up domains alone",
+        "lower bound of the time, from the rates of scale-up domains only",
         cell=lambda one: duration_cell(one.domain_ns) if one.domain_bytes else NONE,
         title="ideal domain",
         is_optional=True,
@@ -103,19 +103,19 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
     ),
     Column(
         "\nhashed",
-        "the same with every flow on the one path that its hash selects",
+        "the same, with every flow on the path its hash selects",
         cell=lambda one: duration_cell(one.hashed_ns),
         title="ideal hashed",
     ),
     Column(
         "fair\nsteps",
-        "model: steps wait for what they receive, flows share links max-min fairly, on hashed paths",
+        "model: steps wait for their receives, flows share links max-min fairly, on hashed paths",
         cell=lambda one: duration_cell(one.fair_ns),
         sacrifice=5,
     ),
     Column(
         "queued\nsteps",
-        "model of RoCE: as fair steps, with windows, queues and acknowledgements",
+        "model of RoCE: like fair steps, with windows, queues and acknowledgements",
         cell=lambda one: duration_cell(one.queued_ns),
         sacrifice=4,
     ),
@@ -137,7 +137,7 @@ _TIERS: tuple[Column[Tier], ...] = (
     Column("rate", "rate of each link", cell=lambda one: link_rate_cell(one.rate_bps)),
     Column(
         "mean\nload",
-        "payload per link in an iteration, idle links included",
+        "payload per link in an iteration, including idle links",
         cell=lambda one: format_size(round(one.even.mean_bytes)),
     ),
     Column(
@@ -244,7 +244,7 @@ def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
     if plan.loads.is_choice.any():
         yield f"Hash             {_HASHES[plan.hash_name]}, seed {plan.seed}"
     if plan.entropy_values:
-        yield f"Multipath        flows are sprayed over {plan.entropy_values} entropy values, each hashed for itself"
+        yield f"Multipath        flows are sprayed over {plan.entropy_values} entropy values, each hashed separately"
     difference = observed_difference(plan)
     if difference is not None:
         yield f"Link loads       given and hashed shares of equal-cost links differ by up to {difference:.1%}"

@@ -15,8 +15,8 @@ from emulator.views.terminal.table import FittedTable
 
 _Row: TypeAlias = tuple[str, Counter[Outcome]]
 _MEANINGS = {
-    Outcome.PASS: "came out of the DUT as they went in, or routed (MAC addresses and TTL changed)",
-    Outcome.ALTERED: "came out with other fields changed",
+    Outcome.PASS: "left the DUT unchanged, or routed (MAC addresses and TTL changed)",
+    Outcome.ALTERED: "left with other fields changed",
     Outcome.DROPPED: "did not come out",
     Outcome.NOT_SENT: "could not be sent; the list below the matrix gives the reason",
 }
@@ -32,7 +32,7 @@ _MATRIX: tuple[Column[_Row], ...] = (
 )
 _LIST: tuple[Column[Verdict], ...] = (
     Column("group", "group of similar frames", cell=lambda one: one.group, is_number=False),
-    Column("frame", "what is special about the frame", cell=lambda one: one.name, is_number=False, folds=20),
+    Column("frame", "what distinguishes the frame", cell=lambda one: one.name, is_number=False, folds=20),
     Column("outcome", "as in the matrix", cell=lambda one: one.outcome.value, is_number=False),
     Column(
         "what",

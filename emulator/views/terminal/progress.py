@@ -85,7 +85,7 @@ class RunProgress(RunObserver):
             return
         hidden = len(remote) - MOST_NAMES
         names = visible(", ".join(remote[:MOST_NAMES])) + f" and {hidden} more" * (hidden > 0)
-        line = f"waiting for agent{'s' * (len(remote) > 1)} {names} to dial in at {visible(self._address)}"
+        line = f"waiting for agent{'s' * (len(remote) > 1)} {names} to connect to {visible(self._address)}"
         self._describe(line)
         if self._progress.disable and not self._is_announced:  # a log file gets it once
             self._is_announced = True

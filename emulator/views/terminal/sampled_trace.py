@@ -37,7 +37,7 @@ _COLUMNS: tuple[Column[Distance], ...] = (
     Column("sum\nsample", "sum of the values in the sample", cell=_sum(lambda one: one.sample_sum)),
     Column(
         "KS",
-        "Kolmogorov-Smirnov statistic: largest difference between the two distribution functions, 0 (alike) to 1",
+        "Kolmogorov-Smirnov statistic: largest difference between the two distribution functions, 0 (equal) to 1",
         cell=lambda one: number_cell(one.kolmogorov_smirnov),
     ),
 )

@@ -101,10 +101,10 @@ def render_statistics(found: Sequence[Distribution], late: Sequence[Lateness], *
     parts: list[RenderableType] = [FittedTable(DISTRIBUTION_COLUMNS, found), Text()]
     parts += [line for one in late for line in _lateness(one)]
     if incomplete:
-        parts.append(Text(f"{incomplete} measurements lack a member and are left out."))
+        parts.append(Text(f"{incomplete} measurements lack a member and are omitted."))
     negative = sum(one.negative for one in found)
     if negative:
-        parts.append(Text(f"{negative} measurements have a negative time and are left out."))
+        parts.append(Text(f"{negative} measurements have a negative time and are omitted."))
     return Group(*parts)
 
 

@@ -144,7 +144,7 @@ def _request_lines(transfers: TransferSummary) -> Iterator[tuple[str, str]]:
     yield "Key-value", f"{_times(transfers.kv_latency)} over {requests}, from the first send to the last byte"
     yield "Flow completion", f"{_times(transfers.fct)} over {count_of(transfers.flows, 'flow')}"
     if transfers.incomplete_requests:
-        yield "Incomplete", f"{count_of(transfers.incomplete_requests, 'request')} lack a sample and are left out"
+        yield "Incomplete", f"{count_of(transfers.incomplete_requests, 'request')} lack a sample and are omitted"
 
 
 def _times(times: Times) -> str:
@@ -178,9 +178,9 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     if totals.early:
         yield "Early payload", describe_early(totals.early)
     if totals.negative:
-        yield "Below zero", f"{totals.negative} measurements have a negative time and are left out"
+        yield "Below zero", f"{totals.negative} measurements have a negative time and are omitted"
     if totals.incomplete:
-        yield "Incomplete", f"{totals.incomplete} measurements lack a member and are left out"
+        yield "Incomplete", f"{totals.incomplete} measurements lack a member and are omitted"
     for one in summary.trials.excluded:
         yield "Excluded", f"iteration {one.iteration}: {one.why}"
 

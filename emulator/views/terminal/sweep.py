@@ -24,13 +24,13 @@ _HEADERS = (
     Header("size", "array size, counted as in nccl-tests", unit="bytes"),
     Header("count", "elements of the array, or of one rank's part if every rank has a part"),
     Header("type", "type of the elements; always uint8: Charkha moves bytes"),
-    Header("redop", "reduction; always none: nothing is summed"),
+    Header("redop", "reduction; always none: data is not summed"),
     Header("root", "rank of the root; -1 if the collective has none"),
     Header("time", "mean cct over the iterations; cct = last done - last post over the ranks", unit="µs"),
     Header("algbw", "algorithm bandwidth: size / time; N/A if payload arrived early (--credits off)", unit=_GIGABYTES),
     Header("busbw", f"bus bandwidth: algbw × {BUSBW_FACTOR}", unit=_GIGABYTES),  # noqa: RUF001
     Header("#wrong", "wrong elements; always N/A: there is no result to check"),
-    Header("in-place", "without a reduction, in-place and out-of-place are the same: it repeats out-of-place"),
+    Header("in-place", "repeats out-of-place: without a reduction, both are the same"),
 )
 _COLUMNS: tuple[Column[SweepRow], ...] = (
     Column("size", "array size, counted as in nccl-tests", cell=lambda row: format_size(row.size_bytes)),
@@ -53,7 +53,7 @@ _COLUMNS: tuple[Column[SweepRow], ...] = (
     ),
 )
 EXPLAIN = paragraphs(
-    explain(_HEADERS, title="The layout is that of nccl-tests, a line for each size:"),
+    explain(_HEADERS, title="The layout is that of nccl-tests, one line per size:"),
     explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last done - last post over the ranks:"),
 )
 

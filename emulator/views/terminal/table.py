@@ -49,7 +49,7 @@ class FittedTable(Generic[Row]):
         if self.more:
             yield Text(self.more, style="dim")
         if hidden:
-            yield Text(f"Left out at this width: {', '.join(one.name for one in hidden)}.", style="dim")
+            yield Text(f"Omitted at this width: {', '.join(one.name for one in hidden)}.", style="dim")
 
     def _fit(self, shown: list[_Cells[Row]], width: int) -> tuple[list[_Cells[Row]], list[Column[Row]]]:
         """(what to show, columns to hide)."""

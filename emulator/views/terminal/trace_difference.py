@@ -11,14 +11,14 @@ from emulator.visible import visible
 
 _MEANING = {
     Aspect.RANKS: "number of ranks",
-    Aspect.GROUPS: "process groups that perform collectives, by their ranks; names do not count",
+    Aspect.GROUPS: "process groups that perform collectives, by their ranks; names are ignored",
     Aspect.OPERATIONS: "collectives by process group and number in it; messages by sender, receiver and number",
     Aspect.TYPES: "type of the k-th collective of a group",
     Aspect.SIZES: "size and splits of an operation at each of its ranks",
     Aspect.ROOTS: "root of a rooted collective",
-    Aspect.DEPENDENCIES: "which communications each communication waits for, also through compute in between",
+    Aspect.DEPENDENCIES: "which communications each communication waits for, directly or through compute",
     Aspect.STORAGE: "reads and writes of files by each rank, in canonical order, and their sizes",
-    Aspect.COMPUTE: "number of nodes on CPU and device, of each rank",
+    Aspect.COMPUTE: "number of nodes on CPU and device of each rank",
     Aspect.NAMES: "name of a communication node at each rank",
     Aspect.DURATIONS: "compute time as it is played and recorded time of communication: by node, or the sums of a rank "
     "if its nodes are others",
@@ -26,7 +26,7 @@ _MEANING = {
 _Row = tuple[Aspect, Finding]
 _COLUMNS: tuple[Column[_Row], ...] = (
     Column("aspect", "what was compared", cell=lambda row: row[0].value, is_number=False),
-    Column("differ", "how many differ, or are in one set only", cell=lambda row: f"{row[1].differing:,}"),
+    Column("differ", "how many differ, or are in only one set", cell=lambda row: f"{row[1].differing:,}"),
     Column("of", "how many were compared", cell=lambda row: f"{row[1].compared:,}"),
     Column(
         "first", "the first of them", cell=lambda row: visible("; ".join(row[1].first[:1])), is_number=False, folds=40

@@ -72,7 +72,7 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "critical path", _critical_path(summary)
     if summary.dropped:
         yield "dropped", f"{summary.dropped:,} dangling dependencies"
-    yield "can finish", f"proven, with a window of {summary.window:,} nodes a rank"
+    yield "can finish", f"proven, with a window of {summary.window:,} nodes per rank"
 
 
 def _storage(name: str, use: StorageUse) -> str:

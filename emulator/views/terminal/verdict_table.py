@@ -14,7 +14,7 @@ from emulator.views.terminal.table import FittedTable
 from emulator.views.verdict_columns import COLUMNS, STYLES
 from emulator.views.verdict_text import headline
 
-EXPLAIN = explain(COLUMNS, title="Checks of the verdict, gravest first:")
+EXPLAIN = explain(COLUMNS, title="Checks of the verdict, worst first:")
 
 
 def render_headline(verdict: Verdict) -> Text:

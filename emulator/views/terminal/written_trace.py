@@ -25,11 +25,11 @@ _COLUMNS: tuple[Column[Traffic], ...] = (
     Column("operation", "collective, send or recv", cell=lambda row: row.kind.label, is_number=False),
     Column(
         "comm_size",
-        "size of one node as Chakra counts it: input of one rank; ~ the mean, where nodes differ",
+        "size of one node as counted by Chakra: input of one rank; ~ the mean, if nodes differ",
         cell=lambda row: f"{'' if row.uneven_bytes is None else '~'}{format_size(row.size_bytes)}",
     ),
     Column("ranks", "ranks in one operation", cell=lambda row: str(row.group_size)),
-    Column("count", "operations in one iteration, all groups together", cell=lambda row: str(row.operations)),
+    Column("count", "operations in one iteration, over all groups", cell=lambda row: str(row.operations)),
     Column("nodes", "communication nodes of all ranks", cell=lambda row: str(row.nodes)),
     Column("sum", "comm_size of all these nodes", cell=lambda row: format_size(row.total_bytes)),
 )

@@ -70,7 +70,7 @@ def require_protection(target: str, tls: TlsFiles | None, *, insecure: bool, opt
     if not (is_here or insecure or (tls is not None and tls.is_mutual)):
         raise InputError(
             f"{option} {target}: control would leave this machine without certificates on both sides. Give --identity "
-            "FILE (charkha certs issue), or --insecure: then anybody on that network can read the token, start "
+            "FILE (charkha certs issue), or --insecure: then anyone on that network can read the token, start "
             "traffic with your agents and alter results"
         )
 

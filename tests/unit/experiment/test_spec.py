@@ -102,6 +102,11 @@ def test_a_sweep_has_its_sizes_in_bytes() -> None:
         ({"jobs": [{**TRACE, "start": "3"}]}, ("jobs", 0), "'3' is not a time"),
         ({"jobs": [{**TRACE, "pace": "fast"}]}, ("jobs", 0, "pace"), "'fast' is not one of"),
         ({"jobs": [{**TRACE, "addresses": "3/2"}]}, ("jobs", 0), "addresses: '3/2'"),
+        (
+            {"jobs": [{"pair_sweep": {"ranks": 2, "size_bytes": 0}}]},
+            ("jobs", 0, "pair_sweep"),
+            "size_bytes: a transfer has at",
+        ),
         ({"jobs": [{}]}, ("jobs", 0), "a job needs exactly one of trace, sweep, pairs and pair_sweep"),
         ({"flows": [{}]}, ("flows", 0), "the key 'host' is missing"),
         ({"flows": [FLOW]}, (), "flows need network.topology"),

@@ -73,7 +73,7 @@ def test_what_nccl_has_no_record_for_is_left_out_and_said(tmp_path: Path) -> Non
     ]
     run = write_run(tmp_path / "run", samples)
     notes = write(run, tmp_path / "out.log")
-    assert sorted(notes) == ["2 records are left out: barrier", "2 records are left out: payload that came early"]
+    assert sorted(notes) == ["2 records were omitted: barrier", "2 records were omitted: payload that came early"]
     with pytest.raises(ResultError, match="has no measured collective or message that NCCL knows"):
         write(write_run(tmp_path / "other", samples[:2]), tmp_path / "other.log")
 
@@ -96,5 +96,5 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_storage_is_left_out(kind: str, tmp_path: Path) -> None:
     stored = collective([0], [5 * US], kind=kind, size_bytes=64, instance=1)
     run = write_run(tmp_path / "run", [*collective([0, 0], [US, US], kind="all_reduce", size_bytes=64), *stored])
-    assert write(run, tmp_path / "out.log") == [f"1 records are left out: {kind}"]
+    assert write(run, tmp_path / "out.log") == [f"1 records were omitted: {kind}"]
     assert len((tmp_path / "out.log").read_text().splitlines()) == 2

@@ -80,7 +80,7 @@ def test_layers_run_forward_then_backward_and_weights_beside(tmp_path: Path) -> 
 
 def test_a_micro_benchmark_needs_the_number_of_ranks(tmp_path: Path) -> None:
     write_aicb_micro(tmp_path)
-    with pytest.raises(TraceError, match="does not say how many ranks it is for: add --ranks N"):
+    with pytest.raises(TraceError, match="does not give its number of ranks: add --ranks N"):
         read(tmp_path)
     trace = read(tmp_path, 4)
     assert [(one.kind, one.size_bytes) for one in trace.ranks[3].operations] == [
@@ -126,7 +126,7 @@ def test_damage_is_named_with_its_line(layer: str, said: str, tmp_path: Path) ->
 def test_a_file_that_was_cut_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, *AICB_LAYERS)
     path.write_text("\n".join(path.read_text().splitlines()[:-2]) + "\n")
-    with pytest.raises(TraceError, match="line 2: announces 6 layers and has 4: the file is cut short"):
+    with pytest.raises(TraceError, match="line 2: announces 6 layers and has 4: the file is cut off"):
         read(path)
 
 

@@ -11,29 +11,7 @@ from emulator.trace.summary import OperationClass, Spread, StorageUse, Summary, 
 from emulator.trace.workload import build_workload
 from emulator.views.as_json.trace import trace_to_json
 from emulator.views.terminal.trace_summary import render
-from tests.support.traces import COMP, METADATA, coll, node, rank_trace, recv, send, storage
-
-GROUPS = {"tp": (0, 1), "spare": (2,)}
-
-
-def example() -> Summary:
-    """Three ranks: tensor parallel on two, a message to the third, an all-reduce of all."""
-    gather = {"deps": [1], "pg": "tp"}
-    last = coll(9, "all_reduce", 8, deps=[2], duration=1)
-    traces = [
-        rank_trace(0, [node(1, COMP, duration=5), coll(2, "all_gather", 100, duration=50, **gather), last]),
-        rank_trace(
-            1,
-            [
-                node(1, COMP, duration=7, cpu=True),
-                coll(2, "all_gather", 100, duration=40, **gather),
-                send(8, 2, 30, deps=[2], duration=4),
-                last,
-            ],
-        ),
-        rank_trace(2, [node(1, METADATA), recv(2, 1, 30, duration=3), last], groups={"mine": (1, 2), "0": ()}),
-    ]
-    return summarise(build_workload(traces, groups=GROUPS), traces, groups=GROUPS)
+from tests.support.traces import coll, example_summary, node, rank_trace, storage
 
 
 def shown(summary: Summary) -> str:
@@ -43,7 +21,7 @@ def shown(summary: Summary) -> str:
 
 
 def test_nodes_and_operations_are_counted() -> None:
-    summary = example()
+    summary = example_summary()
     assert (summary.ranks, summary.nodes) == (3, 10)
     assert summary.nodes_by_type == {"METADATA": 1, "COMP": 2, "COMM_SEND": 1, "COMM_RECV": 1, "COMM_COLL": 5}
     assert summary.communication_nodes == {"all_reduce": 3, "all_gather": 2, "send": 1, "recv": 1}
@@ -62,17 +40,17 @@ def test_storage_is_counted_and_named() -> None:
     assert summary.storage == {"read": StorageUse(1, 5), "write": StorageUse(2, 4 << 20)}
     assert "1 read of 5 B in all, 2 writes of 4 MiB in all" in shown(summary)
     assert trace_to_json(summary)["storage"]["write"] == {"operations": 2, "size_bytes": 4 << 20}
-    assert example().storage == {}
+    assert example_summary().storage == {}
 
 
 def test_groups_used_and_defined() -> None:
-    summary = example()
+    summary = example_summary()
     assert [(group.name, len(group)) for group in summary.groups] == [("", 3), ("tp", 2)]
     assert summary.groups_defined == 3
 
 
 def test_times() -> None:
-    summary = example()
+    summary = example_summary()
     assert summary.cpu_ns == Spread(0, 0, 7_000)
     assert summary.device_ns == Spread(0, 0, 5_000)
     assert summary.traced_communication_ns == Spread(4_000, 45_000, 51_000)
@@ -97,7 +75,7 @@ def test_uneven_all_to_all_counts_its_largest_member_once() -> None:
 
 
 def test_json_has_every_field() -> None:
-    content = json.loads(json.dumps(trace_to_json(example())))
+    content = json.loads(json.dumps(trace_to_json(example_summary())))
     assert content["groups"][1] == {"name": "tp", "ranks": [0, 1]}
     assert content["cpu_ns"] == {"least": 0, "middle": 0, "most": 7_000}
     assert content["operations"][0]["payload_bytes_all_ranks"] == 24

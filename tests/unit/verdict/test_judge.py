@@ -35,9 +35,15 @@ def judged(summary: RunSummary, *rules: Rule) -> Verdict:
     return judge(summary, Rules("test", rules))
 
 
+def calibrated(summary: RunSummary, tester_percent: float = 3.0) -> RunSummary:
+    """The same, of a calibrated tester that needs this share of each class's time."""
+    classes = tuple(replace(one, tester_percent=tester_percent) for one in summary.classes)
+    return replace(summary, classes=classes)
+
+
 def limited(summary: RunSummary) -> RunSummary:
     """The same, with classes whose time the calibrated tester sets."""
-    return replace(summary, classes=tuple(replace(one, tester_percent=95.0) for one in summary.classes))
+    return calibrated(summary, 95.0)
 
 
 def starved(summary: RunSummary) -> RunSummary:
@@ -53,11 +59,22 @@ def test_a_run_within_its_bounds_passes(summary: RunSummary) -> None:
 
 
 def test_one_missed_bound_fails_the_run_and_is_named_first(summary: RunSummary) -> None:
-    verdict = judged(summary, rule("jct", "at most", 500), rule("busbw_to_ideal", "at least", 90))
+    verdict = judged(calibrated(summary), rule("jct", "at most", 500), rule("busbw_to_ideal", "at least", 90))
     assert (verdict.outcome, verdict.exit_code) == (Outcome.FAIL, exit_codes.EXPECTATION_FAILED)
     assert verdict.decisive is not None
     assert verdict.decisive.rule.metric.name == "busbw_to_ideal"
     assert (verdict.count(Outcome.FAIL), verdict.count(Outcome.PASS)) == (1, 1)
+
+
+@pytest.mark.parametrize(("metric", "limit"), [("busbw_to_ideal", 90), ("slowest_to_mean", 2)])
+def test_a_share_of_ideal_or_a_ratio_of_times_is_undecided_if_the_tester_is_unknown(
+    summary: RunSummary, metric: str, limit: float
+) -> None:
+    verdict = judged(summary, rule("jct", "at most", 500), rule(metric, "at least", limit))
+    assert (verdict.outcome, verdict.exit_code) == (Outcome.UNDECIDED, exit_codes.UNDECIDED)
+    assert verdict.findings[0].reason.startswith("the device or the tester may be the reason: calibrate")
+    for known in (rule("jct", "at most", 400), rule("cct_p50", "at most", 10)):
+        assert judged(summary, known, rule(metric, "at least", limit)).outcome is Outcome.FAIL
 
 
 def test_of_several_failures_the_one_farthest_from_its_limit_comes_first(summary: RunSummary) -> None:

@@ -124,7 +124,7 @@ def test_a_datagram_may_have_a_traffic_class_of_its_own(is_v6: bool, level: int,
     ("code", "text"),
     [
         (errno.EADDRNOTAVAIL, "192.0.2.1 is not an address of this host"),
-        (errno.EADDRINUSE, "UDP port 4791 of 192.0.2.1 is in use; every rank needs an address of its own"),
+        (errno.EADDRINUSE, "UDP port 4791 of 192.0.2.1 is in use; every rank needs its own address"),
         (errno.EMFILE, "raise `ulimit -n`"),
         (errno.EACCES, "cannot use UDP port 4791 of 192.0.2.1: Permission denied"),
     ],

@@ -5,7 +5,6 @@ import pytest
 
 from emulator.cli.main import main
 from emulator.wire._pb import et_pb2
-from tests.support.command import refused
 from tests.support.trace_files import attribute, collective, compute, write
 
 SECRETS = ("acme", "/home/alice", "node17", "secret-run", "libtorch")
@@ -72,11 +71,3 @@ def test_the_terminal_lists_what_can_be_recognised(
     assert "still recognisable" in text
     assert "factors from 0.9 to 1.1" in text
     assert "3 attributes: path, rf_id, kernel_file" in text
-
-
-def test_mistakes(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--seed is for --jitter" in refused("anonymize", source, tmp_path / "x", "--seed", 3, capsys=capsys)
-    assert "is not empty: give a different folder" in refused("anonymize", source, source, capsys=capsys)
-    assert "'7' is not above 0% and below 100%" in refused(
-        "anonymize", source, tmp_path / "x", "--jitter", 7, capsys=capsys
-    )

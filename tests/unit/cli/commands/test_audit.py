@@ -32,30 +32,6 @@ def test_violations_are_shown_with_their_frames(tmp_path: Path, capsys: pytest.C
     assert f"frame {frame}: path-mtu: FIRST has 100 bytes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["absent.pcap"], "absent.pcap: No such file or directory"),
-        (["--port", "4792", "c.pcap"], "none of its 3 frames goes to UDP port 4792"),
-    ],
-)
-def test_a_capture_without_roce_is_refused(
-    path: Path, arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(path.parent)
-    assert main(["audit", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert problem in captured.err
-    assert captured.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("port", ["0", "65536", "x", "-1"])
-def test_a_port_out_of_range_is_refused(path: Path, port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["audit", f"--port={port}", str(path)]) == 2
-    assert "argument --port" in capsys.readouterr().err
-
-
 def test_json_is_the_whole_report(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

@@ -36,11 +36,3 @@ def test_a_box_of_another_network_namespace_is_left_alone(
     store.claim(Box("a", PORTS, network=1, created=""))
     assert "box a was brought up in another network namespace" in refused("box", "down", "a", capsys=capsys)
     assert store.ids() == ["a"]
-
-
-def test_a_rate_has_a_unit(store: BoxStore, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'10' is not a rate" in refused("box", "up", "eth1", "eth2", "--rate", "10", capsys=capsys)
-
-
-def test_a_profile_that_is_missing_is_named(store: BoxStore, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nowhere" in refused("box", "up", "eth1", "eth2", "--profile", "nowhere", capsys=capsys)

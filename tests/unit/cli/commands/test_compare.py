@@ -148,19 +148,6 @@ def test_a_trend_has_a_column_per_version(store: Path, capsys: pytest.CaptureFix
     assert "a comparison needs two groups" in refused(capsys, store / "a", "--trend")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (("nowhere", "nowhere-else"), "nowhere: neither a run folder nor a pattern that matches one"),
-        (("{store}/a",), "a comparison needs two groups"),
-    ],
-)
-def test_missing_groups_are_one_line(
-    arguments: tuple[str, ...], problem: str, store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert problem in refused(capsys, *(one.format(store=store) for one in arguments))
-
-
 @pytest.mark.parametrize("option", ["--html", "--junit"])
 def test_a_place_for_a_file_is_looked_at_first(
     option: str, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -173,8 +160,3 @@ def test_a_place_for_a_file_is_looked_at_first(
     assert mine.read_text() == "precious"
     for _ in range(2):  # its own file it replaces
         shown(capsys, *groups, option, tmp_path / "file")
-
-
-@pytest.mark.parametrize("margin", ["x", "0", "-3%", "100%", "nan"])
-def test_a_wrong_margin_is_named(margin: str, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "3% or 0.03" in refused(capsys, store / "a", store / "same", f"--margin={margin}")

@@ -6,7 +6,6 @@ import pytest
 
 from emulator.cli.commands.completion import SHELLS
 from emulator.cli.main import COMMANDS, main
-from tests.support.command import refused
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -18,7 +17,3 @@ def test_every_command_and_its_options_are_completed(shell: str, capsys: pytest.
     for option in ("iterations", "if-exists", "step-bytes", "gate"):
         assert option in script
     assert "all_reduce" in script
-
-
-def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no 'csh'; did you mean 'zsh'?" in refused("completion", "csh", capsys=capsys)

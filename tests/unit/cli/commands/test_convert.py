@@ -92,7 +92,7 @@ def test_a_master_file_and_back(mixed: Path, tmp_path: Path, capsys: pytest.Capt
     master, back = tmp_path / "x.parquet", tmp_path / "back"
     assert main(["convert", "--to", "master", str(mixed), str(master)]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first == "2 communications of 2 ranks, stored as 1 of 1 distinct program; compute is left out"
+    assert first == "2 communications of 2 ranks, stored as 1 of 1 distinct program; compute is omitted"
     assert second.startswith(f"{master}: ")
     assert main(["check", str(master), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["communication_nodes"] == {"all_reduce": 2}

@@ -10,7 +10,6 @@ import pytest
 from emulator.cli.main import main
 from emulator.shipped import PROFILES, TOPOLOGIES, TRACES
 from emulator.suite.document import shipped_suites
-from tests.support.command import refused
 
 
 def test_every_file_is_listed_below_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,11 +33,6 @@ def test_json_has_the_paths(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_path_of_one_can_be_copied(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["examples", name]) == 0
     assert Path(capsys.readouterr().out.strip()).exists()
-
-
-def test_a_name_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no example 'two-host'; did you mean 'two-hosts'?" in refused("examples", "two-host", capsys=capsys)
-    assert "'zzz'; `charkha examples` lists them" in refused("examples", "zzz", capsys=capsys)
 
 
 def test_a_name_works_from_any_folder(

@@ -37,26 +37,6 @@ def test_another_name_can_be_given(run: Path, capsys: pytest.CaptureFixture[str]
     assert Path("tables", "samples.csv").is_file()
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ([], "the following arguments are required: --to"),
-        (["--to", "excel"], "there is no 'excel'; choose from"),
-        (["--to", "csv", "--endpoint", "http://localhost"], "--endpoint is only for --to otel"),
-        (["--to", "otel"], "needs the URL of a collector"),
-        (["--to", "otel", "--endpoint", "localhost:4318"], "needs the URL of a collector"),
-        (["--to", "otel", "--endpoint", "http://localhost", "--out", "x"], "writes no file"),
-        (["--to", "csv", "--out", "nowhere/x"], "folder nowhere does not exist"),
-        (["--to", "csv", "--out", "-"], "--out -: csv is a folder, not one file"),
-        (["--to", "astra-sim", "--out", "-"], "--out -: astra-sim is a folder, not one file"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(
-    run: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert problem in refused("export", run, *options, capsys=capsys)
-
-
 @pytest.mark.parametrize("name", ["nccl-tests", "nccl-tests-json", "junit", "perfetto"])
 def test_a_dash_is_stdout_for_formats_of_one_file(
     run: Path, name: str, capfdbinary: pytest.CaptureFixture[bytes]
@@ -81,10 +61,6 @@ def test_a_missing_package_is_named_before_anything_is_read(
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["export", "nowhere", "--to", name, *options]) == 3
     assert "pip install 'charkha[export]'" in capsys.readouterr().err
-
-
-def test_only_run_folders_are_exported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "runs: is no" in refused("export", "runs", "--to", "csv", capsys=capsys).replace("is not a", "is no")
 
 
 def test_the_help_describes_every_format(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,31 +97,11 @@ def test_one_rank_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "barrier.0.et\n" in capsys.readouterr().out
 
 
-def test_degrees_that_do_not_fit_are_refused_and_write_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("generate", "transformer", *SMALL, "--pipeline", "3", "--out", tmp_path / "t")
-    assert "layers 2 is not divisible by pipeline 3" in refused(*words, capsys=capsys)
-    assert not (tmp_path / "t").exists()
-
-
 def test_a_folder_with_files_needs_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     words = ("generate", "collective", "all_reduce", "-n", "2", "-b", "8", "--out", tmp_path)
     assert "--force" in refused(*words, capsys=capsys)
     assert _run("collective", "all_reduce", "-n", "2", "-b", "8", "--out", str(tmp_path), "--force") == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["collective", "all_reduce", "-n", "2", "-b", "8X", "--out", "x"], "'8X' is not a size"),
-        (["collective", "send", "-n", "2", "--out", "x"], "argument COLLECTIVE: there is no collective 'send'"),
-        (["transformer", "--layers", "2", "--out", "x"], "--hidden"),
-    ],
-)
-def test_bad_arguments_exit_with_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert message in refused("generate", *arguments, capsys=capsys)
 
 
 @pytest.mark.parametrize("arguments", [[], ["transformer"], ["moe"], ["inference"], ["collective"]])

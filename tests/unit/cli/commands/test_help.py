@@ -8,7 +8,6 @@ from emulator import exit_codes
 from emulator.cli.main import main
 from emulator.shipped import PAGES
 from emulator.transports.registry import TRANSPORTS
-from tests.support.command import refused
 
 
 def page(*words: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -42,11 +41,6 @@ def test_a_command_without_a_page_shows_its_help(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         main(["help", "run"])
     assert capsys.readouterr().out.startswith("usage: charkha run")
-
-
-def test_an_unknown_topic_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no topic 'glosary'; did you mean 'glossary'?" in refused("help", "glosary", capsys=capsys)
-    assert "no topic 'quantum physics'; `charkha help` lists" in refused("help", "quantum", "physics", capsys=capsys)
 
 
 def test_the_page_has_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

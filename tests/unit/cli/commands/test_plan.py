@@ -92,36 +92,3 @@ def test_a_run_spec_is_planned_with_its_flows(capsys: pytest.CaptureFixture[str]
     (tmp_path / "two.yaml").write_text(f"charkha: 1\njobs: [{job % 'a'}, {job % 'b'}]\n")
     assert main(["plan", "-f", str(tmp_path / "two.yaml")]) == 2
     assert "two.yaml: has 2 jobs" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ([], "give one of TRACE, -f FILE, --collective and --transformer"),
-        (["x", "--collective", "barrier"], "give one of"),
-        (["--collective", "all_reduce"], "needs -n"),
-        (["--collective", "all_to_all", "-n", "100000"], "pairs of communicating ranks"),
-        (["--collective", "all_reduce", "-n", "4", "--link-loads", "nowhere.json"], "nowhere.json: the link loads"),
-        (["--collective", "all_reduce", "-n", "4", "--algorithm", "all_reduce=x"], "no algorithm 'x'"),
-        (["--collective", "all_reduce", "-n", "4", "--topology", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
-    ],
-)
-def test_what_does_not_fit_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str) -> None:
-    assert main(["plan", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert problem in error
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("model", "problem"),
-    [
-        ("hidden=64", "give layers=N"),
-        ("layers=4,tensor=3", "hidden 8192 is not divisible by tensor 3"),
-        ("layers=x", "layers=x: give a number"),
-        ("layers=4,colour=red", "write NAME=VALUE"),
-    ],
-)
-def test_a_wrong_description_is_named(capsys: pytest.CaptureFixture[str], model: str, problem: str) -> None:
-    assert main(["plan", "--transformer", model]) == 2
-    assert problem in capsys.readouterr().err

@@ -79,7 +79,7 @@ def hostile(path: Path) -> list[bytes]:
 
 def test_a_hostile_pickle_runs_nothing(tmp_path: Path) -> None:
     for data in hostile(tmp_path / "made"):
-        with pytest.raises(PickleProblem, match=r"something else than plain values|corrupt|ends too early"):
+        with pytest.raises(PickleProblem, match=r"something other than plain values|corrupt|ends too early"):
             load_plain(data)
     assert not (tmp_path / "made").exists()
 
@@ -107,7 +107,7 @@ def sharing_bomb(levels: int) -> bytes:
         (b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".", "ends too early"),
         (b"\x80\x02\x8b" + (1 << 30).to_bytes(4, "little") + b".", "ends too early"),
         (b"\x80\x02\x8b\xff\xff\xff\xff.", "ends too early"),
-        (b"\x80\x02K\x01r\xff\xff\xff\x7f0.", "ends with something left over"),
+        (b"\x80\x02K\x01r\xff\xff\xff\x7f0.", "ends with unused values"),
         (b"\x80\x02(K\x01u.", "has a key without a value"),
         (b"\x80\x02K\x01K\x02s.", "adds to something that is no dict"),
         (b"\x80\x02(K\x01\x86.", "takes a value that is not there"),

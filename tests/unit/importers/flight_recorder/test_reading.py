@@ -187,7 +187,7 @@ def test_a_hostile_dump_is_refused_with_its_place(tmp_path: Path) -> None:
     dump = pickle.dumps(recorder_dump(0), 2)
     (tmp_path / "nccl_trace_rank_0").write_bytes(dump[:-1] + b"cos\nsystem\n(X\x04\x00\x00\x00trueR.")
     with pytest.raises(
-        TraceError, match=f"nccl_trace_rank_0, offset {len(dump) - 1}: .*something else than plain values"
+        TraceError, match=f"nccl_trace_rank_0, offset {len(dump) - 1}: .*something other than plain values"
     ):
         read_flight_recorder(tmp_path)
 

@@ -42,7 +42,7 @@ def test_the_page_says_what_the_jobs_do_to_each_other(tmp_path: Path) -> None:
         "2.000",
     )
     facts = dict(block_of(interference, "interference-facts", Facts).facts)
-    assert facts["Job a"].startswith("6 iterations that the other jobs cover; 2 left out")
+    assert facts["Job a"].startswith("6 iterations covered by the other jobs; 2 excluded")
     bars = drawn(block_of(time_line, "session-line", Chart), "bars")
     assert [one["what"] for one in bars if one["job"] == "a"] == ["warm-up", *["not covered"] * 2, *["counts"] * 6]
     assert (bars[0]["begin_ns"], bars[0]["end_ns"]) == (0, 1_000_000)

@@ -94,7 +94,7 @@ def test_a_narrow_table_leaves_columns_out_and_cuts_no_number(width: int) -> Non
     talk.request(Opcode.RC_WRITE_FIRST, payload=bytes(MTU))
     wide, narrow = shown(render(talk.audit()), width=200), shown(render(talk.audit()), width=width)
     assert "Left out" not in wide
-    assert "Left out at this width: duplicates" in narrow
+    assert "Omitted at this width: duplicates" in narrow
     (row,) = (line.split() for line in wide.splitlines() if line.startswith("QP"))
     (short,) = (line.split() for line in narrow.splitlines() if line.startswith("QP"))
     assert set(short) <= set(row)

@@ -100,7 +100,7 @@ def test_a_narrow_terminal_hides_columns_and_names_them(
     out = planned(capsys, "--collective", "all_to_all", "-n", 8, "-b", 8000)
     tables = out[: out.index("Payload  ")].splitlines()
     assert max(map(len, tables[1:])) <= columns
-    assert "Left out at this width: all at once" in out
+    assert "Omitted at this width: all at once" in out
 
 
 def test_bytes_through_domains_have_a_time_and_a_sum(capsys: pytest.CaptureFixture[str]) -> None:

@@ -119,21 +119,21 @@ def test_a_log_file_names_the_agents_to_start_once(monkeypatch: pytest.MonkeyPat
         shown.waiting_for(["a0", "b0", "b1\x1b[2J"])
         shown.waiting_for(["b0"])
         shown.waiting_for([])
-    assert out.getvalue() == r"charkha: waiting for agents b0, b1\x1b[2J to dial in at 192.0.2.1:4790" + "\n"
+    assert out.getvalue() == r"charkha: waiting for agents b0, b1\x1b[2J to connect to 192.0.2.1:4790" + "\n"
 
 
 def test_of_very_many_agents_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     out, agents = log_file(monkeypatch), [f"a{number}" for number in range(512)]
     with RunProgress(nodes=1, iterations=1, dialling=agents, address="192.0.2.1:4790") as shown:
         shown.waiting_for(agents)
-    assert out.getvalue().endswith("a14, a15 and 496 more to dial in at 192.0.2.1:4790\n")
+    assert out.getvalue().endswith("a14, a15 and 496 more to connect to 192.0.2.1:4790\n")
 
 
 def test_a_terminal_shows_which_agents_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     out = terminal(monkeypatch)
     with RunProgress(nodes=1, iterations=1, dialling=["b0"], address="192.0.2.1:4790") as shown:
         shown.waiting_for(["b0"])
-    assert "waiting for agent b0 to dial in at 192.0.2.1:4790" in out.getvalue()
+    assert "waiting for agent b0 to connect to 192.0.2.1:4790" in out.getvalue()
     with RunProgress(nodes=1, iterations=1) as shown:
         shown.writing_trace()
     assert "writing the measured trace" in out.getvalue()

@@ -76,8 +76,8 @@ def test_measurements_that_do_not_count_are_mentioned(tmp_path: Path) -> None:
     samples = [*collective([50, 0], [10, 20]), *collective([0, 0], [9, 9], iteration=1)]
     found = measurements(write_run(tmp_path / "run", samples))
     lines = shown(render_statistics(distributions(found), [], incomplete=3)).splitlines()
-    assert "3 measurements lack a member and are left out." in lines
-    assert "1 measurements have a negative time and are left out." in lines
+    assert "3 measurements lack a member and are omitted." in lines
+    assert "1 measurements have a negative time and are omitted." in lines
 
 
 def test_a_straggler_is_named_with_its_delay(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_nothing_is_cut_or_left_out_at_the_full_width(rich_summary: RunSummary) 
 
 def test_a_narrow_table_names_what_it_leaves_out(rich_summary: RunSummary) -> None:
     shown = text(rich_summary, width=60)
-    assert "Left out at this width: traced, skew p50" in shown
+    assert "Omitted at this width: traced, skew p50" in shown
     assert "busbw" in shown
 
 

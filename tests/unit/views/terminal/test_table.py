@@ -48,8 +48,8 @@ def test_an_optional_column_is_there_if_one_row_has_a_value() -> None:
 def test_the_least_important_columns_are_hidden_first_and_named() -> None:
     table = FittedTable(COLUMNS, [Link("leaf0:u0", 100, "between leaf and spine")])
     assert "Left out" not in shown(table, width=50)
-    assert shown(table, width=30).splitlines()[-1] == "Left out at this width: note."
-    assert shown(table, width=16).replace("\n", " ").endswith("Left out at this width: note, twice.")
+    assert shown(table, width=30).splitlines()[-1] == "Omitted at this width: note."
+    assert shown(table, width=16).replace("\n", " ").endswith("Omitted at this width: note, twice.")
 
 
 def test_a_number_is_never_cut() -> None:
@@ -66,7 +66,7 @@ def test_the_other_cells_of_a_row_stand_beside_the_first_line_of_a_long_one() ->
 def test_a_hidden_column_is_named_on_one_line() -> None:
     wide: Column[int] = Column("dupli-\ncates", cell=lambda _: "x" * 60, sacrifice=1)
     text = shown(FittedTable([Column("n", cell=str), wide], [1]), width=50)
-    assert text.splitlines()[-1] == "Left out at this width: duplicates."
+    assert text.splitlines()[-1] == "Omitted at this width: duplicates."
 
 
 def test_text_is_wrapped_only_in_columns_that_allow_it() -> None:
@@ -87,7 +87,7 @@ def test_gaps_are_narrow_before_a_column_is_hidden() -> None:
 def test_a_line_for_further_rows_comes_before_the_hidden_columns() -> None:
     links = [Link("leaf0:u0", 100, "between leaf and spine")]
     *_, more, hidden = shown(FittedTable(COLUMNS, links, more="3 more links"), width=32).splitlines()
-    assert (more, hidden) == ("3 more links", "Left out at this width: note.")
+    assert (more, hidden) == ("3 more links", "Omitted at this width: note.")
 
 
 def test_a_table_without_rows_has_its_headers() -> None:

@@ -9,29 +9,7 @@ from rich.console import Console
 from emulator.trace.summary import Summary, summarise
 from emulator.trace.workload import TraceOptions, build_workload
 from emulator.views.terminal.trace_summary import render
-from tests.support.traces import COMP, METADATA, coll, node, rank_trace, recv, send
-
-GROUPS = {"tp": (0, 1), "spare": (2,)}
-
-
-def example() -> Summary:
-    """Three ranks: tensor parallel on two, a message to the third, an all-reduce of all."""
-    gather = {"deps": [1], "pg": "tp"}
-    last = coll(9, "all_reduce", 8, deps=[2], duration=1)
-    traces = [
-        rank_trace(0, [node(1, COMP, duration=5), coll(2, "all_gather", 100, duration=50, **gather), last]),
-        rank_trace(
-            1,
-            [
-                node(1, COMP, duration=7, cpu=True),
-                coll(2, "all_gather", 100, duration=40, **gather),
-                send(8, 2, 30, deps=[2], duration=4),
-                last,
-            ],
-        ),
-        rank_trace(2, [node(1, METADATA), recv(2, 1, 30, duration=3), last], groups={"mine": (1, 2), "0": ()}),
-    ]
-    return summarise(build_workload(traces, groups=GROUPS), traces, groups=GROUPS)
+from tests.support.traces import coll, example_summary, node, rank_trace
 
 
 def shown(summary: Summary) -> str:
@@ -46,8 +24,8 @@ def test_report_shows_what_a_user_looks_for() -> None:
     text = shown(summarise(workload, traces))
     for part in ("dropped", "1 dangling", "rank without durations", "1 MiB", "window of 4,096", "world (1)"):
         assert part in text
-    assert "send + recv" in shown(example())
-    assert "7 µs of compute, 51 µs with traced communication" in shown(example())
+    assert "send + recv" in shown(example_summary())
+    assert "7 µs of compute, 51 µs with traced communication" in shown(example_summary())
 
 
 def test_names_from_a_trace_are_never_markup() -> None:

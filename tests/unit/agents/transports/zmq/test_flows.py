@@ -18,6 +18,7 @@ from agents.transports.zmq.flows import (
     HEADER,
     KEPT_FRAMES,
     PART,
+    WINDOW_MESSAGES,
     Exchange,
     InFlow,
     OutFlow,
@@ -181,6 +182,14 @@ def test_the_window_limits_unacknowledged_payload() -> None:
     assert sending.flow.acknowledged_bytes == 1000
 
 
+def test_the_window_limits_unacknowledged_messages_too() -> None:
+    sending = Sending(window_bytes=1 << 20)
+    for tag in range(WINDOW_MESSAGES + 5):
+        sending.flow.post(tag, 1)
+    sending.exchange.settle()
+    assert len(sending.messages()) == WINDOW_MESSAGES
+
+
 def test_control_is_sent_while_the_window_is_full() -> None:
     sending = Sending(window_bytes=1000)
     sending.flow.post(7, 5000)
@@ -202,6 +211,9 @@ def test_flows_share_the_budget_of_their_agent() -> None:
     sending.acknowledge(2)
     sending.exchange.settle()
     assert other.counters.bytes + sending.flow.counters.bytes == 4000
+    sending.acknowledge(4)
+    sending.exchange.settle()
+    assert other.counters.bytes == 1000, "who waits for the budget gets it"
 
 
 def test_a_transfer_is_acknowledged_with_its_last_message() -> None:

@@ -7,25 +7,10 @@ from pathlib import Path
 import pytest
 
 from emulator.run_folder.manifest import TraceFacts
-from emulator.views.html.facts import RunFacts
 from emulator.views.html.sections import chosen
 from emulator.views.html.sections.chosen import choose, whole_iterations
-from tests.support.report import facts_of
+from tests.support.report import facts_of, played
 from tests.support.runs import collective, ranks
-
-JCT = (500, 300, 100, 200)
-
-
-def played(folder: Path, **fields: object) -> RunFacts:
-    """A warm-up and three iterations of 300, 100 and 200 ns, the second excluded if `fields` say so."""
-    samples, spent = [], {}
-    for number, jct in zip((-1, 0, 1, 2), JCT, strict=True):
-        begin = 1000 * (number + 2)
-        samples += collective([begin, begin], [begin + jct // 2] * 2, iteration=number)
-        spent[number] = ranks(
-            (begin, begin + jct), (begin + 10, begin + jct - 5), compute=40, communication=60, overlap=10
-        )
-    return facts_of(folder, samples, spent, **fields)
 
 
 def test_the_median_the_fastest_and_the_slowest_come_first(tmp_path: Path) -> None:

@@ -5,25 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from emulator.run_folder.manifest import Exclusion, Trials
-from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Chart, Text
 from emulator.views.html.sections.iterations import iterations
-from tests.support.report import block_of, drawn, facts_of, records
+from tests.support.report import block_of, drawn, facts_of, played, records
 from tests.support.runs import collective, ranks
-
-JCT = (500, 300, 100, 200)
-
-
-def played(folder: Path, **fields: object) -> RunFacts:
-    """A warm-up and three iterations of 300, 100 and 200 ns, the second excluded if `fields` say so."""
-    samples, spent = [], {}
-    for number, jct in zip((-1, 0, 1, 2), JCT, strict=True):
-        begin = 1000 * (number + 2)
-        samples += collective([begin, begin], [begin + jct // 2] * 2, iteration=number)
-        spent[number] = ranks(
-            (begin, begin + jct), (begin + 10, begin + jct - 5), compute=40, communication=60, overlap=10
-        )
-    return facts_of(folder, samples, spent, **fields)
 
 
 def test_a_run_without_a_complete_iteration_says_so(tmp_path: Path) -> None:
