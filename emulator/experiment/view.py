@@ -16,7 +16,7 @@ from emulator.export.trace_perfetto import write_trace_line
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import Traffic
-from emulator.planner.traffic.pair_bytes import busiest_bytes, count_transfers, pair_bytes
+from emulator.planner.traffic.pair_bytes import busiest_bytes, pair_bytes
 from emulator.run_folder.stream import write_text
 from emulator.trace.critical_path import CriticalPath, traced_ns
 from emulator.trace.graph_window import graph_window, position_of
@@ -91,7 +91,7 @@ def _facts(job: LoadedJob, look: Look, *, name: str) -> TraceFacts:
         workload=workload,
         summary=summarise(workload, job.loaded.traces, groups=job.loaded.groups),
         line=_line(job, lasting),
-        pairs=pair_bytes(traffic) if count_transfers(traffic) <= MOST_TRANSFERS else None,
+        pairs=pair_bytes(traffic) if traffic.transfers <= MOST_TRANSFERS else None,
         path=path,
         path_ns=critical.length_ns(lasting),
         communication_about=about,

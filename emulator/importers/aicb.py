@@ -17,7 +17,7 @@ from pathlib import Path
 
 from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation, Place
+from emulator.importers.model import ImportedRank, ImportedTrace, NodeList, Operation, Place
 from emulator.importers.recorded_calls import LONGEST_TRACE_NS
 from emulator.importers.text_files import file_head, of_line, read_lines, source_files
 from emulator.planner.workloads.synthetic import LARGEST_JOB_NODES
@@ -123,17 +123,18 @@ def read_aicb(
     if per_rank * layout.ranks > LARGEST_JOB_NODES:
         problem = f"has {layout.ranks:,} ranks of up to {per_rank:,} nodes; the most is {LARGEST_JOB_NODES:,} in all"
         raise TraceError(f"{problem}: play it with fewer, --ranks N", path=files[0])
-    imported = []
-    for rank in range(layout.ranks):
-        own = Losses()
-        nodes = _Builder(workload, layout, rank, own).nodes()
-        imported.append(ImportedRank(rank, [str(files[0])], "workload", layout.ranks, {}, nodes, own))
-        losses.add(own)
-        if on_rank is not None:
-            on_rank(rank + 1, layout.ranks)
-    if not any(one.nodes for one in imported):
+    trace = ImportedTrace.of(
+        path,
+        NAME,
+        range(layout.ranks),
+        lambda rank: _Builder(workload, layout, rank).rank(),
+        world_size=layout.ranks,
+        losses=losses,
+        on_rank=on_rank,
+    )
+    if not any(one.nodes for one in trace.ranks):
         raise TraceError("has neither compute time nor a collective: there is nothing to play", path=files[0])
-    return ImportedTrace(path, NAME, imported, [], losses)
+    return trace
 
 
 def _read(path: Path, losses: Losses) -> _Workload:
@@ -208,16 +209,16 @@ def _layout(workload: _Workload, ranks: int | None, losses: Losses) -> _Layout:
     return _Layout(world, tensor, expert, pipeline)
 
 
-class _Builder:
-    """Builds the nodes of a rank."""
+class _Builder(NodeList):
+    """Builds the nodes of a rank; `_last`: what the next one waits for."""
 
-    def __init__(self, workload: _Workload, layout: _Layout, rank: int, losses: Losses) -> None:
-        self._workload, self._layout, self._rank, self._losses = workload, layout, rank, losses
-        self._nodes: list[ImportedNode] = []
+    def __init__(self, workload: _Workload, layout: _Layout, rank: int) -> None:
+        super().__init__()
+        self._workload, self._layout, self._rank = workload, layout, rank
         self._last: tuple[int, ...] = ()
         self._members = {name: layout.members(name, rank) for name in ("TP", "DP", "EP", "DP_EP")}
 
-    def nodes(self) -> list[ImportedNode]:
+    def rank(self) -> ImportedRank:
         layers = self._workload.layers
         for layer in layers:
             self._compute(layer, "forward", layer.forward)
@@ -228,24 +229,20 @@ class _Builder:
             self._collective(layer, "backward", layer.backward)
             self._compute(layer, "weights", layer.weights)
             self._beside(layer, last_of_group)
-        return self._nodes
-
-    def _add(self, name: str, place: Place, deps: tuple[int, ...], ns: int, operation: Operation | None = None) -> int:
-        number = len(self._nodes) + 1
-        self._nodes.append(ImportedNode(number, name, place, deps, 0, ns, operation))
-        return number
+        files, world_size = [str(self._workload.path)], self._layout.ranks
+        return ImportedRank(self._rank, files, "workload", world_size, {}, self.nodes, self.losses)
 
     def _compute(self, layer: _Layer, what: str, part: _Part) -> None:
         if part.compute_ns > PLACEHOLDER_NS:
-            self._last = (self._add(f"{layer.name} {what}", Place.DEVICE, self._last, part.compute_ns),)
-            self._losses.count(Fate.MAPPED, "compute times", layer.where)
+            self._last = (self.add(f"{layer.name} {what}", Place.DEVICE, self._last, part.compute_ns),)
+            self.losses.count(Fate.MAPPED, "compute times", layer.where)
         elif part.compute_ns:
-            self._losses.count(Fate.MERGED, "compute times of 1 ns: AICB knows none", layer.where)
+            self.losses.count(Fate.MERGED, "compute times of 1 ns: AICB knows none", layer.where)
 
     def _collective(self, layer: _Layer, what: str, part: _Part) -> None:
         operation = self._operation(layer, what, part)
         if operation is not None:
-            self._last = (self._add(operation.name, Place.NETWORK, self._last, 0, operation),)
+            self._last = (self.issue(operation, self._last),)
 
     def _beside(self, layer: _Layer, last_of_group: dict[str, int]) -> None:
         """A collective of weight gradients: what follows does not wait for it, except the next one of its group."""
@@ -254,21 +251,21 @@ class _Builder:
             group = layer.weights.group
             before = (last_of_group[group],) if group in last_of_group else ()
             deps = tuple(sorted({*self._last, *before}))
-            last_of_group[group] = self._add(operation.name, Place.NETWORK, deps, 0, operation)
+            last_of_group[group] = self.issue(operation, deps)
 
     def _operation(self, layer: _Layer, what: str, part: _Part) -> Operation | None:
         if part.kind is None:
             return None
         members = self._members[part.group]
         if len(members) == 1:
-            self._losses.count(Fate.DROPPED, f"{part.kind.label} of a group of one rank", layer.where)
+            self.losses.count(Fate.DROPPED, f"{part.kind.label} of a group of one rank", layer.where)
             return None
         size, rest = divmod(part.size_bytes, len(members)) if part.kind is CommKind.ALL_GATHER else (part.size_bytes, 0)
         if rest:
-            self._losses.count(Fate.INFERRED, "all_gather not divisible by its ranks: shards rounded up", layer.where)
+            self.losses.count(Fate.INFERRED, "all_gather not divisible by its ranks: shards rounded up", layer.where)
         if part.kind is CommKind.BROADCAST:
-            self._losses.count(Fate.GUESSED, "root of a broadcast: the first rank of the group", layer.where)
-        self._losses.count(Fate.MAPPED, part.kind.label, layer.where)
+            self.losses.count(Fate.GUESSED, "root of a broadcast: the first rank of the group", layer.where)
+        self.losses.count(Fate.MAPPED, part.kind.label, layer.where)
         is_world = len(members) == self._layout.ranks
         return Operation(
             where=layer.where,

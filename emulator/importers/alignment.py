@@ -1,4 +1,4 @@
-"""What all ranks of a job recorded: the ends of the records of each rank that others lack are left out, and counted.
+"""From the recorded calls of all ranks to a trace: what not all of them recorded is left out, and counted.
 
 Recorders keep the last so many calls, and a job that hangs ends differently on its ranks. Sequence numbers tell which
 collectives are the same ones.
@@ -7,16 +7,63 @@ collectives are the same ones.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from pathlib import Path
 
 from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.recorded_calls import RecordedCall
+from emulator.importers.model import ImportedRank, ImportedTrace
+from emulator.importers.recorded_calls import RecordedCall, issue_nodes
 from emulator.trace.model import CommKind
 
 Calls = dict[int, list[RecordedCall]]
 """By rank, in the order in which they were issued."""
 LossesOfRanks = defaultdict[int, Losses]
+
+
+def assemble(
+    path: Path,
+    calls: Calls,
+    *,
+    source_format: str,
+    mode: str,
+    world_size: int,
+    files: Mapping[int, Sequence[str]],
+    losses: Losses,
+    losses_of: LossesOfRanks,
+    on_rank: Callable[[int, int], None] | None,
+    key: Mapping[CommKind, Hashable] | None = None,
+    without_beginning: Collection[int] = (),
+) -> ImportedTrace:
+    """The trace of a job.
+
+    Args:
+        source_format: name of the importer.
+        mode: what the ranks were read from, for the report.
+        losses: what was counted so far of the whole source.
+        losses_of: what was counted so far of each rank.
+        on_rank: called with (ranks done, ranks in all).
+        key: see `align_collectives`.
+        without_beginning: see `align_messages`.
+
+    Raises:
+        TraceError: ranks contradict each other, no call is left, or times are more than a year apart.
+    """
+    align_collectives(calls, range(world_size), losses_of, key=key)
+    align_messages(calls, range(world_size), losses_of, without_beginning=without_beginning)
+
+    def made(rank: int) -> ImportedRank:
+        own = losses_of[rank]
+        for call in calls[rank]:
+            own.count(Fate.MAPPED, call.operation.kind.label)
+        return ImportedRank(rank, files[rank], mode, world_size, {}, issue_nodes(calls[rank], own), own)
+
+    trace = ImportedTrace.of(
+        path, source_format, sorted(calls), made, world_size=world_size, losses=losses, on_rank=on_rank
+    )
+    if not any(one.nodes for one in trace.ranks):
+        raise TraceError("no call is in the records of all ranks: there is nothing to play", path=path)
+    return trace
 
 
 def align_collectives(
@@ -25,8 +72,6 @@ def align_collectives(
     """Leave out the collectives that not all ranks of their process group recorded.
 
     Args:
-        world: all ranks.
-        losses: what is left out is counted there.
         key: kinds that are numbered apart; None: all collectives of a process group are numbered together, without
             gaps.
 
@@ -64,8 +109,6 @@ def align_messages(
     """Leave out sends without a receive, and receives without a send.
 
     Args:
-        world: all ranks.
-        losses: what is left out is counted there.
         without_beginning: ranks whose first calls are lost: their messages are paired from the end.
     """
     ends: defaultdict[tuple[int, int, int], dict[CommKind, list[RecordedCall]]] = defaultdict(dict)

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 from emulator.errors import TraceError
+from emulator.importers.text_files import HEAD_BYTES, source_files
 from emulator.wire.trace.compression import ByteSource, open_source
 
-MAX_DOCUMENT_BYTES = 2 << 30
-"""Of a document that is read whole."""
-HEAD_BYTES = 1 << 16
 HEADS = 20
 """Documents whose beginning is looked at to find out what a folder holds."""
 _JSON = re.compile(r"\.json(\.gz|\.zst)?$")
@@ -61,18 +59,6 @@ class Document:
         with open_source(self.path) as source:
             yield source if self.size < 0 else _Part(source, self)
 
-    def read(self) -> bytes:
-        """All its bytes, not compressed.
-
-        Raises:
-            TraceError: the file cannot be read, is cut short, or is too large.
-        """
-        with self.open() as source:
-            data = source.read_at_least(MAX_DOCUMENT_BYTES + 1)
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise TraceError(f"is JSON of more than {MAX_DOCUMENT_BYTES >> 30} GiB: record fewer steps", path=self.name)
-        return data
-
     def head(self) -> bytes:
         """The first HEAD_BYTES.
 
@@ -103,46 +89,30 @@ class _Part:
 
 def document_heads(path: Path) -> Iterator[bytes]:
     """The first bytes of the documents that `find_documents` finds; what cannot be read is passed over."""
-    try:
-        files = list(_files(path))
-    except OSError:
-        return
-    for file in files[:HEADS]:
-        with suppress(TraceError, OSError):
-            if _ARCHIVE.search(file.name):
-                yield from _member_heads(file)
-            else:
-                yield Document(str(file), file).head()
+    with suppress(TraceError):
+        for file in _files(path)[:HEADS]:
+            with suppress(TraceError, OSError):
+                if _ARCHIVE.search(file.name):
+                    yield from _member_heads(file)
+                else:
+                    yield Document(str(file), file).head()
 
 
 def find_documents(path: Path) -> Iterator[Document]:
     """The documents in a file, an archive, or a folder and its subfolders, in the order of their names.
 
     Raises:
-        TraceError: an archive cannot be read, or is cut short.
+        TraceError: a folder or an archive cannot be read, or is cut short.
     """
-    try:
-        files = list(_files(path))
-    except OSError as error:
-        raise TraceError(f"cannot be read: {error.strerror or error}", path=path) from error
-    for file in files:
+    for file in _files(path):
         if _ARCHIVE.search(file.name):
             yield from sorted(_members(file), key=lambda one: one.name)
         else:
             yield Document(str(file), file)
 
 
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        for entry in sorted(path.rglob("*")):
-            if not entry.name.startswith(".") and entry.is_file() and _is_named_so(entry):
-                yield entry
-    elif path.is_file() and _is_named_so(path):
-        yield path
-
-
-def _is_named_so(path: Path) -> bool:
-    return bool(_JSON.search(path.name) or _ARCHIVE.search(path.name))
+def _files(path: Path) -> list[Path]:
+    return [one for one in source_files(path) if _JSON.search(one.name) or _ARCHIVE.search(one.name)]
 
 
 class _Stream(io.RawIOBase):

@@ -21,7 +21,7 @@ import yaml
 
 from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation, Place
+from emulator.importers.model import ImportedRank, ImportedTrace, NodeList, Operation, Place
 from emulator.importers.recorded_calls import LONGEST_TRACE_NS
 from emulator.importers.text_files import HEAD_BYTES, file_head, of_line, read_lines, read_whole, source_files
 from emulator.schema import SchemaProblem, decode
@@ -111,19 +111,16 @@ def read_kvbench(
         raise TraceError(f"is of {other.size} ranks, the first matrix is of {size}", path=other.where)
     if sum(len(one.cells) for one in patterns) > MAX_CELLS:
         raise TraceError(f"has more than {MAX_CELLS:,} transfers: play fewer patterns", path=path)
-    builders = [_Builder(rank) for rank in range(size)]
+    builders = [_Builder() for _ in range(size)]
     for pattern in patterns:
         _add(pattern, builders)
     if not any(builder.nodes for builder in builders):
         raise TraceError("sends nothing: all cells are 0", path=path)
-    imported = []
-    files = [str(path)]
-    for builder in builders:
-        imported.append(ImportedRank(builder.rank, files, "matrices", size, {}, builder.nodes, builder.losses))
-        losses.add(builder.losses)
-        if on_rank is not None:
-            on_rank(builder.rank + 1, size)
-    return ImportedTrace(path, NAME, imported, [], losses)
+
+    def made(rank: int) -> ImportedRank:
+        return ImportedRank(rank, [str(path)], "matrices", size, {}, builders[rank].nodes, builders[rank].losses)
+
+    return ImportedTrace.of(path, NAME, range(size), made, world_size=size, losses=losses, on_rank=on_rank)
 
 
 def _main_file(path: Path) -> Path:
@@ -233,28 +230,15 @@ def _cell(word: bytes, where: str) -> int:
     return int(size)
 
 
-class _Builder:
-    """Builds the nodes of a rank."""
+class _Builder(NodeList):
+    """Builds the nodes of a rank; `last`: what the next pattern waits for."""
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        self.nodes: list[ImportedNode] = []
-        self.losses = Losses()
-        self.last: tuple[int, ...] = ()
-        """What the next pattern waits for."""
+    last: tuple[int, ...] = ()
 
-    def add(
-        self,
-        name: str,
-        deps: Sequence[int],
-        *,
-        place: Place = Place.NETWORK,
-        ns: int = 0,
-        operation: Operation | None = None,
-    ) -> int:
-        number = len(self.nodes) + 1
-        self.nodes.append(ImportedNode(number, name, place, tuple(deps), 0, ns, operation))
-        return number
+    def sleep(self, pattern: _Pattern, duration_ns: int) -> None:
+        if duration_ns:
+            self.losses.count(Fate.MAPPED, "sleeps", pattern.where)
+            self.last = (self.add("sleep", Place.CPU, self.last, duration_ns),)
 
 
 def _add(pattern: _Pattern, builders: Sequence[_Builder]) -> None:
@@ -272,25 +256,20 @@ def _add(pattern: _Pattern, builders: Sequence[_Builder]) -> None:
                 ranks=() if whole else tuple(senders),
             )
             builder.losses.count(Fate.MAPPED, CommKind.BARRIER.label, pattern.where)
-            builder.last = (builder.add(barrier.name, builder.last, operation=barrier),)
-        if pattern.before_ns:
-            builder.losses.count(Fate.MAPPED, "sleeps", pattern.where)
-            builder.last = (builder.add("sleep", builder.last, place=Place.CPU, ns=pattern.before_ns),)
+            builder.last = (builder.issue(barrier, builder.last),)
+        builder.sleep(pattern, pattern.before_ns)
     sent: dict[int, list[int]] = {rank: [] for rank in senders}
     for (sender, receiver), size in pattern.cells.items():
         sent[sender].append(_message(pattern, builders[sender], CommKind.SEND, receiver, size, builders[sender].last))
         _message(pattern, builders[receiver], CommKind.RECV, sender, size, ())
     for rank in senders:
         builders[rank].last = tuple(sent[rank])
-        if pattern.after_ns:
-            builders[rank].losses.count(Fate.MAPPED, "sleeps", pattern.where)
-            after = builders[rank].add("sleep", builders[rank].last, place=Place.CPU, ns=pattern.after_ns)
-            builders[rank].last = (after,)
+        builders[rank].sleep(pattern, pattern.after_ns)
 
 
-def _message(pattern: _Pattern, builder: _Builder, kind: CommKind, peer: int, size: int, deps: Sequence[int]) -> int:
+def _message(pattern: _Pattern, builder: _Builder, kind: CommKind, peer: int, size: int, deps: tuple[int, ...]) -> int:
     operation = Operation(
         where=pattern.where, name=pattern.name, kind=kind, size_bytes=size, ranks=(), peer=peer, tag=pattern.number
     )
     builder.losses.count(Fate.MAPPED, kind.label, pattern.where)
-    return builder.add(pattern.name, deps, operation=operation)
+    return builder.issue(operation, deps)

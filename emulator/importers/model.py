@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -23,7 +23,6 @@ class Operation:
         group_size: number of ranks in the group if the operation says so, else 0.
         send_splits, recv_splits: all-to-all: bytes to and from each member; None: even.
         root, peer: rank within the group, -1: none or unknown.
-        is_guess: the group is a guess.
         reads, writes: storages of the tensors.
         handle: what tells process groups without a name apart in the records of this rank.
     """
@@ -72,6 +71,25 @@ class ImportedNode:
     operation: Operation | None = None
 
 
+class NodeList:
+    """The nodes of a rank one after the other, without times of their start; what becomes of records is counted."""
+
+    def __init__(self) -> None:
+        self.nodes: list[ImportedNode] = []
+        self.losses = Losses()
+
+    def add(self, name: str, place: Place, deps: tuple[int, ...], duration_ns: int) -> int:
+        """Add compute, or a wait; returns its id."""
+        self.nodes.append(ImportedNode(len(self.nodes) + 1, name, place, deps, duration_ns=duration_ns))
+        return len(self.nodes)
+
+    def issue(self, operation: Operation, deps: tuple[int, ...]) -> int:
+        """Add a communication; returns its id."""
+        number = len(self.nodes) + 1
+        self.nodes.append(ImportedNode(number, operation.name, Place.NETWORK, deps, operation=operation))
+        return number
+
+
 @dataclass(slots=True)
 class ImportedRank:
     """What was read of one rank.
@@ -105,7 +123,6 @@ class ImportedTrace:
 
     Attributes:
         source: as the user named it.
-        format: name of the importer.
         missing: ranks of the job that no file belongs to.
     """
 
@@ -114,3 +131,29 @@ class ImportedTrace:
     ranks: Sequence[ImportedRank]
     missing: Sequence[int]
     losses: Losses
+
+    @classmethod
+    def of(
+        cls,
+        source: Path,
+        source_format: str,
+        ranks: Sequence[int],
+        make: Callable[[int], ImportedRank],
+        *,
+        world_size: int,
+        losses: Losses,
+        on_rank: Callable[[int, int], None] | None,
+    ) -> ImportedTrace:
+        """The trace of a job whose ranks are made one by one; what was counted of each is added to `losses`.
+
+        Args:
+            on_rank: called with (ranks made, ranks to make) after each.
+        """
+        made: list[ImportedRank] = []
+        for rank in ranks:
+            made.append(make(rank))
+            losses.add(made[-1].losses)
+            if on_rank is not None:
+                on_rank(len(made), len(ranks))
+        missing = sorted(set(range(world_size)) - set(ranks))
+        return cls(source, source_format, made, missing, losses)

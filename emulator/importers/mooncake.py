@@ -34,8 +34,6 @@ def read_requests(path: Path, *, block_tokens: int, most: int | None = None) -> 
     """The requests of a file, in its order.
 
     Args:
-        path: of the file.
-        block_tokens: tokens of a block.
         most: of the first requests; None: all.
 
     Raises:

@@ -41,7 +41,6 @@ def nccl_operation(
 
     Args:
         message_bytes: count times bytes of an element.
-        ranks: of the communicator.
         root: root or peer within the communicator; None: not recorded.
 
     Raises:

@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import LossesOfRanks, align_collectives, align_messages
-from emulator.importers.assembly import assemble
+from emulator.importers.alignment import LossesOfRanks, assemble
 from emulator.importers.communicators import Membership, World, find_world
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedTrace
@@ -40,7 +39,6 @@ class _Header(msgspec.Struct):
 class _Metadata(msgspec.Struct):
     hostname: str
     pid: int
-    inspector_output_format_version: str = ""
 
 
 class _Times(msgspec.Struct):
@@ -49,19 +47,19 @@ class _Times(msgspec.Struct):
 
 
 class _Collective(msgspec.Struct):
-    coll: str
-    coll_sn: int
-    coll_msg_size_bytes: int
-    coll_exec_time_us: int
+    name: str = msgspec.field(name="coll")
+    number: int = msgspec.field(name="coll_sn")
+    size_bytes: int = msgspec.field(name="coll_msg_size_bytes")
+    duration_us: int = msgspec.field(name="coll_exec_time_us")
     event_trace_ts: _Times = msgspec.field(default_factory=_Times)
 
 
 class _Message(msgspec.Struct):
-    p2p: str
-    p2p_sn: int
-    p2p_peer: int
-    p2p_msg_size_bytes: int
-    p2p_exec_time_us: int
+    name: str = msgspec.field(name="p2p")
+    number: int = msgspec.field(name="p2p_sn")
+    peer: int = msgspec.field(name="p2p_peer")
+    size_bytes: int = msgspec.field(name="p2p_msg_size_bytes")
+    duration_us: int = msgspec.field(name="p2p_exec_time_us")
     event_trace_ts: _Times = msgspec.field(default_factory=_Times)
 
 
@@ -119,12 +117,9 @@ def read_nccl_inspector(
             files[rank].append(line.file)
         call = _call(line, rank, world, losses_of[rank])
         calls[rank].extend([call] if call is not None else [])
-    aligned = dict(calls)
-    align_collectives(aligned, range(world.size), losses_of, key={kind: kind for kind in CommKind})
-    align_messages(aligned, range(world.size), losses_of)
     return assemble(
         path,
-        aligned,
+        dict(calls),
         source_format=NAME,
         mode="inspector",
         world_size=world.size,
@@ -132,6 +127,7 @@ def read_nccl_inspector(
         losses=losses,
         losses_of=losses_of,
         on_rank=on_rank,
+        key={kind: kind for kind in CommKind},
     )
 
 
@@ -174,64 +170,47 @@ def _processes(lines: list[_Line]) -> Callable[[_Line], tuple[str | int, ...]]:
 
 
 def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall | None:
-    header, collective, message = line.record.header, line.record.coll_perf, line.record.p2p_perf
-    name, size, duration_us = _facts(line)
-    kind = KINDS.get(name)
-    if kind is None or kind.is_collective is (collective is None):
-        losses.count(Fate.DROPPED, f"records of unknown name {name[:40]!r}", line.where)
+    header, message = line.record.header, line.record.p2p_perf
+    said = line.record.coll_perf or message
+    assert said is not None
+    if not 0 <= said.duration_us < _LATEST_US or said.number < 0:
+        problem = f"a time of {said.duration_us} µs, number {said.number}: the record is corrupt"
+        raise TraceError(problem, path=line.where)
+    kind = KINDS.get(said.name)
+    if kind is None or kind.is_collective is (message is not None):
+        losses.count(Fate.DROPPED, f"records of unknown name {said.name[:40]!r}", line.where)
         return None
     members = world.ranks_of[header.id]
     operation = nccl_operation(
         kind,
-        message_bytes=size,
+        message_bytes=said.size_bytes,
         ranks=header.n_ranks,
-        root=None if message is None else message.p2p_peer,
+        root=None if message is None else message.peer,
         where=line.where,
         group=header.id if members else "",
     )
     operation.ranks = members
-    if message is not None and message.p2p_peer == header.rank:
+    if message is not None and message.peer == header.rank:
         losses.count(Fate.DROPPED, "messages of a rank to itself", line.where)
         return None
     if kind in ROOTED:
         losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", line.where)
-    call = RecordedCall(operation, stream=header.id, duration_ns=duration_us * NS_PER_US)
-    start_us = _start_us(line)
+    call = RecordedCall(operation, stream=header.id, duration_ns=said.duration_us * NS_PER_US)
+    start_us = _start_us(said, line.where)
     if start_us:
         call.start_ns = start_us * NS_PER_US
         call.end_ns = call.start_ns + call.duration_ns
-    if collective is not None:
-        call.number = collective.coll_sn
+    if message is None:
+        call.number = said.number
     else:
         call.batch = "messages"
         losses.count(Fate.INFERRED, "messages between two collectives: issued together", line.where)
     return call
 
 
-def _facts(line: _Line) -> tuple[str, int, int]:
-    """Name, bytes and time in µs.
-
-    Raises:
-        TraceError: a number that none can have.
-    """
-    collective, message = line.record.coll_perf, line.record.p2p_perf
-    if collective is not None:
-        facts = collective.coll, collective.coll_msg_size_bytes, collective.coll_exec_time_us
-        number = collective.coll_sn
-    else:
-        assert message is not None
-        facts = message.p2p, message.p2p_msg_size_bytes, message.p2p_exec_time_us
-        number = message.p2p_sn
-    if not 0 <= facts[2] < _LATEST_US or number < 0:
-        raise TraceError(f"a time of {facts[2]} µs, number {number}: the record is corrupt", path=line.where)
-    return facts
-
-
-def _start_us(line: _Line) -> int | None:
+def _start_us(said: _Collective | _Message, where: str) -> int | None:
     """When the call was issued: only verbose records say it."""
-    one = line.record.coll_perf or line.record.p2p_perf
-    assert one is not None
-    start = one.event_trace_ts.coll_start_ts or one.event_trace_ts.p2p_start_ts
+    start = said.event_trace_ts.coll_start_ts or said.event_trace_ts.p2p_start_ts
     if start is not None and not 0 <= start < _LATEST_US:
-        raise TraceError(f"a start at {start} µs: the record is corrupt", path=line.where)
+        raise TraceError(f"a start at {start} µs: the record is corrupt", path=where)
     return start

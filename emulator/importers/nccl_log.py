@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import LossesOfRanks, align_collectives, align_messages
-from emulator.importers.assembly import assemble
+from emulator.importers.alignment import LossesOfRanks, assemble
 from emulator.importers.communicators import Membership, World, find_world, natural_order
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedTrace
@@ -98,8 +97,6 @@ def read_nccl_log(
     world = _world(reading)
     losses_of: LossesOfRanks = defaultdict(Losses)
     calls = _calls(reading, world, losses_of)
-    align_collectives(calls, range(world.size), losses_of)
-    align_messages(calls, range(world.size), losses_of)
     files = {world.rank_of[process]: names for process, names in reading.files.items()}
     return assemble(
         path,

@@ -45,7 +45,6 @@ def issue_nodes(calls: Sequence[RecordedCall], losses: Losses) -> list[ImportedN
 
     Args:
         calls: in the order in which they were issued, unless all have times.
-        losses: inferred waits are counted there.
 
     Raises:
         TraceError: times are more than a year apart.

@@ -62,16 +62,10 @@ class Importer:
     read: Reader
 
 
-def _read_pytorch(
-    path: Path, *, ranks: int | None = None, on_rank: Callable[[int, int], None] | None = None
-) -> ImportedTrace:
-    return read_pytorch(path, on_rank=on_rank)
-
-
 IMPORTERS: Mapping[str, Importer] = {
     one.name: one
     for one in (
-        Importer("pytorch", "PyTorch execution traces, Kineto traces, or both", is_pytorch, _read_pytorch),
+        Importer("pytorch", "PyTorch execution traces, Kineto traces, or both", is_pytorch, read_pytorch),
         Importer("flight-recorder", "PyTorch Flight Recorder dumps", is_flight_recorder, read_flight_recorder),
         Importer("nccl-inspector", "logs of NCCL's Inspector plugin", is_nccl_inspector, read_nccl_inspector),
         Importer("nccl-log", "logs of NCCL with NCCL_DEBUG=INFO", is_nccl_log, read_nccl_log),
@@ -119,7 +113,6 @@ def import_trace(
     """Read the traces of a job, and check that its ranks agree.
 
     Args:
-        ranks: how many ranks there must be.
         strict: refuse guesses, and ranks without a file.
 
     Raises:

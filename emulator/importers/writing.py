@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emulator.errors import HostError
-from emulator.importers.losses import Fate
 from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Place
 from emulator.importers.workers import run_all
 from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
@@ -85,12 +84,11 @@ def _write(task: _Task) -> None:
 
 
 def _attributes(one: ImportedRank) -> dict[str, int | str]:
-    counts = {f"charkha.import.{fate}": one.losses.number(fate) for fate in _fates(one)}
-    return {"charkha.import.mode": one.mode, **counts}
-
-
-def _fates(one: ImportedRank) -> list[Fate]:
-    return sorted({fate for fate, _, _ in one.losses})
+    counted = sorted({fate for fate, _, _ in one.losses})
+    return {
+        "charkha.import.mode": one.mode,
+        **{f"charkha.import.{fate}": one.losses.number(fate) for fate in counted},
+    }
 
 
 def _write_report(path: Path, trace: ImportedTrace) -> None:

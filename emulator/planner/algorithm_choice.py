@@ -17,9 +17,7 @@ class AlgorithmChoice:
     """The algorithms that a workload uses; each class of communications is decided once.
 
     Args:
-        workload: the workload.
         overrides: collective (`all_reduce`) → algorithm, from `parse_overrides`.
-        layouts: of groups of its ranks.
 
     Attributes:
         layouts: for agents: those that the algorithms in use need to know.

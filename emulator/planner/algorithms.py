@@ -7,14 +7,14 @@ read from files of MSCCL are in emulator.planner.msccl.loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from emulator.errors import PlanError
-from emulator.planner.built_in import BUILT_IN, built_in
-from emulator.planner.default_algorithms import PXN, default_algorithm, default_table, on_scale_up_nodes
+from emulator.planner.built_in import BUILT_IN, BY_LAYOUT, built_in, channels_of
+from emulator.planner.default_algorithms import PXN, default_algorithm, on_scale_up_nodes
 from emulator.planner.group_layout import GroupLayout
 from emulator.planner.msccl.loaded import loaded_algorithms
 from emulator.planner.schedule import Algorithm, Collective, Lane
@@ -22,59 +22,20 @@ from emulator.suggestions import did_you_mean
 from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.trace.model import CommKind
 
-__all__ = [
-    "BUILT_IN",
-    "ENTRY_POINT_GROUP",
-    "POINT_TO_POINT",
-    "algorithms_for",
-    "bytes_per_member",
-    "canonical_kind",
-    "choose",
-    "default_table",
-    "depends_on_layout",
-    "installed_algorithms",
-    "parse_overrides",
-    "schedule",
-]
 ENTRY_POINT_GROUP = "charkha.collectives"
 POINT_TO_POINT = "direct"
 """The algorithm that sends and receives are listed with; there is no other."""
 
 
-class _Algorithms(Mapping[str, Algorithm]):
-    """Algorithms of one kind by name. Installed ones are imported when they are looked up."""
-
-    def __init__(self, kind: CommKind) -> None:
-        self._kind, self._built_in = kind, BUILT_IN[kind]
-        self._loaded = {name: one.run for name, one in loaded_algorithms().items() if one.kind is kind}
-        self._installed = installed_algorithms().get(kind, {})
-
-    def __getitem__(self, name: str) -> Algorithm:
-        if name in self._loaded:
-            return self._loaded[name]
-        found = built_in(self._kind, name)
-        return found.run if found else _load(self._installed[name])
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._built_in or name in self._installed or name in self._loaded
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._built_in
-        yield from self._installed
-        yield from self._loaded
-
-    def __len__(self) -> int:
-        return len(self._built_in) + len(self._installed) + len(self._loaded)
-
-
-def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
-    """All algorithms for this kind, built-in ones first.
+def algorithm_names(kind: CommKind) -> Sequence[str]:
+    """All algorithms for this kind, built-in ones first; none is imported.
 
     Raises:
-        PlanError: the kind is not a collective, or an installed entry point has an invalid name; when one is looked up,
-            it cannot be imported.
+        PlanError: the kind is not a collective, or an installed entry point has an invalid name.
     """
-    return _Algorithms(canonical_kind(kind))
+    kind = canonical_kind(kind)
+    loaded = (name for name, one in loaded_algorithms().items() if one.kind is kind)
+    return [*BUILT_IN[kind], *installed_algorithms().get(kind, {}), *loaded]
 
 
 def choose(
@@ -94,8 +55,6 @@ def choose(
     The numbers must be the same for all members: the largest size if sizes differ, as in an uneven all-to-all.
 
     Args:
-        kind: a collective.
-        members: group size.
         size_bytes: Chakra's comm_size.
         overrides: collective label → name, from `parse_overrides`; `reduce_scatter` also applies to
             reduce_scatter_block unless that has its own.
@@ -127,7 +86,7 @@ def depends_on_layout(kind: CommKind, name: str) -> bool:
     if name in loaded_algorithms():
         return False
     found = built_in(canonical_kind(kind), name)
-    return found is None or found.by_layout
+    return found is None or name in BY_LAYOUT or channels_of(name) is not None
 
 
 def parse_overrides(items: Sequence[str]) -> dict[str, str]:
@@ -167,23 +126,7 @@ def schedule(name: str, collective: Collective) -> Sequence[Lane]:
         _require(kind, name)
         return ()
     found = built_in(kind, name)
-    return found.run(collective) if found else _installed(kind, name)(collective)
-
-
-def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
-    """(bytes sent, bytes received) by this member: closed form for built-in algorithms, else summed over the schedule.
-
-    Raises:
-        PlanError: as `schedule`.
-    """
-    found = built_in(canonical_kind(collective.kind), name)
-    if found is None:
-        return _summed(schedule(name, collective))
-    if collective.send_splits is not None or collective.recv_splits is not None:
-        _check_splits(collective)
-    if collective.members == 1:
-        return 0, 0
-    return found.count_bytes(collective)
+    return found(collective) if found else _installed(kind, name)(collective)
 
 
 @cache
@@ -223,7 +166,7 @@ def _require(kind: CommKind, name: str) -> None:
         raise PlanError(f"{loaded.path}: computes {loaded.kind.label}, not {kind.label}")
     if loaded is not None or built_in(kind, name):  # avoids reading the entry points, which takes milliseconds
         return
-    known = algorithms_for(kind)
+    known = algorithm_names(kind)
     if name not in known:
         advice = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         raise PlanError(f"{kind.label} has no algorithm {name!r}{advice}")
@@ -231,7 +174,8 @@ def _require(kind: CommKind, name: str) -> None:
 
 def _installed(kind: CommKind, name: str) -> Algorithm:
     _require(kind, name)
-    return algorithms_for(kind)[name]
+    loaded = loaded_algorithms().get(name)
+    return loaded.run if loaded is not None else _load(installed_algorithms()[kind][name])
 
 
 def _load(point: EntryPoint) -> Algorithm:
@@ -258,12 +202,3 @@ def _check_splits(collective: Collective) -> None:
             raise PlanError(f"all_to_all of {collective.members} members: {name} {found}; one per member is needed")
         if min(splits) < 0:
             raise PlanError(f"all_to_all: {name} of member {collective.member} contain a negative size, {min(splits)}")
-
-
-def _summed(lanes: Sequence[Lane]) -> tuple[int, int]:
-    sent = received = 0
-    for lane in lanes:
-        for step in lane:
-            sent += sum(transfer.size for transfer in step.sends)
-            received += sum(transfer.size for transfer in step.recvs)
-    return sent, received

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
 
 from emulator.errors import PlanError
 from emulator.planner.collectives import (
@@ -19,82 +18,67 @@ from emulator.planner.collectives import (
     pxn,
 )
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
-from emulator.planner.schedule import Algorithm, Collective, Lane
+from emulator.planner.schedule import Algorithm, Lane
 from emulator.trace.model import CommKind
 
-ByteCount: TypeAlias = Callable[[Collective], tuple[int, int]]
 MOST_CHANNELS = 64
 """Lanes that a tag of a transfer can name; NCCL has at most as many channels (MAXCHANNELS)."""
 
 
-class BuiltIn(NamedTuple):
-    """A built-in algorithm.
-
-    Attributes:
-        run: its lanes.
-        count_bytes: its closed form of (bytes sent, bytes received) by a member.
-        by_layout: both depend on where the members are.
-    """
-
-    run: Algorithm
-    count_bytes: ByteCount
-    by_layout: bool = False
-
-
-BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
+BUILT_IN: Mapping[CommKind, Mapping[str, Algorithm]] = {
     CommKind.ALL_REDUCE: {
-        "ring": BuiltIn(all_reduce.ring, all_reduce.ring_bytes),
-        "bidirectional_ring": BuiltIn(all_reduce.bidirectional_ring, all_reduce.bidirectional_ring_bytes),
-        "halving_doubling": BuiltIn(all_reduce.halving_doubling, all_reduce.halving_doubling_bytes),
-        "recursive_doubling": BuiltIn(all_reduce.recursive_doubling, all_reduce.recursive_doubling_bytes),
-        "double_binary_tree": BuiltIn(all_reduce.double_binary_tree, all_reduce.double_binary_tree_bytes),
-        "direct": BuiltIn(all_reduce.direct, all_reduce.direct_bytes),
-        "hierarchical": BuiltIn(hierarchical.all_reduce, hierarchical.all_reduce_bytes, by_layout=True),
+        "ring": all_reduce.ring,
+        "bidirectional_ring": all_reduce.bidirectional_ring,
+        "halving_doubling": all_reduce.halving_doubling,
+        "recursive_doubling": all_reduce.recursive_doubling,
+        "double_binary_tree": all_reduce.double_binary_tree,
+        "direct": all_reduce.direct,
+        "hierarchical": hierarchical.all_reduce,
     },
     CommKind.ALL_GATHER: {
-        "ring": BuiltIn(ag_rs.all_gather_ring, ag_rs.all_gather_bytes),
-        "halving_doubling": BuiltIn(ag_rs.all_gather_halving_doubling, ag_rs.all_gather_bytes),
-        "direct": BuiltIn(ag_rs.all_gather_direct, ag_rs.all_gather_bytes),
-        "hierarchical": BuiltIn(hierarchical.all_gather, hierarchical.all_gather_bytes, by_layout=True),
-        "pat": BuiltIn(aggregated_trees.all_gather_trees, ag_rs.all_gather_bytes),
+        "ring": ag_rs.all_gather_ring,
+        "halving_doubling": ag_rs.all_gather_halving_doubling,
+        "direct": ag_rs.all_gather_direct,
+        "hierarchical": hierarchical.all_gather,
+        "pat": aggregated_trees.all_gather_trees,
     },
     CommKind.REDUCE_SCATTER: {
-        "ring": BuiltIn(ag_rs.reduce_scatter_ring, ag_rs.reduce_scatter_ring_bytes),
-        "halving_doubling": BuiltIn(ag_rs.reduce_scatter_halving_doubling, ag_rs.reduce_scatter_halving_doubling_bytes),
-        "direct": BuiltIn(ag_rs.reduce_scatter_direct, ag_rs.reduce_scatter_direct_bytes),
-        "hierarchical": BuiltIn(hierarchical.reduce_scatter, hierarchical.reduce_scatter_bytes, by_layout=True),
-        "pat": BuiltIn(aggregated_trees.reduce_scatter_trees, aggregated_trees.reduce_scatter_trees_bytes),
+        "ring": ag_rs.reduce_scatter_ring,
+        "halving_doubling": ag_rs.reduce_scatter_halving_doubling,
+        "direct": ag_rs.reduce_scatter_direct,
+        "hierarchical": hierarchical.reduce_scatter,
+        "pat": aggregated_trees.reduce_scatter_trees,
     },
     CommKind.ALL_TO_ALL: {
-        "pairwise": BuiltIn(all_to_all.pairwise, all_to_all.all_to_all_bytes),
-        "parallel": BuiltIn(all_to_all.parallel, all_to_all.all_to_all_bytes),
-        "pxn": BuiltIn(pxn.pxn, pxn.pxn_bytes, by_layout=True),
+        "pairwise": all_to_all.pairwise,
+        "parallel": all_to_all.parallel,
+        "pxn": pxn.pxn,
     },
     CommKind.BROADCAST: {
-        "tree": BuiltIn(broadcast_reduce.broadcast_tree, broadcast_reduce.broadcast_tree_bytes),
-        "ring": BuiltIn(broadcast_reduce.broadcast_ring, broadcast_reduce.broadcast_ring_bytes),
-        "parallel": BuiltIn(broadcast_reduce.broadcast_parallel, broadcast_reduce.broadcast_parallel_bytes),
+        "tree": broadcast_reduce.broadcast_tree,
+        "ring": broadcast_reduce.broadcast_ring,
+        "parallel": broadcast_reduce.broadcast_parallel,
     },
     CommKind.REDUCE: {
-        "tree": BuiltIn(broadcast_reduce.reduce_tree, broadcast_reduce.reduce_tree_bytes),
-        "ring": BuiltIn(broadcast_reduce.reduce_ring, broadcast_reduce.reduce_ring_bytes),
-        "parallel": BuiltIn(broadcast_reduce.reduce_parallel, broadcast_reduce.reduce_parallel_bytes),
+        "tree": broadcast_reduce.reduce_tree,
+        "ring": broadcast_reduce.reduce_ring,
+        "parallel": broadcast_reduce.reduce_parallel,
     },
     CommKind.GATHER: {
-        "tree": BuiltIn(gather_scatter.gather_tree, gather_scatter.gather_tree_bytes),
-        "parallel": BuiltIn(gather_scatter.gather_parallel, gather_scatter.gather_parallel_bytes),
+        "tree": gather_scatter.gather_tree,
+        "parallel": gather_scatter.gather_parallel,
     },
     CommKind.SCATTER: {
-        "tree": BuiltIn(gather_scatter.scatter_tree, gather_scatter.scatter_tree_bytes),
-        "parallel": BuiltIn(gather_scatter.scatter_parallel, gather_scatter.scatter_parallel_bytes),
+        "tree": gather_scatter.scatter_tree,
+        "parallel": gather_scatter.scatter_parallel,
     },
     CommKind.BARRIER: {
-        "dissemination": BuiltIn(barrier.dissemination, barrier.dissemination_bytes),
-        "tree": BuiltIn(barrier.tree, barrier.tree_bytes),
+        "dissemination": barrier.dissemination,
+        "tree": barrier.tree,
     },
 }
-
-
+BY_LAYOUT = frozenset({"hierarchical", "pxn"})
+"""Those that depend on where the members are, as rings in channels do."""
 _IN_CHANNELS: Mapping[CommKind, Callable[..., Sequence[Lane]]] = {
     CommKind.ALL_REDUCE: channels.all_reduce,
     CommKind.ALL_GATHER: channels.all_gather,
@@ -102,7 +86,7 @@ _IN_CHANNELS: Mapping[CommKind, Callable[..., Sequence[Lane]]] = {
 }
 
 
-def built_in(kind: CommKind, name: str) -> BuiltIn | None:
+def built_in(kind: CommKind, name: str) -> Algorithm | None:
     """The built-in algorithm of this name; None if there is none. REDUCE_SCATTER_BLOCK has none of its own.
 
     Raises:
@@ -121,9 +105,7 @@ def built_in(kind: CommKind, name: str) -> BuiltIn | None:
             f"{kind.label}={name}: {parameter!r} is no parameter; ring of {kinds} takes channels=1 … {MOST_CHANNELS}: "
             "ring:channels=4"
         )
-    return BuiltIn(
-        partial(_IN_CHANNELS[kind], channels=count), partial(channels.count_bytes, channels=count), by_layout=True
-    )
+    return partial(_IN_CHANNELS[kind], channels=count)
 
 
 def channels_of(name: str) -> int | None:

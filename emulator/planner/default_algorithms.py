@@ -27,15 +27,6 @@ PARALLEL_BLOCK_BYTES = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the default table as text: collective label, condition, algorithm name."""
-
-    collective: str
-    condition: str
-    algorithm: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Rule:
     algorithm: str
     condition: str
@@ -136,9 +127,6 @@ def on_scale_up_nodes(kind: CommKind, name: str, layout: GroupLayout, *, is_unev
 
     Args:
         kind: REDUCE_SCATTER for REDUCE_SCATTER_BLOCK.
-        name: that of the table.
-        layout: of the group.
-        is_uneven: an all-to-all with splits.
     """
     rails = max(map(len, layout.nodes))
     if len(layout.nodes) == 1 or rails == 1:
@@ -149,6 +137,6 @@ def on_scale_up_nodes(kind: CommKind, name: str, layout: GroupLayout, *, is_unev
     return f"{name}:channels={min(rails, MOST_CHANNELS)}" if in_channels and name == "ring" else name
 
 
-def default_table() -> Sequence[Row]:
-    """The rows as text, in the order in which they are tried."""
-    return [Row(kind.label, rule.condition, rule.algorithm) for kind, rules in _TABLE.items() for rule in rules]
+def default_table() -> Sequence[tuple[str, str, str]]:
+    """(collective, condition, algorithm) as text, in the order in which rows are tried."""
+    return [(kind.label, rule.condition, rule.algorithm) for kind, rules in _TABLE.items() for rule in rules]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.planner.algorithms import bytes_per_member, depends_on_layout
 from emulator.planner.group_layout import Layouts
 from emulator.planner.network.ideal_times import UNKNOWN_NS
-from emulator.planner.schedule import Collective
+from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import Communication, IntArray, Workload
 
@@ -53,11 +51,7 @@ def forecast(
 
     Args:
         workload: with scaled sizes and compute.
-        algorithm_of: returns the algorithm of a collective.
         ideal_ns: of each instance; UNKNOWN_NS if a port has no rate.
-        iterations: measured ones.
-        warmup: iterations before them.
-        layouts: of groups.
 
     Raises:
         PlanError: there is no such algorithm.
@@ -82,33 +76,10 @@ def sent_bytes(
     Raises:
         PlanError: there is no such algorithm.
     """
-    known: dict[object, int] = {}
-    layouts = layouts or Layouts()
-
-    def of_collective(rank: int, node: Communication) -> int:
-        ranks = workload.groups[node.group].ranks
-        algorithm, number = algorithm_of(node), bisect_left(ranks, rank)  # they ascend, and there may be many
-        root = bisect_left(ranks, node.root)  # -1, of none: 0
-        layout = layouts.of(ranks) if depends_on_layout(node.kind, algorithm) else None
-        splits = node.send_splits, node.recv_splits
-        key = algorithm, node.kind, len(ranks), number, node.size_bytes, root, splits, layout
-        if key not in known:
-            member = Collective(
-                node.kind,
-                len(ranks),
-                number,
-                node.size_bytes,
-                root,
-                send_splits=node.send_splits,
-                recv_splits=node.recv_splits,
-                layout=layout,
-            )
-            known[key] = bytes_per_member(algorithm, member)[0]
-        return known[key]
-
-    def of_rank(rank: int, nodes: Sequence[Communication]) -> int:
-        collectives = sum(of_collective(rank, node) for node in nodes if node.kind.is_collective)
-        others = (node for node in nodes if not node.kind.is_collective)
-        return collectives + sum(node.size_bytes for node in others if node.ends(rank)[0] == rank)
-
-    return [of_rank(program.rank, list(program.communications.values())) for program in workload.programs]
+    traffic = traffic_of_workload(workload, name_of=algorithm_of, layouts=layouts)
+    ends = max((int(operation.ranks.max()) for operation in traffic.operations), default=0) + 1
+    sent = np.zeros(max(ends, traffic.ranks), np.int64)  # storage endpoints come after the ranks
+    for operation in traffic.operations:
+        for phase in operation.totals():
+            np.add.at(sent, operation.ranks[:, phase.senders], operation.counts[:, None] * phase.sizes)
+    return list(map(int, sent[: traffic.ranks]))

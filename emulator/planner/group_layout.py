@@ -25,7 +25,6 @@ class GroupLayout:
         nodes: members of each node, by column; nodes are numbered in the order of their first member.
         node_of: member → number of its node.
         column_of: member → number of its column.
-        columns: number of columns.
         owners: node → column → member.
         starts: node → number of members on the nodes before it.
     """

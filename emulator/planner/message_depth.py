@@ -16,7 +16,6 @@ def message_depth(algorithm: str, members: Sequence[Collective]) -> int:
     Examples: 2(n - 1) for a ring all-reduce of n members, 1 per phase for direct, the height of a tree.
 
     Args:
-        algorithm: name of the algorithm.
         members: the collective as each member sees it, in group order.
 
     Raises:

@@ -62,7 +62,6 @@ class Chunk:
     """Consecutive positions of one rank's program: n nodes with m dependencies.
 
     Attributes:
-        first_position: position of the first node.
         node_id: shape (n,).
         resource: shape (n,), emulator.trace.model.Resource numbers.
         duration_ns: shape (n,), ns.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
 
 from emulator.errors import PlanError
 from emulator.roce.congestion import CongestionControl, FixedRate
@@ -81,10 +81,49 @@ def _number(default: int, least: int, most: int, summary: str, metavar: str = "N
     return field(default=default, metadata={"facts": facts})
 
 
+class TextOptions:
+    """Options of a transport: a dataclass whose fields have facts, which bound the values and read them from text."""
+
+    __slots__ = ()
+    TRANSPORT: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name, facts in facts_of(type(self)).items():
+            value = getattr(self, name)
+            if facts.choices and str(value) not in facts.choices:
+                raise PlanError(f"--{spelled(name)} {value}: there are {', '.join(facts.choices)}")
+            if not facts.choices and isinstance(value, int) and not facts.least <= value <= facts.most:
+                raise PlanError(f"--{spelled(name)} {value}: from {facts.least} to {facts.most}")
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> Self:
+        """Options from text, as they cross the control stream.
+
+        Raises:
+            PlanError: an option that does not exist, or a value it cannot have.
+        """
+        known, values = facts_of(cls), dict[str, Any]()
+        for name, text in texts.items():
+            if name not in known:
+                raise PlanError(f"the {cls.TRANSPORT} transport has no option {name!r}; it has {', '.join(known)}")
+            is_text = isinstance(getattr(cls(), name), str)
+            try:
+                values[name] = text if is_text else known[name].parse(text)
+            except ValueError as error:
+                raise PlanError(f"--{spelled(name)} {text[:40]!r}: {known[name].needed}") from error
+        return cls(**values)
+
+
+def facts_of(kind: Any) -> Mapping[str, OptionFacts]:
+    """Name of each field → its facts."""
+    return {one.name: one.metadata["facts"] for one in fields(kind)}
+
+
 @dataclass(frozen=True, slots=True)
-class RoceOptions:
+class RoceOptions(TextOptions):
     """How the transport behaves. Of numbers, 0 (of `ack_dscp`, -1) leaves the choice to the transport."""
 
+    TRANSPORT = "RoCE"
     qps: int = _number(1, 1, MOST_QPS, "queue pairs per rank pair")  # for payload: control has one more
     path_mtu: int = _choice(4096, PATH_MTUS, "payload of a full packet, bytes", unit="bytes")
     window_bytes: int = _number(
@@ -135,32 +174,6 @@ class RoceOptions:
         "reader", ("reader", "kernel"), "who stamps arriving packets: the agent as it reads them, or the kernel"
     )
     verify_every: int = _number(64, 1, 1 << 20, "verify one in N merged receives of constant payload in full")
-
-    def __post_init__(self) -> None:
-        for name, facts in OPTIONS.items():
-            value = getattr(self, name)
-            if facts.choices and str(value) not in facts.choices:
-                raise PlanError(f"--{spelled(name)} {value}: there are {', '.join(facts.choices)}")
-            if not facts.choices and not facts.least <= value <= facts.most:
-                raise PlanError(f"--{spelled(name)} {value}: from {facts.least} to {facts.most}")
-
-    @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> RoceOptions:
-        """Options from text, as they cross the control stream.
-
-        Raises:
-            PlanError: an option that does not exist, or a value it cannot have.
-        """
-        values: dict[str, Any] = {}
-        for name, text in texts.items():
-            if name not in OPTIONS:
-                raise PlanError(f"the RoCE transport has no option {name!r}; it has {', '.join(OPTIONS)}")
-            facts, is_text = OPTIONS[name], isinstance(getattr(cls(), name), str)
-            try:
-                values[name] = text if is_text else facts.parse(text)
-            except ValueError as error:
-                raise PlanError(f"--{spelled(name)} {text[:40]!r}: {facts.needed}") from error
-        return cls(**values)
 
     @property
     def traffic_class(self) -> int:
@@ -220,7 +233,7 @@ class RoceOptions:
         return described
 
 
-OPTIONS: Mapping[str, OptionFacts] = {field.name: field.metadata["facts"] for field in fields(RoceOptions)}
+OPTIONS = facts_of(RoceOptions)
 
 
 def spelled(name: str) -> str:
@@ -228,16 +241,7 @@ def spelled(name: str) -> str:
     return name.removesuffix("_bps").replace("_", "-")
 
 
-class Parsed(Protocol):
-    """Options that can be read from text."""
-
-    @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> object:
-        """Options from text; PlanError if there is no such option, or it cannot have the value."""
-        ...
-
-
-def check_option(field: str, text: str, *, kind: type[Parsed] = RoceOptions) -> str:
+def check_option(field: str, text: str, *, kind: type[TextOptions] = RoceOptions) -> str:
     """The text of an option, if its value is valid.
 
     Args:

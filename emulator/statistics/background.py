@@ -17,7 +17,6 @@ class BackgroundFlow:
     """A flow, from both of its ends; None: not counted, or not known because an end did not report.
 
     Attributes:
-        flow: its number.
         name: that the run spec gave it, or None.
         sender, receiver: as the run spec names them.
         rate_bps: that was asked for. This and all other rates in bit/s are on the wire, with all headers.

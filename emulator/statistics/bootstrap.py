@@ -50,7 +50,6 @@ def bootstrap_interval(
         samples: one or more arrays of independent units, at least two units each.
         statistic: vectorised function of these arrays, with an `axis` argument.
         seed: the same seed gives the same interval.
-        resamples: number of resamples.
         values_per_resample: numbers that the statistic of one resample reads; bounds memory.
     """
     from scipy import stats  # takes half of the start-up time of a command
@@ -72,14 +71,11 @@ def bootstrap_interval(
     return Interval(float(found.low), float(found.high))
 
 
-def median_interval(values: IntArray, unit: IntArray, *, seed: int = 0, resamples: int = 999) -> Interval | None:
+def median_interval(values: IntArray, unit: IntArray) -> Interval | None:
     """The 95 % interval of the lower median of one run.
 
     Args:
-        values: any number.
         unit: iteration of each value. Values of one iteration are not independent, so iterations are resampled.
-        seed: random seed.
-        resamples: number of resamples.
 
     Returns:
         None for fewer than MIN_ITERATIONS.
@@ -96,7 +92,7 @@ def median_interval(values: IntArray, unit: IntArray, *, seed: int = 0, resample
         return found
 
     units = np.arange(len(table))
-    return bootstrap_interval((units,), lower_median, seed=seed, resamples=resamples, values_per_resample=table.size)
+    return bootstrap_interval((units,), lower_median, seed=0, resamples=999, values_per_resample=table.size)
 
 
 def _by_unit(values: IntArray, unit: IntArray) -> Floats:

@@ -26,7 +26,6 @@ class ClassSummary:
 
     Attributes:
         collective: kind of communication; `send_recv` for pairs.
-        members: ranks in the group.
         size_bytes: as nccl-tests counts it.
         algorithm: "" for send and receive.
         count: collectives of this class in one iteration.
@@ -83,7 +82,6 @@ def summarise_classes(
     """The classes of a run, the one that takes most time first.
 
     Args:
-        merged: measurements of iterations that count.
         scaled_by: played sizes over sizes of the trace.
         tester: share of the calibrated tester in these measurements.
     """

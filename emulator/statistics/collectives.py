@@ -54,7 +54,6 @@ class MergedSamples:
         early: payload reached a member of a collective before it had posted.
         traced_ns: shortest duration that the trace recorded for a member; UNKNOWN if it recorded none.
         ideal_ns: ideal time from the plan; UNKNOWN without one.
-        algorithms: names.
         incomplete: measurements left out because a member did not report.
         has_hosts: `between_hosts` is known.
     """

@@ -22,7 +22,6 @@ class Distribution:
         negative: measurements left out because their time is below zero.
         median_interval_ns: 95 % bootstrap interval of p50, resampled by iteration. It holds for this run, not for the
             next one.
-        variation: coefficient of variation.
     """
 
     key: ClassKey

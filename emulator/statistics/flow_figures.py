@@ -79,7 +79,6 @@ def flow_figures(flows: pa.Table, iterations: pa.Table, manifest: Manifest) -> F
 
     Args:
         flows, iterations: tables of the run, warm-up included.
-        manifest: of the run.
     """
     ends, ports = len(endpoint_names(manifest)), ports_of_ranks(manifest)
     usage = {name: to_ints(iterations[name]) for name in ("rank", "communication_ns")}

@@ -40,7 +40,6 @@ class IterationSummary:
     Attributes:
         count: iterations that all ranks completed.
         jct_ns, jct_min_ns, jct_max_ns: duration, see above: lower median, smallest, largest.
-        jct_variation: coefficient of variation.
         roofline_ratio, sequential_roofline_ratio: median JCT / roofline JCT.
         slowest_rank: the rank that ended last in the median iteration.
         compute_ns, communication_ns, overlap_ns: of that rank: device busy, communication in flight, both.
@@ -84,19 +83,18 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
 
     Args:
         table: the whole iterations table, warm-up included.
-        manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in table.column_names}
-    complete, durations = _complete(columns, manifest)
-    if not complete:
+    counted = _counted(columns, manifest)
+    if not counted:
         return None
-    jct = np.array(durations, np.int64)
+    jct = np.array([span.duration_ns for _, _, span in counted], np.int64)
     median_at = median_index(jct)
-    rows = complete[median_at]
+    rows = counted[median_at][1]
     slowest = int(rows[np.lexsort((columns["rank"][rows], -columns["end_ns"][rows]))[0]])
     jct_ns = float(jct[median_at])
     return IterationSummary(
-        count=len(complete),
+        count=len(counted),
         jct_ns=jct_ns,
         jct_min_ns=float(jct.min()),
         jct_max_ns=float(jct.max()),
@@ -131,7 +129,6 @@ def measured_iterations(
         table: the whole iterations table, warm-up included.
         flow_events: table of the run; empty if none happened, or if they were not recorded.
         totals: counter -> its sum over all flows of the whole run; what is 0 there is 0 in every iteration.
-        manifest: of the run.
     """
     numbers, where = np.unique(to_ints(flow_events["iteration"]), return_inverse=True)
     counted = {
@@ -156,7 +153,6 @@ def iteration_spans(table: pa.Table, manifest: Manifest) -> dict[int, Span]:
 
     Args:
         table: the whole iterations table.
-        manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
     return {number: span for number, _, span in _played(columns, manifest)}
@@ -167,12 +163,9 @@ def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
 
     Args:
         table: the whole iterations table, warm-up included.
-        manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    complete, durations = _complete(columns, manifest)
-    numbers = [int(columns["iteration"][rows[0]]) for rows in complete]
-    return dict(zip(numbers, durations, strict=True))
+    return {number: span.duration_ns for number, _, span in _counted(columns, manifest)}
 
 
 def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
@@ -182,15 +175,10 @@ def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
     return [rows for rows in np.split(order, starts[1:]) if len(rows) == ranks]
 
 
-def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[IntArray], list[int]]:
-    """Rows and duration of each iteration that counts and that all ranks completed."""
+def _counted(columns: dict[str, IntArray], manifest: Manifest) -> list[tuple[int, IntArray, Span]]:
+    """Those of `_played` that count."""
     excluded = {one.iteration for one in manifest.trials.excluded}
-    counted = [
-        (rows, span.duration_ns)
-        for number, rows, span in _played(columns, manifest)
-        if number >= 0 and number not in excluded
-    ]
-    return [rows for rows, _ in counted], [duration for _, duration in counted]
+    return [one for one in _played(columns, manifest) if one[0] >= 0 and one[0] not in excluded]
 
 
 def _played(columns: dict[str, IntArray], manifest: Manifest) -> Iterator[tuple[int, IntArray, Span]]:

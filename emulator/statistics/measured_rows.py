@@ -1,4 +1,4 @@
-"""The rows of a run that count: neither warm-up nor excluded iterations."""
+"""The rows of a run that count, neither warm-up nor excluded iterations, and the payload of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.stream import to_table
-from emulator.statistics.table_columns import to_ints
+from emulator.statistics.table_columns import labels_and_codes, to_ints
+from emulator.trace.model import CommKind, IntArray
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
@@ -28,8 +29,6 @@ def read_measured(run: Run, part: Part, columns: Sequence[str] | None = None) ->
     """Read the rows of a table that belong to iterations that count.
 
     Args:
-        run: closed or still being written.
-        part: the table.
         columns: names, including `iteration`; None reads all columns.
 
     Raises:
@@ -37,3 +36,14 @@ def read_measured(run: Run, part: Part, columns: Sequence[str] | None = None) ->
     """
     schema = part.schema if columns is None else pa.schema([part.schema.field(name) for name in columns])
     return to_table([measured_rows(batch, run.manifest) for batch in run.batches(part, columns)], schema)
+
+
+def moved_bytes(samples: pa.Table) -> IntArray:
+    """Payload by row, each byte once: what the rank sent, and what a storage host, which has no rows, sent to it.
+
+    Args:
+        samples: with `kind`, `size_bytes` and `bytes_sent`.
+    """
+    labels, codes = labels_and_codes(samples["kind"])
+    is_read = np.array([label == CommKind.STORAGE_READ.label for label in labels], np.bool_)[codes]
+    return to_ints(samples["bytes_sent"]) + np.where(is_read, to_ints(samples["size_bytes"]), 0)

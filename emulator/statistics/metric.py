@@ -85,14 +85,10 @@ class Metric:
     Attributes:
         name: in rules, and in documents that list metrics by name.
         title: for people, in tables and figures.
-        unit: of its values.
-        scope: what a value describes.
         what: one line for people: what is measured.
         key: where `--json` has it: `iteration.jct_ns`, `classes[].busbw_bytes_per_s`.
-        kind: of its values.
         family: its name outside Charkha, without prefix; metrics of one family differ in their statistic.
         statistic: a key of STATISTICS; "": the family has one metric.
-        read: its values in a run.
     """
 
     name: str

@@ -37,9 +37,7 @@ def nccl_size(kind: CommKind, *, size_bytes: int, members: int) -> int:
     """Size of a collective as nccl-tests counts it, bytes.
 
     Args:
-        kind: the collective.
         size_bytes: Chakra's comm_size: input bytes per rank.
-        members: ranks in the group.
     """
     return size_bytes * members if kind in SIZED_BY_SHARD else size_bytes
 

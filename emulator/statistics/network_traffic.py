@@ -72,7 +72,6 @@ def crosses_network(src: IntArray, dst: IntArray, manifest: Manifest) -> BoolArr
 
     Args:
         src, dst: ranks and storage endpoints, shape (flows,).
-        manifest: of the run.
     """
     places = len(manifest.topology.get("host_index") or ())
     if max(src.max(initial=-1), dst.max(initial=-1)) >= places:
@@ -89,9 +88,7 @@ def network_traffic(
 
     Args:
         flows: of the whole run. Every iteration moves the same payload, so shares are those of an iteration.
-        manifest: of the run.
         payload_bytes: of an iteration, each byte once.
-        jct_ns: median.
     """
     src, dst, sizes = to_ints(flows["src"]), to_ints(flows["dst"]), to_ints(flows["bytes"], null=0)
     between = crosses_network(src, dst, manifest)

@@ -50,7 +50,7 @@ class Slow:
     pairs: tuple[SlowPair, ...] = ()
 
 
-def find_slow(bandwidths: Mapping[tuple[str, str], float], *, below: float = SLOW_BELOW) -> Slow:
+def find_slow(bandwidths: Mapping[tuple[str, str], float]) -> Slow:
     """Name the slow ports and pairs.
 
     The port with the lowest mean is named first; its pairs in that direction are then set aside, so that it does not
@@ -59,21 +59,20 @@ def find_slow(bandwidths: Mapping[tuple[str, str], float], *, below: float = SLO
 
     Args:
         bandwidths: bit/s by (source port, destination port).
-        below: share of the median of the other pairs below which something is slow.
     """
     left = dict(bandwidths)
     ports: list[SlowPort] = []
-    while (slowest := _slowest_port(left, below)) is not None:
+    while (slowest := _slowest_port(left)) is not None:
         ports.append(slowest)
         left = {pair: rate for pair, rate in left.items() if _end(pair, slowest.direction) != slowest.port}
     if not left:
         return Slow(tuple(ports), ())
     usual = median(left.values())
-    pairs = [SlowPair(*pair, rate, usual) for pair, rate in left.items() if rate < below * usual]
+    pairs = [SlowPair(*pair, rate, usual) for pair, rate in left.items() if rate < SLOW_BELOW * usual]
     return Slow(tuple(ports), tuple(sorted(pairs, key=lambda pair: pair.bits_per_s)))
 
 
-def _slowest_port(bandwidths: Mapping[tuple[str, str], float], below: float) -> SlowPort | None:
+def _slowest_port(bandwidths: Mapping[tuple[str, str], float]) -> SlowPort | None:
     candidates: list[tuple[float, SlowPort]] = []
     for direction in Direction:
         by_port: dict[str, list[float]] = defaultdict(list)
@@ -82,7 +81,7 @@ def _slowest_port(bandwidths: Mapping[tuple[str, str], float], below: float) -> 
         for port, rates in by_port.items():
             others = [rate for pair, rate in bandwidths.items() if _end(pair, direction) != port]
             # The higher median: one slow pair of two does not make the port slow.
-            if len(rates) > 1 and others and median_high(rates) < below * median(others):
+            if len(rates) > 1 and others and median_high(rates) < SLOW_BELOW * median(others):
                 candidates.append((fmean(rates), SlowPort(port, direction, median(rates), median(others))))
     # The lowest mean: where several receivers are slow, most pairs of a good sender are, but not all of them.
     return min(candidates, key=lambda candidate: candidate[0], default=(0.0, None))[1]

@@ -26,7 +26,6 @@ class PairTable:
 
     Attributes:
         ports: `host:interface`, or `rank N` where the topology names none; in the order of the ranks.
-        size_bytes: of a transfer.
         transfers: measurements.
         bits_per_s: (source, destination) → payload bandwidth of the median transfer, bit/s; pairs within a host and
             pairs that were not played are missing.
@@ -62,7 +61,6 @@ def pair_table(run: Run, *, size_bytes: int) -> PairTable:
 
     Args:
         run: of a workload of `emulator.planner.workloads.pair_sweep`.
-        size_bytes: of a transfer.
 
     Raises:
         ResultError: the samples are missing or damaged.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from emulator.run_folder.manifest import Manifest
 
 _NEEDED = ("retransmits", "duplicates", "out_of_order")
-_REFUSED = ("dropped_header", "dropped_icrc", "dropped_payload")
+REFUSED = ("dropped_header", "dropped_icrc", "dropped_payload")
 
 
 def lost_packets(counters: Mapping[str, int], manifest: Manifest) -> int | None:
@@ -21,7 +21,6 @@ def lost_packets(counters: Mapping[str, int], manifest: Manifest) -> int | None:
 
     Args:
         counters: of all flows.
-        manifest: of the run.
     """
     if any(name not in counters for name in _NEEDED):
         return None
@@ -45,7 +44,6 @@ def unexplained(
 
     Args:
         lost: see `lost_packets`.
-        counters: of all flows.
         device: frames that the device lost; None if it was not monitored.
         receivers: see `receiver_drops`. The kernel counts receptions, each of one or several packets: any explains all.
     """
@@ -55,4 +53,4 @@ def unexplained(
         return 0
     if device is None:
         return None
-    return max(0, lost - device - sum(counters.get(name, 0) for name in _REFUSED))
+    return max(0, lost - device - sum(counters.get(name, 0) for name in REFUSED))

@@ -31,11 +31,9 @@ class RecordedInstance:
     """A collective or pair of an iteration whose steps were recorded.
 
     Attributes:
-        key: its class.
         name: of its node in the trace.
         ranks: its members, ascending.
         zero_ns: when everybody was there: the last post; of a pair, the post of the send.
-        cct_ns: its completion time.
         rows: of the steps.
     """
 

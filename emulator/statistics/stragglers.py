@@ -99,9 +99,7 @@ def lateness(run: Run, event: Event = "post", *, steps: int = 10) -> Lateness:
     """Find out who is last. Sends, receives and groups of one are not counted.
 
     Args:
-        run: closed or still being written.
         event: `post`: who makes the others wait; `done`: who finishes last.
-        steps: largest number of steps to return.
 
     Raises:
         ResultError: the samples are missing or damaged.

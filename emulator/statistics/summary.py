@@ -26,9 +26,8 @@ from emulator.statistics.iterations import (
     measured_iterations,
     summarise_iterations,
 )
-from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.measured_rows import moved_bytes, read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, PathCounts, hosts_of_ranks, network_traffic, path_counts
-from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import InstanceLayouts, TesterModel, TesterShare

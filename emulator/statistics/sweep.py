@@ -37,9 +37,7 @@ class SweepRow:
         size_bytes: array size, counted as in nccl-tests.
         algorithm: collective algorithm used at this size.
         iterations: number of measurements.
-        time_ns, min_ns, max_ns: mean, smallest and largest cct.
         p50_ns, p95_ns, p99_ns: nearest-rank percentiles; None if there are too few iterations.
-        cv_percent: coefficient of variation of the cct, %.
         algbw_bytes_per_s, busbw_bytes_per_s: from `time_ns`; None if unknown, because payload arrived early (credits
             off), the time is not positive, or the group has one rank.
         early: iterations in which payload arrived before a rank had posted.
@@ -105,7 +103,6 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
     Args:
         run: a run in which the k-th collective of an iteration has the k-th size.
         kind: the collective; SEND for pairs, whose time is that of the slowest pair.
-        ranks: group size.
         sizes: bytes, in the order played; a size without measurements has no row.
 
     Raises:

@@ -22,7 +22,7 @@ from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.schedule import Collective
 from emulator.statistics.collectives import MergedSamples
 from emulator.statistics.descriptive import median
-from emulator.statistics.payload import moved_bytes
+from emulator.statistics.measured_rows import moved_bytes
 from emulator.statistics.table_columns import block_starts, to_ints
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_S
@@ -71,7 +71,6 @@ def fit_tester_model(
     Args:
         merged: its collectives, each of `steps` steps; the smallest size has almost no bytes.
         machine_bytes: for each of them, see `bytes_in_flight`.
-        steps: steps of a collective.
         step_bytes: size of a collective → bytes that a rank sends in a step. A size that takes hardly longer than the
             smallest one gives no rate.
     """
@@ -92,8 +91,6 @@ class TesterShare:
     """The tester's share of the measurements of a run.
 
     Attributes:
-        model: of the tester.
-        merged: the measurements.
         machine_bytes: for each of them, see `bytes_in_flight`.
         layouts: of their groups; None: not known.
     """
@@ -174,7 +171,6 @@ def bytes_in_flight(samples: pa.Table, merged: MergedSamples) -> FloatArray:
 
     Args:
         samples: rows of iterations that count, with `bytes_sent`.
-        merged: their measurements.
     """
     windows = _Windows.of(samples)
     if not len(windows.key):

@@ -49,7 +49,6 @@ class TransferSummary:
         flows: sends that arrived.
         requests: requests whose key-value cache arrived as a whole.
         incomplete_requests: those of which a part has no sample.
-        fct: flow completion times.
         kv_latency, ttft: key-value latencies, times to first token.
     """
 
@@ -69,7 +68,6 @@ def summarise_transfers(samples: pa.Table, merged: MergedSamples) -> TransferSum
 
     Args:
         samples: columns iteration, name, kind, post_ns, done_ns, arrival_ns; one row per rank and node.
-        merged: the same, merged.
     """
     flows = merged.cct_ns[merged.kind == CommKind.SEND]
     if not len(flows):

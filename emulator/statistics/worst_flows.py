@@ -11,14 +11,13 @@ import pyarrow as pa
 
 from emulator.run_folder.manifest import Manifest
 from emulator.statistics.dut_counters import DROPS, counter_series, device_nodes
-from emulator.statistics.retransmissions import lost_packets
+from emulator.statistics.retransmissions import REFUSED, lost_packets
 from emulator.statistics.table_columns import to_ints
 
 EVENTS = ("retransmits", "timeouts", "naks", "rnr_naks", "out_of_order", "ecn_marks")
 _LOSS_COLUMNS = ("retransmits", "duplicates", "out_of_order")
 FOCUS = 0.8
 """Share of all lost packets from which on a port is named."""
-INTEGRITY = ("dropped_header", "dropped_icrc", "dropped_payload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,6 @@ class WorstFlow:
     """A flow with events, over the whole run.
 
     Attributes:
-        src, dst: ranks.
         qpn: number of the receiving queue pair; None if the transport has none.
         source_port: UDP source port, which selects the path; None: several.
         source, destination: ports, `h0:eth0`; "" if the topology does not name them.
@@ -87,10 +85,6 @@ def loss_foci(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> tuple[
     The main place is the pair of ports with FOCUS of all losses; else the port of a device with that much of all frames
     that devices dropped; else a port with it in one direction. A way of dropping with FOCUS of its frames at one other
     port is a cause of its own, however small beside the rest: one frame dropped by a rule, thirty in a full queue.
-
-    Args:
-        flows, counters: tables of the run.
-        manifest: of the run.
     """
     of_flows = _focus_of_flows(flows, manifest)
     of_devices = _foci_of_devices(counters, manifest)
@@ -148,15 +142,8 @@ def _focus_of_flows(flows: pa.Table, manifest: Manifest) -> LossFocus | None:
 def worst_flows(
     flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most: int, flow_events: pa.Table | None = None
 ) -> tuple[WorstFlow, ...]:
-    """The flows with the most retransmissions, then timeouts, then other events; those without events are left out.
-
-    Args:
-        flows, counters: tables of the run.
-        manifest: of the run.
-        most: how many at most.
-        flow_events: another table of the run.
-    """
-    names = (*EVENTS, *INTEGRITY)
+    """The flows with the most retransmissions, then timeouts, then other events; those without events are left out."""
+    names = (*EVENTS, *REFUSED)
     columns = {name: to_ints(flows[name], null=0) for name in ("src", "dst", "packets", "duplicates", *names)}
     events = np.sum([columns[name] for name in names], axis=0)
     order = np.lexsort((-events, -columns["timeouts"], -columns["retransmits"]))
@@ -189,7 +176,7 @@ def worst_flows(
                 naks=value["naks"] + value["rnr_naks"],
                 out_of_order=value["out_of_order"],
                 ecn_marks=value["ecn_marks"],
-                damaged=sum(value[name] for name in INTEGRITY),
+                damaged=sum(value[name] for name in REFUSED),
                 device_drops=None if drops is None else sum(drops.get(port, 0) for port in near),
                 iterations=when.get((value["src"], value["dst"], ids["qpn"][row]), ()),
             )
@@ -240,8 +227,6 @@ def drops_next_to(
     """Port of a host -> frames dropped at the port of the device that it is connected to; None if that is not known.
 
     Args:
-        counters: table of the run.
-        manifest: of the run.
         between_ns: from the last reading before to the first one after; None: in the whole run.
     """
     if not counters.num_rows:

@@ -41,7 +41,6 @@ class WorstStep:
         collective, members, collective_bytes: its kind, ranks and size, as its class has them.
         lane, step: position in the algorithm at the sender.
         src, dst: ranks; `source`, `destination` their ports, "" if the topology does not name them.
-        size_bytes: of the transfer.
         waited_for: `payload`: it arrived late; `ack`: everything had arrived, and its acknowledgement was missing.
         time_ns: from when it could begin until it arrived, or was acknowledged.
         above_median_ns: more than the median of the instance's transfers of about this size, between hosts or within
@@ -115,14 +114,7 @@ def worst_steps_of(run: Run) -> tuple[WorstStep, ...]:
 def worst_steps(
     steps: Steps, *, flow_events: pa.Table, iterations: pa.Table, counters: pa.Table, manifest: Manifest, most: int
 ) -> tuple[WorstStep, ...]:
-    """The steps that cost most, largest first; those that cost next to nothing are left out.
-
-    Args:
-        steps: of the run.
-        flow_events, iterations, counters: tables of the run.
-        manifest: of the run.
-        most: how many at most.
-    """
+    """The steps that cost most, largest first; those that cost next to nothing are left out."""
     hosts = hosts_of_ranks(manifest)
     costs = [
         (one, cost)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from emulator.errors import PlanError
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.options import NCCL_TIMEOUT, OptionFacts, spelled
+from emulator.roce.options import NCCL_TIMEOUT, OptionFacts, TextOptions, facts_of
 
 AUTO, OFF, ALL = "auto", "off", "all"
 
@@ -24,7 +24,7 @@ def _text(default: str, summary: str, metavar: str, **more: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class VerbsOptions:
+class VerbsOptions(TextOptions):
     """How the transport behaves.
 
     Attributes:
@@ -37,6 +37,7 @@ class VerbsOptions:
         dscp: of all packets.
     """
 
+    TRANSPORT = "verbs"
     verbs_device: str = _text(AUTO, "RDMA device", "NAME", unset="the one with the rank's address")
     gid_index: int = _number(-1, -1, 1023, "index in the device's GID table", unset="the one of the rank's address")
     software_nic: str = _text(OFF, "addresses of ranks played by the software NIC, or all", "A,B", unset="none")
@@ -56,12 +57,7 @@ class VerbsOptions:
     dscp: int = _number(26, 0, 63, "DSCP of data")
 
     def __post_init__(self) -> None:
-        for name, facts in VERBS_OPTIONS.items():
-            value = getattr(self, name)
-            if facts.choices and str(value) not in facts.choices:
-                raise PlanError(f"--{spelled(name)} {value}: there are {', '.join(facts.choices)}")
-            if not facts.choices and isinstance(value, int) and not facts.least <= value <= facts.most:
-                raise PlanError(f"--{spelled(name)} {value}: from {facts.least} to {facts.most}")
+        TextOptions.__post_init__(self)
         if self.software_nic not in (OFF, ALL):
             for address in self.software_nic.split(","):
                 try:
@@ -70,24 +66,6 @@ class VerbsOptions:
                     raise PlanError(
                         f"--software-nic {address[:40]!r}: numeric IP addresses separated by commas are needed, or all"
                     ) from None
-
-    @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> VerbsOptions:
-        """Options from text, as they cross the control stream.
-
-        Raises:
-            PlanError: an option that does not exist, or a value it cannot have.
-        """
-        values: dict[str, Any] = {}
-        for name, text in texts.items():
-            if name not in VERBS_OPTIONS:
-                raise PlanError(f"the verbs transport has no option {name!r}; it has {', '.join(VERBS_OPTIONS)}")
-            facts, is_text = VERBS_OPTIONS[name], isinstance(getattr(cls(), name), str)
-            try:
-                values[name] = text if is_text else facts.parse(text)
-            except ValueError as error:
-                raise PlanError(f"--{spelled(name)} {text[:40]!r}: {facts.needed}") from error
-        return cls(**values)
 
     @property
     def device_name(self) -> str:
@@ -119,4 +97,4 @@ class VerbsOptions:
         return described
 
 
-VERBS_OPTIONS: Mapping[str, OptionFacts] = {one.name: one.metadata["facts"] for one in fields(VerbsOptions)}
+VERBS_OPTIONS = facts_of(VerbsOptions)

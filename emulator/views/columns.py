@@ -37,6 +37,11 @@ class Header:
         return self.title or self.header.replace("-\n", "").replace("\n", " ").strip()
 
 
+def texts(*headers: str) -> list[Header]:
+    """Headers of columns that are no numbers, without a meaning."""
+    return [Header(one, is_number=False) for one in headers]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(Header, Generic[Row]):
     """A column of a table whose rows are values of one type.
@@ -66,11 +71,15 @@ def filled(columns: Iterable[Column[Row]], rows: Sequence[Row]) -> list[Column[R
     return [one for one in columns if not one.is_optional or any(one.cell(row) != NONE for row in rows)]
 
 
+def paragraphs(*parts: str) -> str:
+    """Texts below each other, with an empty line between."""
+    return "\n\n".join(parts)
+
+
 def explain(headers: Iterable[Header], *, title: str = "") -> str:
     """What every column means: one entry per column, wrapped and aligned.
 
     Args:
-        headers: of one table.
         title: of the table; a line above the columns.
     """
     headers = list(headers)

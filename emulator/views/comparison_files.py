@@ -12,7 +12,6 @@ def write_comparison(comparison: Comparison, *, html: Path | None, junit: Path |
     """Write the files that are requested.
 
     Args:
-        comparison: to be written.
         html, junit: the files; None: not written.
         is_strict: an inconclusive class is a failure in the XML.
 

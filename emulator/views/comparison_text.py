@@ -128,7 +128,6 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
     """Columns of the tables with a row per class of two groups, by a short name.
 
     Args:
-        rules: of the comparison.
         baseline, other: what the two groups are called in the headers.
     """
     statistic = statistic_name(rules)
@@ -187,8 +186,8 @@ def trend_rows(comparison: Comparison) -> Iterator[tuple[ClassKey, Sequence[Clas
 
 def fact_lines(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """(name, fact): groups, counts of verdicts, rules, runs left out, notes."""
-    for label, group in zip(_labels(comparison), comparison.groups, strict=True):
-        yield label, _group_text(group)
+    for number, group in enumerate(comparison.groups):
+        yield "B" if number else "A, the baseline", _group_text(group)
     yield "Verdicts", _counts(comparison)
     yield from (("Inconclusive", text) for text in _reasons(comparison))
     yield from (("To find", text) for text in _power(comparison))
@@ -198,10 +197,6 @@ def fact_lines(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield "Left out", f"{one.folder}: {one.reason}"
     for note in comparison.comparability.notes:
         yield "Note", note
-
-
-def _labels(comparison: Comparison) -> Sequence[str]:
-    return ["A, the baseline", *("B" for _ in comparison.groups[1:])]
 
 
 def _group_text(group: RunGroup) -> str:

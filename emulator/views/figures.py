@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from emulator.run_folder.manifest import Manifest, Scaling
-from emulator.units import format_duration
+from emulator.units import format_duration, format_size
 
 NONE = "–"  # noqa: RUF001 (an en dash is what tables show for an unknown value)
 _GIGA = 1e9
@@ -27,6 +27,21 @@ def number_cell(value: float | None) -> str:
         return f"{value:.1e}"
     digits = max(0, min(5, 2 - math.floor(math.log10(abs(value)))))
     return f"{value:.{digits}f}"
+
+
+def count_cell(value: int | None) -> str:
+    """`1,204`."""
+    return NONE if value is None else f"{value:,}"
+
+
+def size_cell(value: int | None) -> str:
+    """Bytes with a suitable unit: `64 KiB`."""
+    return NONE if value is None else format_size(value)
+
+
+def gbps_cell(bits_per_s: float | None) -> str:
+    """Bits per second, shown in Gbit/s (1e9 bits per second) without the unit."""
+    return number_cell(None if bits_per_s is None else bits_per_s / _GIGA)
 
 
 def rate_cell(value: float | None) -> str:

@@ -13,7 +13,6 @@ def describe_forecast(forecast: Forecast, *, is_open_ended: bool = False) -> str
     """`plays 6 iterations (1 warm-up) of 12.5 MiB from 8 ranks (…): 75 MiB in total; at least 18.6 ms at …`.
 
     Args:
-        forecast: of the run.
         is_open_ended: it repeats its iterations until other jobs have ended.
     """
     if is_open_ended:

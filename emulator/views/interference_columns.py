@@ -3,68 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from emulator.comparison.interference import ClassInterference, Interference
 from emulator.comparison.verdicts import Effect
 from emulator.statistics.classes import JCT
 from emulator.verdict.session import JudgedSession
 from emulator.views.columns import Column, bold
+from emulator.views.comparison_text import ratio_text
 from emulator.views.figures import NONE, count_of, duration_cell
 from emulator.views.verdict_text import headline
 
-
-@dataclass(frozen=True, slots=True)
-class InterferenceRow:
-    """A class of a job."""
-
-    job: str
-    one: ClassInterference
-
-
-COLUMNS: tuple[Column[InterferenceRow], ...] = (
-    Column("job", "name of the job", cell=lambda row: row.job, is_number=False),
+_Row = tuple[str, ClassInterference]
+"""A job, and a class of it."""
+COLUMNS: tuple[Column[_Row], ...] = (
+    Column("job", "name of the job", cell=lambda row: row[0], is_number=False),
     Column(
         "class",
         "collective, ranks, size and algorithm, or the whole iteration (JCT)",
-        cell=lambda row: "JCT" if row.one.key.collective == JCT else str(row.one.key),
+        cell=lambda row: "JCT" if row[1].key.collective == JCT else str(row[1].key),
         is_number=False,
         folds=24,
     ),
-    Column("alone", "median time when the job was played alone", cell=lambda row: duration_cell(row.one.solo_ns)),
+    Column("alone", "median time when the job was played alone", cell=lambda row: duration_cell(row[1].solo_ns)),
     Column(
         "shared",
         "median time in iterations covered by all other jobs",
-        cell=lambda row: duration_cell(row.one.shared_ns),
+        cell=lambda row: duration_cell(row[1].shared_ns),
     ),
     Column(
         "factor",
         "interference factor: shared / alone, the Hodges-Lehmann estimate; 1: no effect",
-        cell=lambda row: factor_cell(row.one.effect),
+        cell=lambda row: ratio_text(row[1].effect),
         style=bold,
     ),
     Column(
         "95 % interval",
         "of the factor; units are runs, or stretches of consecutive iterations of one session",
-        cell=lambda row: interval_cell(row.one.effect),
+        cell=lambda row: interval_cell(row[1].effect),
     ),
     Column(
         "n",
         "measurements: alone / shared",
-        cell=lambda row: f"{row.one.solo_samples} / {row.one.shared_samples}",
+        cell=lambda row: f"{row[1].solo_samples} / {row[1].shared_samples}",
         sacrifice=1,
     ),
 )
 
 
-def interference_rows(found: Interference) -> list[InterferenceRow]:
+def interference_rows(found: Interference) -> list[_Row]:
     """A row per class and job, job by job."""
-    return [InterferenceRow(job.name, one) for job in found.jobs for one in job.classes]
-
-
-def factor_cell(effect: Effect | None) -> str:
-    """`1.998`."""
-    return NONE if effect is None else f"{effect.ratio:.3f}"
+    return [(job.name, one) for job in found.jobs for one in job.classes]
 
 
 def interval_cell(effect: Effect | None) -> str:

@@ -38,7 +38,6 @@ class NcclRow:
 
     Attributes:
         size_bytes: as nccl-tests counts it.
-        members: ranks in the group.
         algorithm: "" if there is none.
         time_us: mean time, µs.
         is_comparable: False if a bandwidth would mislead: payload arrived before a rank had posted.
@@ -69,7 +68,6 @@ def nccl_table(
 
     Args:
         rows: of one collective and group size, at least one.
-        label: name of the collective.
         warmup, iterations: how often each size was played before and while it was measured.
         notes: further lines of the heading.
     """

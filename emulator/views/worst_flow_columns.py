@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emulator.statistics.worst_flows import WorstFlow
 from emulator.views.columns import Column, bold
-from emulator.views.figures import NONE
+from emulator.views.figures import NONE, count_cell
 
 _LISTED = 4
 """Iterations named in a cell."""
@@ -13,10 +13,6 @@ _LISTED = 4
 def place_cell(rank: int, port: str) -> str:
     """A rank and its port."""
     return f"{rank} ({port})" if port else str(rank)
-
-
-def _count(value: int | None) -> str:
-    return NONE if value is None else f"{value:,}"
 
 
 def _iterations(one: WorstFlow) -> str:
@@ -35,12 +31,12 @@ WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
         cell=lambda one: NONE if one.source_port is None else str(one.source_port),
         sacrifice=2,
     ),
-    Column("packets", "packets sent, including retransmissions", cell=lambda one: _count(one.packets), sacrifice=3),
+    Column("packets", "packets sent, including retransmissions", cell=lambda one: count_cell(one.packets), sacrifice=3),
     Column(
-        "re-\ntransmitted", "packets sent again", cell=lambda one: _count(one.retransmissions), style=bold,
+        "re-\ntransmitted", "packets sent again", cell=lambda one: count_cell(one.retransmissions), style=bold,
         title="retransmitted",
     ),
-    Column("lost", "packets that no receiver reported", cell=lambda one: _count(one.lost), style=bold),
+    Column("lost", "packets that no receiver reported", cell=lambda one: count_cell(one.lost), style=bold),
     Column(
         "iterations",
         "those with events; negative: warm-up; a dash: not recorded",
@@ -49,15 +45,15 @@ WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
         is_optional=True,
         folds=12,
     ),
-    Column("spurious", "packets retransmitted although they had arrived", cell=lambda one: _count(one.spurious)),
-    Column("timeouts", "no acknowledgement came in time", cell=lambda one: _count(one.timeouts)),
-    Column("NAKs", "sequence errors and receiver-not-ready replies", cell=lambda one: _count(one.naks)),
-    Column("marked", "packets received with an ECN mark", cell=lambda one: _count(one.ecn_marks), sacrifice=4),
-    Column("damaged", "packets with a wrong header or ICRC", cell=lambda one: _count(one.damaged), sacrifice=5),
+    Column("spurious", "packets retransmitted although they had arrived", cell=lambda one: count_cell(one.spurious)),
+    Column("timeouts", "no acknowledgement came in time", cell=lambda one: count_cell(one.timeouts)),
+    Column("NAKs", "sequence errors and receiver-not-ready replies", cell=lambda one: count_cell(one.naks)),
+    Column("marked", "packets received with an ECN mark", cell=lambda one: count_cell(one.ecn_marks), sacrifice=4),
+    Column("damaged", "packets with a wrong header or ICRC", cell=lambda one: count_cell(one.damaged), sacrifice=5),
     Column(
         "device\ndrops",
         "frames that the device dropped at the two ports next to the flow's; a dash: not attributed to ports",
-        cell=lambda one: _count(one.device_drops),
+        cell=lambda one: count_cell(one.device_drops),
         title="device drops",
     ),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from emulator.statistics.worst_steps import WorstStep
 from emulator.units import format_size
 from emulator.views.columns import Column, bold
-from emulator.views.figures import NONE, duration_cell
+from emulator.views.figures import NONE, count_cell, duration_cell
 from emulator.views.worst_flow_columns import place_cell
 
 _WAITED = {"payload": "payload", "ack": "ACK"}
@@ -89,7 +89,7 @@ WORST_STEP_COLUMNS: tuple[Column[WorstStep], ...] = (
     Column(
         "device\ndrops",
         "frames that the device dropped at the two ports around this iteration; a dash: not attributed to ports",
-        cell=lambda one: NONE if one.device_drops is None else f"{one.device_drops:,}",
+        cell=lambda one: count_cell(one.device_drops),
         title="device drops",
     ),
     Column(

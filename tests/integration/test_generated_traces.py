@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
-from emulator.planner.workloads.moe import MixtureOfExperts
-from emulator.planner.workloads.moe_routing import Routing
+from emulator.planner.workloads.moe import MixtureOfExperts, Routing
 from emulator.planner.workloads.moe_workload import moe_workload
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.planner.workloads.synthetic import SyntheticWorkload

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.schedule import Collective
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
@@ -14,6 +13,7 @@ from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.measured_rows import read_measured
 from emulator.trace.model import CommKind
 from tests.support.command import EXAMPLE, charkha
+from tests.support.schedules import bytes_per_member
 
 
 def played(folder: Path, steps: str, *options: object) -> Run:

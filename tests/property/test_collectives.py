@@ -12,13 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
+from emulator.planner.algorithms import schedule
+from emulator.planner.built_in import BUILT_IN
+from emulator.planner.built_in import BY_LAYOUT as LAID_OUT
 from emulator.planner.collectives.trees import CHUNK_BYTES, Place, two_trees
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective, Lane, Step
 from emulator.trace.model import CommKind
 from tests.support.collective_simulator import members_of, play, rounds, uneven_all_to_all, unroll
 from tests.support.full import IS_FULL, examples
+from tests.support.schedules import bytes_by_member, bytes_per_member
 
 ROOTED = {CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER}
 EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]
@@ -41,7 +44,7 @@ def prove(
 
 def prove_views(name: str, views: Sequence[Collective], *, seed: int = 0) -> None:
     outcome = play(views, unroll(partial(schedule, name), views), seed=seed)
-    assert outcome.moved == [bytes_per_member(name, view) for view in views]
+    assert outcome.moved == bytes_by_member(name, views)
 
 
 def ident(case: object) -> str:
@@ -62,7 +65,7 @@ RINGS = [
     for kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER)
     for channels in (1, 3)
 ]
-BY_LAYOUT = [(kind, name) for kind, names in BUILT_IN.items() for name, one in names.items() if one.by_layout] + RINGS
+BY_LAYOUT = [(kind, name) for kind, names in BUILT_IN.items() for name in names if name in LAID_OUT] + RINGS
 
 
 @pytest.mark.parametrize(("kind", "name"), BY_LAYOUT, ids=ident)
@@ -131,7 +134,7 @@ def test_reduce_scatter_block_is_reduce_scatter(name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "name"), EVERY, ids=ident)
 def test_a_group_of_one_and_no_bytes_need_no_transfer(kind: CommKind, name: str) -> None:
-    algorithm = BUILT_IN[kind][name].run
+    algorithm = BUILT_IN[kind][name]
     alone = Collective(kind, members=1, member=0, size_bytes=1 << 20)
     assert steps_of(name, alone) == []
     assert not moves(algorithm(alone))
@@ -246,7 +249,7 @@ def depth(shape: Sequence[Place], member: int) -> int:
 def test_a_member_of_a_huge_group_computes_only_the_steps_it_plays(kind: CommKind, name: str) -> None:
     layout = layout_of([rank // 8 for rank in range(100_000)], [rank % 8 for rank in range(100_000)])
     view = Collective(kind, members=100_000, member=77_777, size_bytes=1 << 30, layout=layout)
-    if BUILT_IN[kind][name].by_layout:  # what members of a process share
+    if name in LAID_OUT:  # what members of a process share
         _ = [step for lane in schedule(name, view) for step in islice(lane, 50)]
     tracemalloc.start()
     lanes = schedule(name, view)

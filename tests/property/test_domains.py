@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.planner.network.header_overhead import roce_overhead
-from emulator.planner.network.ideal_times import IdealTimes
+from emulator.planner.network.ideal_times import group_times_ns
 from emulator.planner.network.packet_flows import Sending
 from emulator.planner.network.plan import OperationPlan, make_plan
 from emulator.planner.network.routing import Router
-from emulator.planner.schedule import Collective
 from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
@@ -82,9 +81,7 @@ def test_no_plan_is_faster_than_the_ideal(
 ) -> None:
     topology = layout(described, placement, ranks)
     plan = planned(topology, case, size_bytes)
-    views = [Collective(case[0], ranks, member, plan.operation.size_bytes) for member in range(ranks)]
-    ideal_ns = IdealTimes(topology, OVERHEAD).collective_ns(case[1], views, ranks=range(ranks))
-    assert plan.port_ns == ideal_ns
+    assert [plan.port_ns] == group_times_ns(plan.operation, topology, OVERHEAD)
     assert plan.ideal_ns is not None
     assert plan.ideal_ns >= plan.port_ns
     assert plan.fair_ns is not None

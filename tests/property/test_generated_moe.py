@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.planner.workloads.moe import DispatchType, MixtureOfExperts
-from emulator.planner.workloads.moe_routing import Copies, Routing
+from emulator.planner.workloads.moe import Copies, DispatchType, MixtureOfExperts, Routing
 from emulator.planner.workloads.moe_workload import moe_workload
 from emulator.planner.workloads.synthetic import SyntheticWorkload, WorkNode
 from emulator.trace.model import CommKind

@@ -8,7 +8,6 @@ import re
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.msccl.document import parse_program
 from emulator.planner.msccl.lanes import ProgramLanes, lanes_of
 from emulator.planner.msccl.loaded import load_algorithm
@@ -24,6 +23,7 @@ from tests.support.msccl_files import (
     ring_all_reduce,
     ring_reduce_scatter,
 )
+from tests.support.schedules import bytes_by_member
 from tests.support.shared_traces import require_shared
 
 SHARED = ("traces", "astra-sim-examples", "system", "custom_collectives")
@@ -85,7 +85,7 @@ def test_a_ring_takes_the_rounds_and_bytes_of_the_built_in_one() -> None:
     algorithm = lanes(ring_all_reduce(8))
     one = views(algorithm, 1 << 20)
     assert rounds(unroll(algorithm, one)) == 14
-    assert play(one, unroll(algorithm, one)).moved == [bytes_per_member("ring", view) for view in one]
+    assert play(one, unroll(algorithm, one)).moved == bytes_by_member("ring", one)
 
 
 def test_channels_play_side_by_side() -> None:
@@ -99,7 +99,7 @@ def test_the_shared_example_is_a_ring() -> None:
     algorithm = load_algorithm(path.read_text(), str(path)).run
     one = views(algorithm, 1 << 20)
     assert rounds(unroll(algorithm, one)) == 14
-    assert play(one, unroll(algorithm, one)).moved == [bytes_per_member("ring", view) for view in one]
+    assert play(one, unroll(algorithm, one)).moved == bytes_by_member("ring", one)
 
 
 @pytest.mark.parametrize("text", [*DIRECT.values(), *OTHERS.values()], ids=[*DIRECT, *OTHERS])

@@ -26,7 +26,7 @@ from emulator.control.observations import Completion, RankSteps, RankSummary
 from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
 from emulator.planner.algorithm_choice import AlgorithmChoice
-from emulator.planner.algorithms import bytes_per_member, parse_overrides
+from emulator.planner.algorithms import parse_overrides
 from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import NO_STEPS, PlaySettings
 from emulator.planner.schedule import Collective
@@ -37,6 +37,7 @@ from emulator.trace.workload import build_workload
 from emulator.wire.control.codec import decode_controller, encode_controller
 from tests.support import traces as write
 from tests.support.memory_transport.transport import MemoryNetwork
+from tests.support.schedules import bytes_per_member
 from tests.support.virtual_clock import VirtualClock
 
 BEGIN_LEAD_NS = 1_000

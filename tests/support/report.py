@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +18,11 @@ from emulator.views.html.page.document import Block, Chart, Section, Table
 from tests.support.runs import Row, collective, columns, manifest, ranks
 
 B = TypeVar("B", bound=Block)
+
+
+def unpacked(text: str) -> str:
+    """What a page has packed."""
+    return zlib.decompress(base64.b64decode(text)).decode()
 
 
 def facts_of(

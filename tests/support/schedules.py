@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from emulator.planner.algorithms import schedule
 from emulator.planner.schedule import Collective, Lane, Step
+from emulator.planner.traffic.phases import peer_totals
 from emulator.trace.model import CommKind
 
 
@@ -32,6 +35,21 @@ def moved(lanes: Sequence[Sequence[Step]]) -> tuple[int, int]:
     steps = [step for lane in lanes for step in lane]
     sent = sum(transfer.size for step in steps for transfer in step.sends)
     return sent, sum(transfer.size for step in steps for transfer in step.recvs)
+
+
+def bytes_by_member(name: str, views: Sequence[Collective]) -> list[tuple[int, int]]:
+    """(bytes sent, bytes received) of members as plans count them; of an uneven all-to-all as its splits say."""
+    if views[0].send_splits is not None:
+        splits = [(one.send_splits or (), one.recv_splits or (), one.member) for one in views]
+        return [(sum(out) - out[member], sum(into) - into[member]) for out, into, member in splits]
+    totals, members = peer_totals(name, views[0]), views[0].members
+    sent, received = (np.bincount(ends, totals.sizes, members) for ends in (totals.senders, totals.receivers))
+    return [(int(sent[one.member]), int(received[one.member])) for one in views]
+
+
+def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
+    """The same of one member."""
+    return bytes_by_member(name, [collective])[0]
 
 
 def covered(ranges: Sequence[tuple[int, int]]) -> set[int]:

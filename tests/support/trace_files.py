@@ -1,16 +1,18 @@
-"""Trace files made of bytes by hand, sharing no code with the reader and the writer under test."""
+"""Trace files made of bytes by hand, sharing no code with the reader and the writer under test; records one by one."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import zstandard
 from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
 from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 
 from emulator.wire._pb import et_pb2
+from emulator.wire.trace.frames import read_batches
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -27,6 +29,21 @@ UNPACK: dict[str, Callable[[bytes], bytes]] = {
 def frame(payload: bytes) -> bytes:
     """A record as protobuf's own writers delimit it."""
     return bytes(_VarintBytes(len(payload))) + payload
+
+
+class Frame(NamedTuple):
+    """A record: its offset in the uncompressed file, the message, and all its bytes."""
+
+    offset: int
+    payload: bytes
+    raw: bytes
+
+
+def read_frames(path: Path) -> Iterator[Frame]:
+    """All records of a file one by one."""
+    for batch in read_batches(path):
+        for index, payload in enumerate(batch.payloads):
+            yield Frame(batch.offset(index) or 0, payload, batch.raw(index, index + 1))
 
 
 def trace_bytes(nodes: Iterable[et_pb2.Node], metadata: et_pb2.GlobalMetadata | None = None) -> bytes:

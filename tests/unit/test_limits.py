@@ -11,7 +11,6 @@ from emulator.audit.collect import MAX_FLOWS
 from emulator.audit.pcap import LARGEST_FRAME
 from emulator.control.conversation import LARGEST_MESSAGE_BYTES
 from emulator.controller.control_service import LARGEST_GREETING_BYTES
-from emulator.importers.documents import MAX_DOCUMENT_BYTES
 from emulator.importers.flight_recorder.plain_pickle import MAX_DEPTH, MAX_MEMO, VALUES_PER_BYTE
 from emulator.importers.text_files import MAX_FILE_BYTES, MAX_LINE_BYTES
 from emulator.planner.msccl.document import MAX_CHUNKS, MAX_GPUS, MAX_INSTRUCTIONS, MAX_XML_BYTES
@@ -49,7 +48,6 @@ PAGE = Path(__file__).parents[2] / "docs/limits.md"
         ("object of a JSON trace", [f"{MAX_OBJECT_CHARACTERS // MIB} Mi characters"]),
         ("`comm_group.json`", [f"{MAX_GROUP_FILE_BYTES // MIB} MiB"]),
         ("size of a communication", [f"{MAX_SIZE_BYTES // PIB} PiB"]),
-        ("JSON document", [f"{MAX_DOCUMENT_BYTES // GIB} GiB"]),
         ("text file of an importer", [f"{MAX_FILE_BYTES // MIB} MiB", f"lines of {MAX_LINE_BYTES // MIB} MiB"]),
         ("pickle", [f"{MAX_MEMO:,} references", f"{MAX_DEPTH} levels", f"{VALUES_PER_BYTE} values per byte"]),
         (

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from emulator.errors import PlanError
 from emulator.export.astra_sim.fit import Observation
-from emulator.planner.algorithms import BUILT_IN, bytes_per_member
+from emulator.planner.built_in import BY_LAYOUT
 from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective
+from emulator.planner.traffic.phases import peer_totals
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.classes import ClassKey, class_rows
@@ -25,8 +26,6 @@ from emulator.trace.model import CommKind, IntArray
 
 _LARGEST_GROUP = 512
 """Larger groups get no observation: following the chains of messages takes too long (512 in a ring: 500,000 steps)."""
-
-_BY_LAYOUT = frozenset(name for named in BUILT_IN.values() for name, one in named.items() if one.by_layout)
 
 
 class LinkClass(Enum):
@@ -107,7 +106,7 @@ def _observation(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Observ
         return "without a time (groups of one, size 0, or payload before the post)"
     if key.members > _LARGEST_GROUP:
         return f"of more than {_LARGEST_GROUP} ranks"
-    if key.algorithm in _BY_LAYOUT:
+    if key.algorithm in BY_LAYOUT:
         return f"played with {key.algorithm}, whose bytes differ within hosts and between them; ASTRA-sim's do not"
     try:
         messages, port_bytes = _cost(kind, key.members, size_bytes, key.algorithm)
@@ -123,4 +122,6 @@ def _cost(kind: CommKind, members: int, size: int, algorithm: str) -> tuple[int,
     if kind is CommKind.SEND:
         return 1, size
     views = [Collective(kind, members, member, size) for member in range(members)]
-    return message_depth(algorithm, views), max(max(bytes_per_member(algorithm, view)) for view in views)
+    phase = peer_totals(algorithm, views[0])
+    sent, received = (np.bincount(ends, phase.sizes, members) for ends in (phase.senders, phase.receivers))
+    return message_depth(algorithm, views), int(max(sent.max(), received.max()))

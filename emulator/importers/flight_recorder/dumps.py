@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -44,7 +43,6 @@ class Entry(msgspec.Struct):
     input_dtypes: list[str] = []
     output_dtypes: list[str] = []
     record_id: int = 0
-    is_p2p: bool = False
     state: str = ""
     retired: bool = False
     duration_ms: float | None = None
@@ -66,7 +64,6 @@ class Dump(msgspec.Struct):
     """A dump of a process.
 
     Attributes:
-        name: of the file.
         rank: in the name of the file, which ends with it; None: it does not.
         groups: process group → world ranks; those that are not recorded are left out.
         world_size: ranks of the default process group; 0: not recorded.
@@ -96,8 +93,7 @@ def read_dump(path: Path) -> Dump:
     Raises:
         TraceError: it cannot be read, or holds something else than plain values; the message has the place.
     """
-    data = read_whole(path)
-    decoded = _unpickled(path, data) if _PICKLE.search(data) else _from_json(path, data)
+    decoded = _decoded(path, read_whole(path))
     groups: dict[str, tuple[int, ...]] = {}
     world_size = 0
     for name, group in decoded.pg_config.items():
@@ -110,22 +106,14 @@ def read_dump(path: Path) -> Dump:
     return Dump(str(path), int(found[1]) if found else None, decoded.entries, groups, world_size)
 
 
-def _unpickled(path: Path, data: bytes) -> _Dump:
+def _decoded(path: Path, data: bytes) -> _Dump:
     try:
-        value: Any = load_plain(data)
-    except PickleProblem as error:
-        raise TraceError(
-            f"is not a dump of the Flight Recorder: {error.problem}", path=path, offset=error.offset
-        ) from None
-    try:
-        return msgspec.convert(value, _Dump)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise TraceError(f"is not a dump of the Flight Recorder, or is corrupt: {error}", path=path) from error
-
-
-def _from_json(path: Path, data: bytes) -> _Dump:
-    try:
+        if _PICKLE.search(data):
+            return msgspec.convert(load_plain(data), _Dump)
         return msgspec.json.decode(data, type=_Dump)
+    except PickleProblem as error:
+        problem = f"is not a dump of the Flight Recorder: {error.problem}"
+        raise TraceError(problem, path=path, offset=error.offset) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(f"is not a dump of the Flight Recorder, or is corrupt: {error}", path=path) from error
 

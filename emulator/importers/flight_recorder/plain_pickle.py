@@ -1,14 +1,13 @@
 """A reader of pickles that hold plain values only: nothing is imported, nothing is called, memory stays bounded.
 
 It knows the opcodes that build dict, list, tuple, set, str, bytes, numbers, bool and None; every other one is refused
-with its offset. So a pickle cannot name a class or a function, let alone run one.
-
-Source of the opcodes: CPython, Lib/pickletools.py.
+with its offset. So a pickle cannot name a class or a function, let alone run one. The standard library's pickletools
+tells opcodes and their arguments apart; it carries out none.
 """
 
 from __future__ import annotations
 
-import struct
+import pickletools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ _MARK = object()
 
 
 class PickleProblem(ValueError):
-    """A pickle that holds something else than plain values, or a corrupt one: what is wrong, and the offset."""
+    """A pickle that contains something other than plain values, or a corrupt one: what is wrong, and the offset."""
 
     def __init__(self, problem: str, offset: int) -> None:
         super().__init__(problem)
@@ -33,7 +32,7 @@ def load_plain(data: bytes) -> Any:
     """The value in a pickle.
 
     Raises:
-        PickleProblem: it holds something else than plain values, is corrupt, or unfolds to too many values.
+        PickleProblem: it contains something other than plain values, is corrupt, or unfolds to too many values.
     """
     return _Machine(data).run()
 
@@ -43,7 +42,7 @@ class _Machine:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._at = self._opcode_at = 0
+        self._opcode_at = 0
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._weights: dict[int, int] = {}
@@ -52,33 +51,28 @@ class _Machine:
         self._shared: set[int] = set()
 
     def run(self) -> Any:
-        while True:
-            self._opcode_at = self._at
-            opcode = self._take(1)
-            if opcode == b".":
-                if len(self._stack) != 1:
-                    raise self._problem("ends with unused values")
-                return self._pop()
-            step = _STEPS.get(opcode)
-            if step is None:
-                raise self._problem(f"contains something other than plain values (opcode {opcode!r})")
-            try:
-                step(self)
-            except (TypeError, UnicodeDecodeError, OverflowError) as error:
-                raise self._problem(f"is corrupt: {error}") from error
+        try:
+            for opcode, argument, at in pickletools.genops(self._data):
+                self._opcode_at = at or 0
+                if opcode.name == "STOP":
+                    break
+                if opcode.name in _LITERALS:
+                    self.push(argument)
+                elif opcode.name in _STEPS:
+                    _STEPS[opcode.name](self, argument)
+                elif opcode.name not in _WITHOUT_EFFECT:
+                    code = opcode.code.encode("latin-1")
+                    raise self._problem(f"contains something other than plain values (opcode {code!r})")
+        except PickleProblem:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._problem(f"is corrupt, or ends too early: {error}") from error
+        if len(self._stack) != 1:
+            raise self._problem("ends with unused values")
+        return self._pop()
 
     def _problem(self, what: str) -> PickleProblem:
         return PickleProblem(what, self._opcode_at)
-
-    def _take(self, count: int) -> bytes:
-        if count < 0 or self._at + count > len(self._data):
-            raise self._problem("ends too early")
-        self._at += count
-        return self._data[self._at - count : self._at]
-
-    def _number(self, form: str) -> int:
-        (value,) = struct.unpack(form, self._take(struct.calcsize(form)))
-        return int(value)
 
     def _pop(self) -> Any:
         if not self._stack or self._stack[-1] is _MARK:
@@ -116,45 +110,6 @@ class _Machine:
         self._depths[key] = max([self._depths[key], *(1 + self._depths.get(id(part), 0) for part in parts)])
         if self._depths[key] > MAX_DEPTH:
             raise self._problem("has values nested too deeply")
-
-    def skip(self, form: str) -> None:
-        self._number(form)
-
-    def integer(self, form: str) -> None:
-        self.push(self._number(form))
-
-    def long(self, form: str) -> None:
-        self.push(int.from_bytes(self._take(self._number(form)), "little", signed=True))
-
-    def decimal_line(self) -> None:
-        line = self._line()
-        if line in (b"00", b"01"):
-            self.push(line == b"01")
-        elif not line.removesuffix(b"L").removeprefix(b"-").isdigit() or len(line) > 40:
-            raise self._problem("is corrupt: not a number")
-        else:
-            self.push(int(line.removesuffix(b"L")))
-
-    def _line(self) -> bytes:
-        end = self._data.find(b"\n", self._at)
-        if end < 0:
-            raise self._problem("ends too early")
-        line = self._data[self._at : end]
-        self._at = end + 1
-        return line
-
-    def real(self) -> None:
-        (value,) = struct.unpack(">d", self._take(8))
-        self.push(float(value))
-
-    def text(self, form: str) -> None:
-        self.push(self._take(self._number(form)).decode("utf-8", "surrogatepass"))
-
-    def raw(self, form: str) -> None:
-        self.push(self._take(self._number(form)))
-
-    def mark(self) -> None:
-        self._stack.append(_MARK)
 
     def tuple_of(self, count: int | None) -> None:
         parts = self._pop_mark() if count is None else [self._pop() for _ in range(count)][::-1]
@@ -211,12 +166,6 @@ class _Machine:
             self._shared.add(id(value))
         self.push(value)
 
-    def put_form(self, form: str) -> None:
-        self.put(self._number(form))
-
-    def get_form(self, form: str) -> None:
-        self.get(self._number(form))
-
     def memoize(self) -> None:
         self.put(len(self._memo))
 
@@ -226,46 +175,38 @@ class _Machine:
         self._stack.pop()
 
 
-_STEPS: dict[bytes, Callable[[_Machine], None]] = {
-    b"\x80": lambda one: one.skip("<B"),  # PROTO
-    b"\x95": lambda one: one.skip("<Q"),  # FRAME
-    b"N": lambda one: one.push(None),
-    b"\x88": lambda one: one.push(True),
-    b"\x89": lambda one: one.push(False),
-    b"I": lambda one: one.decimal_line(),
-    b"L": lambda one: one.decimal_line(),
-    b"K": lambda one: one.integer("<B"),
-    b"M": lambda one: one.integer("<H"),
-    b"J": lambda one: one.integer("<i"),
-    b"\x8a": lambda one: one.long("<B"),
-    b"\x8b": lambda one: one.long("<i"),
-    b"G": lambda one: one.real(),
-    b"\x8c": lambda one: one.text("<B"),
-    b"X": lambda one: one.text("<I"),
-    b"\x8d": lambda one: one.text("<Q"),
-    b"C": lambda one: one.raw("<B"),
-    b"B": lambda one: one.raw("<I"),
-    b"\x8e": lambda one: one.raw("<Q"),
-    b"(": lambda one: one.mark(),
-    b"0": lambda one: one.drop(),
-    b")": lambda one: one.push_container((), []),
-    b"]": lambda one: one.push_container([], []),
-    b"}": lambda one: one.push_container({}, []),
-    b"\x8f": lambda one: one.push_container(set(), []),
-    b"t": lambda one: one.tuple_of(None),
-    b"\x85": lambda one: one.tuple_of(1),
-    b"\x86": lambda one: one.tuple_of(2),
-    b"\x87": lambda one: one.tuple_of(3),
-    b"l": lambda one: one.list_of_mark(),
-    b"d": lambda one: one.dict_of_mark(),
-    b"a": lambda one: one.append(is_many=False),
-    b"e": lambda one: one.append(is_many=True),
-    b"\x90": lambda one: one.add_items(),
-    b"s": lambda one: one.set_items(is_many=False),
-    b"u": lambda one: one.set_items(is_many=True),
-    b"q": lambda one: one.put_form("<B"),
-    b"r": lambda one: one.put_form("<I"),
-    b"\x94": lambda one: one.memoize(),
-    b"h": lambda one: one.get_form("<B"),
-    b"j": lambda one: one.get_form("<I"),
+_WITHOUT_EFFECT = frozenset({"PROTO", "FRAME"})
+_LITERALS = frozenset(
+    {
+        *("INT", "LONG", "BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
+        *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"),
+    }
+)
+"""Opcodes that stand for their argument."""
+_STEPS: dict[str, Callable[[_Machine, Any], None]] = {
+    "NONE": lambda one, _: one.push(None),
+    "NEWTRUE": lambda one, _: one.push(True),
+    "NEWFALSE": lambda one, _: one.push(False),
+    "MARK": lambda one, _: one.push(_MARK),
+    "POP": lambda one, _: one.drop(),
+    "EMPTY_TUPLE": lambda one, _: one.push_container((), []),
+    "EMPTY_LIST": lambda one, _: one.push_container([], []),
+    "EMPTY_DICT": lambda one, _: one.push_container({}, []),
+    "EMPTY_SET": lambda one, _: one.push_container(set(), []),
+    "TUPLE": lambda one, _: one.tuple_of(None),
+    "TUPLE1": lambda one, _: one.tuple_of(1),
+    "TUPLE2": lambda one, _: one.tuple_of(2),
+    "TUPLE3": lambda one, _: one.tuple_of(3),
+    "LIST": lambda one, _: one.list_of_mark(),
+    "DICT": lambda one, _: one.dict_of_mark(),
+    "APPEND": lambda one, _: one.append(is_many=False),
+    "APPENDS": lambda one, _: one.append(is_many=True),
+    "ADDITEMS": lambda one, _: one.add_items(),
+    "SETITEM": lambda one, _: one.set_items(is_many=False),
+    "SETITEMS": lambda one, _: one.set_items(is_many=True),
+    "BINPUT": lambda one, number: one.put(number),
+    "LONG_BINPUT": lambda one, number: one.put(number),
+    "MEMOIZE": lambda one, _: one.memoize(),
+    "BINGET": lambda one, number: one.get(number),
+    "LONG_BINGET": lambda one, number: one.get(number),
 }

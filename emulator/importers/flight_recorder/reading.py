@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import LossesOfRanks, align_collectives, align_messages
-from emulator.importers.assembly import assemble
+from emulator.importers.alignment import LossesOfRanks, assemble
 from emulator.importers.flight_recorder.dumps import Dump, Entry, is_flight_recorder, read_dump
 from emulator.importers.flight_recorder.entry_operation import is_root, operation_of, own_rank
 from emulator.importers.losses import Fate, Losses
@@ -43,9 +42,6 @@ def read_flight_recorder(
     world_size = max(max(one.world_size for one in dumps), max(by_rank) + 1)
     job = _Job(by_rank, world_size, losses)
     calls = {rank: job.calls_of(rank) for rank in by_rank}
-    world = range(world_size)
-    align_collectives(calls, world, losses)
-    align_messages(calls, world, losses, without_beginning=job.without_beginning)
     return assemble(
         path,
         calls,
@@ -56,6 +52,7 @@ def read_flight_recorder(
         losses=Losses(),
         losses_of=losses,
         on_rank=on_rank,
+        without_beginning=job.without_beginning,
     )
 
 

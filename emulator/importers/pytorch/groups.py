@@ -20,9 +20,7 @@ class GroupFinder:
         known: process group → world ranks, () for all.
         descriptions: description → name.
         handles: what the operations tell their unnamed process groups apart by, in the order of their use.
-        rank: the own one.
         world_size: 0 if unknown.
-        losses: guesses are counted there.
     """
 
     def __init__(

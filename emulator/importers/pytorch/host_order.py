@@ -22,9 +22,7 @@ def host_order(trace: HostTrace, operations: Mapping[int, Operation], losses: Lo
     """The nodes of a rank.
 
     Args:
-        trace: of one rank.
         operations: id of the record → the operation that it is.
-        losses: what is merged is counted there.
     """
     records = trace.records
     results: defaultdict[int, frozenset[int]] = defaultdict(frozenset)

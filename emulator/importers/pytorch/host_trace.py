@@ -57,7 +57,6 @@ class HostTrace:
     """One process.
 
     Attributes:
-        name: of the document.
         groups: process group → world ranks, () for all.
         descriptions: description of a process group → its name.
         world_size: number of ranks of the job, 0 if it is not recorded.

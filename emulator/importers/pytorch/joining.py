@@ -38,7 +38,6 @@ def joined_calls(
     """Kineto's calls, each with what the host trace says of it if there is one.
 
     Args:
-        host: of the same process.
         recorded: its calls that move data.
 
     Raises:

@@ -5,6 +5,7 @@ Source: Kineto, libkineto/src/output_json.cpp; PyTorch, torch/csrc/autograd/prof
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -52,7 +53,6 @@ class KinetoTrace:
     """One process.
 
     Attributes:
-        name: of the document.
         world_size: 0 if it is not recorded.
         groups: process group → world ranks.
         descriptions: description of a process group → its name.
@@ -222,10 +222,7 @@ def _shape_bytes(said: dict[str, Any], at: int) -> int | None:
     width = element_bytes(str(kind))
     if width is None or not isinstance(shape, list) or not all(type(one) is int for one in shape):
         return None
-    elements = 1
-    for one in shape:
-        elements *= one
-    return elements * width
+    return math.prod(shape) * width
 
 
 def _concrete(said: dict[str, Any], at: int) -> int | None:

@@ -24,12 +24,13 @@ from emulator.importers.workers import run_all
 NAME = "pytorch"
 
 
-def read_pytorch(path: Path, *, on_rank: Callable[[int, int], None] | None = None) -> ImportedTrace:
+def read_pytorch(
+    path: Path, *, ranks: int | None = None, on_rank: Callable[[int, int], None] | None = None
+) -> ImportedTrace:
     """Read host traces, Kineto's traces, or both.
 
     Args:
-        path: a folder, an archive or a file.
-        on_rank: called with (ranks read, ranks in all).
+        ranks: not needed: the traces say it.
 
     Raises:
         TraceError: nothing of PyTorch is there, a file cannot be read, or the traces of a rank contradict each other.
@@ -39,19 +40,17 @@ def read_pytorch(path: Path, *, on_rank: Callable[[int, int], None] | None = Non
     if not found:
         raise TraceError("contains no PyTorch trace: neither a host trace nor one of Kineto", path=path)
     if len(found) == 1:
-        ranks = [_read(found[0])]
+        read = [_read(found[0])]
     else:
         shelf = NodeShelf()
         tasks = [(one, shelf.folder / f"{one.rank}.npz") for one in found]
-        ranks = run_all(_read_onto, tasks, total_bytes=sum(one.file_bytes for one in found), on_done=on_rank)
-        for one in ranks:
+        read = run_all(_read_onto, tasks, total_bytes=sum(one.file_bytes for one in found), on_done=on_rank)
+        for one in read:
             shelf.keep(one.nodes)
-    world_size = max(max(one.world_size for one in ranks), ranks[-1].rank + 1)
-    present = {one.rank for one in ranks}
-    missing = [rank for rank in range(world_size) if rank not in present]
-    for one in ranks:
+    world_size = max(max(one.world_size for one in read), read[-1].rank + 1)
+    for one in read:
         losses.add(one.losses)
-    return ImportedTrace(path, NAME, ranks, missing, losses)
+    return ImportedTrace(path, NAME, read, sorted(set(range(world_size)) - {one.rank for one in read}), losses)
 
 
 def _read_onto(task: tuple[Process, Path]) -> ImportedRank:

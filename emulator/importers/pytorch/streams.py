@@ -65,7 +65,6 @@ def waits_between_streams(
     """Row of a task that waited, and row of the one on another stream that it waited for.
 
     Args:
-        previous: of each task on its stream.
         calls: events of calls of collectives: waits within them are for the library's stream.
     """
     tasks, intervals = events.tasks, Intervals(calls)

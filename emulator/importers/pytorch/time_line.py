@@ -77,7 +77,6 @@ def time_line(trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> N
     Args:
         trace: of one rank; the events of its threads are used up.
         issued: every communication of the rank that is to be a node.
-        losses: what is merged and inferred is counted there.
     """
     graph = _Graph(trace, issued, losses)
     graph.order_tasks()

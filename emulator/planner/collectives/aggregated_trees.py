@@ -28,15 +28,6 @@ def reduce_scatter_trees(collective: Collective, /) -> Sequence[Lane]:
     return [_scatter(array_of(collective), collective.member)]
 
 
-def reduce_scatter_trees_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_scatter_trees`, O(log n)."""
-    blocks, member = array_of(collective), collective.member
-    received = sum(
-        aggregate_bytes(blocks, member, carried(blocks, distance)) for distance in powers_below(blocks.parts)
-    )
-    return collective.size_bytes - blocks.size(member), received
-
-
 def carried(blocks: Blocks, distance: int) -> range:
     """How far behind a member those are whose blocks it passes on over this distance."""
     return range(0, blocks.parts - distance, 2 * distance)

@@ -13,13 +13,11 @@ from emulator.planner.collectives.direct import direct_gather, direct_scatter
 from emulator.planner.collectives.halving_doubling import (
     circulant_gather,
     circulant_scatter,
-    circulant_scatter_bytes,
     doubling,
     halving,
-    halving_bytes,
     powers_below,
 )
-from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
+from emulator.planner.collectives.ring import in_slices, ring_pass
 from emulator.planner.schedule import Collective, Lane
 
 
@@ -53,12 +51,6 @@ def all_gather_halving_doubling(collective: Collective, /) -> Sequence[Lane]:
     return [doubling(blocks, position=member, distances=_falling(blocks.parts), peer_of=int)]
 
 
-def all_gather_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of every all-gather algorithm."""
-    each_way = (collective.members - 1) * collective.size_bytes
-    return each_way, each_way
-
-
 def reduce_scatter_ring(collective: Collective, /) -> Sequence[Lane]:
     """Partial sums travel around the ring: n - 1 steps; member i sends s - b(i) bytes and receives s - b(i - 1).
 
@@ -70,23 +62,12 @@ def reduce_scatter_ring(collective: Collective, /) -> Sequence[Lane]:
     return [ring_pass(part, first=down, to=up, source=down, reduces=True) for part in slices]
 
 
-def reduce_scatter_ring_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_scatter_ring`."""
-    return ring_pass_bytes(array_of(collective), first=collective.member - 1)
-
-
 def reduce_scatter_direct(collective: Collective, /) -> Sequence[Lane]:
     """Block j is sent directly to member j: 1 step; member i sends s - b(i) and receives (n - 1) b(i) bytes.
 
     Source: Chan, Heimlich, Purkayastha, van de Geijn, CCPE 19 (2007), for the lower bound it meets.
     """
     return [direct_scatter(array_of(collective), member=collective.member)]
-
-
-def reduce_scatter_direct_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_scatter_direct`."""
-    own = array_of(collective).size(collective.member)
-    return collective.size_bytes - own, (collective.members - 1) * own
 
 
 def reduce_scatter_halving_doubling(collective: Collective, /) -> Sequence[Lane]:
@@ -100,14 +81,6 @@ def reduce_scatter_halving_doubling(collective: Collective, /) -> Sequence[Lane]
     if not _is_power_of_two(blocks.parts):
         return [circulant_scatter(blocks, member=member)]
     return [halving(blocks, position=member, distances=_falling(blocks.parts), peer_of=int)]
-
-
-def reduce_scatter_halving_doubling_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_scatter_halving_doubling`, O(log n)."""
-    blocks, member = array_of(collective), collective.member
-    if not _is_power_of_two(blocks.parts):
-        return circulant_scatter_bytes(blocks, member=member)
-    return halving_bytes(blocks, position=member, distances=_falling(blocks.parts))
 
 
 def _is_power_of_two(number: int) -> bool:

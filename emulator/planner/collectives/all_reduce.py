@@ -7,8 +7,8 @@ from itertools import chain
 
 from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, transfer
 from emulator.planner.collectives.direct import direct_gather, direct_scatter
-from emulator.planner.collectives.halving_doubling import doubling, halving, halving_bytes, powers_below
-from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
+from emulator.planner.collectives.halving_doubling import doubling, halving, powers_below
+from emulator.planner.collectives.ring import in_slices, ring_pass
 from emulator.planner.collectives.trees import flow_down, flow_up, in_chunks, two_trees
 from emulator.planner.schedule import Collective, Lane, Step, block
 
@@ -24,11 +24,6 @@ def ring(collective: Collective, /) -> Sequence[Lane]:
     blocks = array_of(collective)
     up, down = (member + 1) % n, (member - 1) % n
     return [_round_trip(part, position=member, to=up, source=down) for part in in_slices(blocks)]
-
-
-def ring_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `ring`."""
-    return _round_trip_bytes(array_of(collective), collective.member)
 
 
 def bidirectional_ring(collective: Collective, /) -> Sequence[Lane]:
@@ -47,13 +42,6 @@ def bidirectional_ring(collective: Collective, /) -> Sequence[Lane]:
     ]
 
 
-def bidirectional_ring_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `bidirectional_ring`."""
-    forth, back = _halves(collective)
-    there = _round_trip_bytes(forth, collective.member)
-    return _add(there, _round_trip_bytes(back, -collective.member % collective.members))
-
-
 def halving_doubling(collective: Collective, /) -> Sequence[Lane]:
     """Recursive vector halving with distance doubling, then the reverse: 2 log2(p) steps, p = 2^k the largest <= n.
 
@@ -63,19 +51,14 @@ def halving_doubling(collective: Collective, /) -> Sequence[Lane]:
 
     Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
     """
-    return [_halving_doubling(collective)]
-
-
-def halving_doubling_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `halving_doubling`."""
     fold = _Fold(collective.members)
-    size, position = collective.size_bytes, fold.position(collective.member)
-    if position is None:
-        return size, size
-    blocks = Blocks(size, fold.positions)
-    sent, received = halving_bytes(blocks, position=position, distances=powers_below(fold.positions))
-    extra = size if position < fold.extra else 0
-    return sent + received + extra, sent + received + extra
+    blocks, distances = Blocks(collective.size_bytes, fold.positions), powers_below(fold.positions)
+
+    def exchange(position: int) -> Iterator[Step]:
+        yield from halving(blocks, position=position, distances=distances, peer_of=fold.member)
+        yield from doubling(blocks, position=position, distances=distances, peer_of=fold.member)
+
+    return [_folded(collective, fold, exchange)]
 
 
 def recursive_doubling(collective: Collective, /) -> Sequence[Lane]:
@@ -86,17 +69,14 @@ def recursive_doubling(collective: Collective, /) -> Sequence[Lane]:
 
     Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
     """
-    return [_recursive_doubling(collective)]
+    fold, whole = _Fold(collective.members), (0, collective.size_bytes)
 
+    def exchange(position: int) -> Iterator[Step]:
+        for distance in powers_below(fold.positions):
+            both_ways = transfer(fold.member(position ^ distance), whole)
+            yield Step(both_ways, both_ways, True)
 
-def recursive_doubling_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `recursive_doubling`."""
-    fold = _Fold(collective.members)
-    size, position = collective.size_bytes, fold.position(collective.member)
-    if position is None:
-        return size, size
-    both_ways = size * (len(powers_below(fold.positions)) + (position < fold.extra))
-    return both_ways, both_ways
+    return [_folded(collective, fold, exchange)]
 
 
 def double_binary_tree(collective: Collective, /) -> Sequence[Lane]:
@@ -110,13 +90,6 @@ def double_binary_tree(collective: Collective, /) -> Sequence[Lane]:
     return [_up_and_down(collective, tree) for tree in (0, 1)]
 
 
-def double_binary_tree_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `double_binary_tree`."""
-    trees = two_trees(collective.members, collective.member)
-    both_ways = sum(place.edges * block(collective.size_bytes, 2, tree)[1] for tree, place in enumerate(trees))
-    return both_ways, both_ways
-
-
 def direct(collective: Collective, /) -> Sequence[Lane]:
     """Every member reduces its own block and sends it to all others: 2 steps of n - 1 transfers.
 
@@ -128,30 +101,15 @@ def direct(collective: Collective, /) -> Sequence[Lane]:
     return [chain(direct_scatter(blocks, member=member), direct_gather(blocks, member=member))]
 
 
-def direct_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `direct`."""
-    own = block(collective.size_bytes, collective.members, collective.member)[1]
-    both_ways = collective.size_bytes + (collective.members - 2) * own
-    return both_ways, both_ways
-
-
 def _round_trip(blocks: Blocks | BlockSlices, *, position: int, to: int, source: int) -> Iterator[Step]:
     yield from ring_pass(blocks, first=(position or blocks.parts) - 1, to=to, source=source, reduces=True)
     yield from ring_pass(blocks, first=position, to=to, source=source, reduces=False)
-
-
-def _round_trip_bytes(blocks: Blocks, position: int) -> tuple[int, int]:
-    return _add(ring_pass_bytes(blocks, first=position - 1), ring_pass_bytes(blocks, first=position))
 
 
 def _halves(collective: Collective) -> tuple[Blocks, Blocks]:
     (low, low_size), (high, high_size) = (block(collective.size_bytes, 2, half) for half in (0, 1))
     n = collective.members
     return Blocks(low_size, n, start=low), Blocks(high_size, n, start=high)
-
-
-def _add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return one[0] + other[0], one[1] + other[1]
 
 
 class _Fold:
@@ -168,28 +126,6 @@ class _Fold:
 
     def member(self, position: int) -> int:
         return 2 * position + 1 if position < self.extra else position + self.extra
-
-
-def _halving_doubling(collective: Collective) -> Iterator[Step]:
-    fold = _Fold(collective.members)
-    blocks, distances = Blocks(collective.size_bytes, fold.positions), powers_below(fold.positions)
-
-    def exchange(position: int) -> Iterator[Step]:
-        yield from halving(blocks, position=position, distances=distances, peer_of=fold.member)
-        yield from doubling(blocks, position=position, distances=distances, peer_of=fold.member)
-
-    return _folded(collective, fold, exchange)
-
-
-def _recursive_doubling(collective: Collective) -> Iterator[Step]:
-    fold, whole = _Fold(collective.members), (0, collective.size_bytes)
-
-    def exchange(position: int) -> Iterator[Step]:
-        for distance in powers_below(fold.positions):
-            both_ways = transfer(fold.member(position ^ distance), whole)
-            yield Step(both_ways, both_ways, True)
-
-    return _folded(collective, fold, exchange)
 
 
 def _folded(collective: Collective, fold: _Fold, exchange: Callable[[int], Iterator[Step]]) -> Iterator[Step]:

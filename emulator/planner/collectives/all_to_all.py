@@ -33,16 +33,6 @@ def parallel(collective: Collective, /) -> Sequence[Lane]:
     return [_parallel(collective)]
 
 
-def all_to_all_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of both algorithms."""
-    n, member = collective.members, collective.member
-    if collective.send_splits is not None and collective.recv_splits is not None:
-        sends, recvs = collective.send_splits, collective.recv_splits
-        return sum(sends) - sends[member], sum(recvs) - recvs[member]
-    own = block(collective.size_bytes, n, member)[1]
-    return collective.size_bytes - own, (n - 1) * own
-
-
 def _pairwise(collective: Collective) -> Iterator[Step]:
     n, member = collective.members, collective.member
     outgoing, incoming = _splits(collective)

@@ -17,24 +17,12 @@ def dissemination(collective: Collective, /) -> Sequence[Lane]:
     return [_dissemination(collective)]
 
 
-def dissemination_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `dissemination`."""
-    each_way = (collective.members - 1).bit_length() * BARRIER_BYTES
-    return each_way, each_way
-
-
 def tree(collective: Collective, /) -> Sequence[Lane]:
     """Up a binomial tree and down again: 2 ceil(log2(n)) hops, one message each way per edge.
 
     Source: Mellor-Crummey & Scott, ACM TOCS 9 (1991), for tree barriers.
     """
     return [_tree(collective)]
-
-
-def tree_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `tree`."""
-    each_way = binomial(collective.members, collective.member, 0).edges * BARRIER_BYTES
-    return each_way, each_way
 
 
 def _message(peer: int) -> Transfer:

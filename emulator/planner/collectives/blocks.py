@@ -55,10 +55,6 @@ class Blocks:
             return [self.span(first, count)]
         return [self.span(first, count - tail), self.span(0, tail)]
 
-    def bytes_in_arc(self, first: int, count: int) -> int:
-        """Bytes that `arc` covers."""
-        return sum(size for _, size in self.arc(first, count))
-
     def _offset(self, index: int) -> int:
         return self._start + index * self._base + min(index, self.longer)
 

@@ -24,11 +24,6 @@ def broadcast_tree(collective: Collective, /) -> Sequence[Lane]:
     return [_down(collective, binomial)]
 
 
-def broadcast_tree_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `broadcast_tree`."""
-    return _per_edge(collective, binomial)
-
-
 def broadcast_ring(collective: Collective, /) -> Sequence[Lane]:
     """A chain from the root, in c chunks: c + n - 2 hops. Sends s bytes, the last member none; receives s.
 
@@ -37,20 +32,9 @@ def broadcast_ring(collective: Collective, /) -> Sequence[Lane]:
     return [_down(collective, chain, is_pipelined=True)]
 
 
-def broadcast_ring_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `broadcast_ring`."""
-    return _per_edge(collective, chain)
-
-
 def broadcast_parallel(collective: Collective, /) -> Sequence[Lane]:
     """The root sends to all at once: 1 hop; (n - 1) s bytes sent by the root, s received by each other member."""
     return [_down(collective, star)]
-
-
-def broadcast_parallel_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `broadcast_parallel`."""
-    is_root, size = collective.member == collective.root, collective.size_bytes
-    return ((collective.members - 1) * size, 0) if is_root else (0, size)
 
 
 def reduce_tree(collective: Collective, /) -> Sequence[Lane]:
@@ -61,11 +45,6 @@ def reduce_tree(collective: Collective, /) -> Sequence[Lane]:
     return [_up(collective, binomial)]
 
 
-def reduce_tree_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_tree`."""
-    return _per_edge(collective, binomial)[::-1]
-
-
 def reduce_ring(collective: Collective, /) -> Sequence[Lane]:
     """A chain to the root, in c chunks: c + n - 2 hops. Sends s bytes, the root none; receives s, the far end none.
 
@@ -74,19 +53,9 @@ def reduce_ring(collective: Collective, /) -> Sequence[Lane]:
     return [_up(collective, chain, is_pipelined=True)]
 
 
-def reduce_ring_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_ring`."""
-    return _per_edge(collective, chain)[::-1]
-
-
 def reduce_parallel(collective: Collective, /) -> Sequence[Lane]:
     """All send to the root at once: 1 hop; s bytes sent by each other member, (n - 1) s received by the root."""
     return [_up(collective, star)]
-
-
-def reduce_parallel_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_parallel`."""
-    return broadcast_parallel_bytes(collective)[::-1]
 
 
 def _down(collective: Collective, tree: Tree, *, is_pipelined: bool = False) -> Iterator[Step]:
@@ -105,9 +74,3 @@ def _chunks(collective: Collective, is_pipelined: bool) -> Blocks:
 
 def _place(collective: Collective, tree: Tree) -> Place:
     return tree(collective.members, collective.member, collective.root)
-
-
-def _per_edge(collective: Collective, tree: Tree) -> tuple[int, int]:
-    """(bytes to the children, bytes from the parent), with the whole array on every edge."""
-    place, size = _place(collective, tree), collective.size_bytes
-    return len(place.children) * size, 0 if place.parent is None else size

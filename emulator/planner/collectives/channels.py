@@ -84,16 +84,6 @@ def reduce_scatter(collective: Collective, /, *, channels: int) -> Sequence[Lane
     return _lanes(lane, channels)
 
 
-def count_bytes(collective: Collective, *, channels: int) -> tuple[int, int]:
-    """(sent, received) of each of these."""
-    rings = [_ring(collective, channel) for channel in range(channels)]
-    sent = sum(sent_in(collective, collective.member, ring, channels) for ring in rings)
-    received = sum(
-        sent_in(collective, ring.member(ring.position(collective.member) - 1), ring, channels) for ring in rings
-    )
-    return sent, received
-
-
 def sent_in(collective: Collective, member: int, ring: Ring, channels: int) -> int:
     """Bytes that a member sends to the next one in one ring of the collective."""
     n = collective.members

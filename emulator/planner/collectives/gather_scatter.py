@@ -24,20 +24,9 @@ def gather_tree(collective: Collective, /) -> Sequence[Lane]:
     return [_gather(shards_of(collective), collective, binomial)]
 
 
-def gather_tree_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `gather_tree`."""
-    return _subtree_bytes(shards_of(collective), collective)
-
-
 def gather_parallel(collective: Collective, /) -> Sequence[Lane]:
     """All send their shards to the root at once: 1 hop; s bytes sent by each, (n - 1) s received by the root."""
     return [_gather(shards_of(collective), collective, star)]
-
-
-def gather_parallel_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `gather_parallel`."""
-    each = collective.size_bytes
-    return (0, (collective.members - 1) * each) if collective.member == collective.root else (each, 0)
 
 
 def scatter_tree(collective: Collective, /) -> Sequence[Lane]:
@@ -48,20 +37,9 @@ def scatter_tree(collective: Collective, /) -> Sequence[Lane]:
     return [_scatter(array_of(collective), collective, binomial)]
 
 
-def scatter_tree_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `scatter_tree`."""
-    return _subtree_bytes(array_of(collective), collective)[::-1]
-
-
 def scatter_parallel(collective: Collective, /) -> Sequence[Lane]:
     """The root sends block i to every member i at once: 1 hop; s - b(root) bytes sent, b(i) received."""
     return [_scatter(array_of(collective), collective, star)]
-
-
-def scatter_parallel_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `scatter_parallel`."""
-    own = array_of(collective).size(collective.member)
-    return (collective.size_bytes - own, 0) if collective.member == collective.root else (0, own)
 
 
 def _gather(blocks: Blocks, collective: Collective, tree: Tree) -> Iterator[Step]:
@@ -91,10 +69,3 @@ def _subtree(blocks: Blocks, collective: Collective, member: int, tree: Tree) ->
     """(offset, size) of the blocks of a member's subtree, which cross the edge to its parent."""
     count = 1 if tree is star else binomial_subtree(collective.members, member, collective.root)
     return blocks.arc(member, count)
-
-
-def _subtree_bytes(blocks: Blocks, collective: Collective) -> tuple[int, int]:
-    """(bytes to the parent, bytes from the children) of a gather in the binomial tree."""
-    member, root = collective.member, collective.root
-    held = blocks.bytes_in_arc(member, binomial_subtree(collective.members, member, root))
-    return 0 if member == root else held, held - blocks.size(member)

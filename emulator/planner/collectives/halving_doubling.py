@@ -42,15 +42,6 @@ def doubling(blocks: Blocks, *, position: int, distances: Sequence[int], peer_of
         yield Step(transfer(peer, blocks.span(kept[0], count)), transfer(peer, blocks.span(sent_first, count)))
 
 
-def halving_bytes(blocks: Blocks, *, position: int, distances: Sequence[int]) -> tuple[int, int]:
-    """(sent, received) of `halving`; for `doubling` the two are swapped."""
-    sent = received = 0
-    for _, (first, count), sent_first in _halves(blocks.parts, position, distances):
-        sent += blocks.span(sent_first, count)[1]
-        received += blocks.span(first, count)[1]
-    return sent, received
-
-
 def _halves(parts: int, position: int, distances: Sequence[int]) -> Iterator[tuple[int, tuple[int, int], int]]:
     """Per step: (distance, (first, count) of the half kept, first block of the half sent)."""
     first, count = 0, parts
@@ -77,10 +68,3 @@ def circulant_scatter(blocks: Blocks, *, member: int) -> Lane:
         count, to = min(held, n - held), (member + held) % n
         sends = transfers(to, blocks.arc(to, count))
         yield Step(sends, transfers((member - held) % n, blocks.arc(member, count)), True)
-
-
-def circulant_scatter_bytes(blocks: Blocks, *, member: int) -> tuple[int, int]:
-    """(sent, received) of `circulant_scatter`; every block but the member's own is sent once."""
-    n = blocks.parts
-    received = sum(blocks.bytes_in_arc(member, min(held, n - held)) for held in powers_below(n))
-    return blocks.bytes_in_arc(member, n) - blocks.size(member), received

@@ -28,13 +28,7 @@ def all_reduce(collective: Collective, /) -> Sequence[Lane]:
 
     With k members on each of N nodes, a member sends 2s(k - 1)/k bytes on its node and 2s(N - 1)/(N k) beyond.
     """
-    return [_round_trip(grid) for grid in _array_grids(collective)]
-
-
-def all_reduce_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `all_reduce`, O(members of a node)."""
-    grid = _array_grid(collective)
-    return _add(grid.reduced_bytes(), grid.gathered_bytes())
+    return [_round_trip(_array_grid(collective, part)) for part in in_slices(_array_blocks(collective))]
 
 
 def all_gather(collective: Collective, /) -> Sequence[Lane]:
@@ -42,19 +36,9 @@ def all_gather(collective: Collective, /) -> Sequence[Lane]:
     return [grid.gather() for grid in _member_grids(collective, shards_of(collective))]
 
 
-def all_gather_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `all_gather`."""
-    return _member_grid(collective, shards_of(collective)).gathered_bytes()
-
-
 def reduce_scatter(collective: Collective, /) -> Sequence[Lane]:
     """Reduce-scatter on the node, then between nodes: 1 + N - 1 steps; s(N - 1)/n bytes sent beyond the node."""
     return [grid.reduce() for grid in _member_grids(collective, array_of(collective))]
-
-
-def reduce_scatter_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_scatter`."""
-    return _member_grid(collective, array_of(collective)).reduced_bytes()
 
 
 def stages(grid: Grid, *, reduces: bool) -> Iterator[tuple[int, list[tuple[int, int]]]]:
@@ -83,7 +67,6 @@ class Grid:
 
     Attributes:
         blocks: the array, or slices of all its blocks.
-        member: number of the member.
         index: (node, column) → number of the block; None if there is none.
         column: column → numbers of its blocks, ascending.
         held: columns → numbers of their blocks, ascending.
@@ -138,21 +121,6 @@ class Grid:
         if theirs or own:
             yield Step(own, theirs)
 
-    def reduced_bytes(self) -> tuple[int, int]:
-        """(sent, received) of `reduce`."""
-        held, peers = self.held_bytes(self.member), len(self.layout.peers_of(self.member)) - 1
-        sent = held - sum(self.size_at(self.node, column) for column in self.columns)
-        received = held - sum(self.size_at(self.node - 1, column) for column in self.columns)
-        return sent + sum(map(self.held_bytes, self.others())), received + peers * held
-
-    def gathered_bytes(self) -> tuple[int, int]:
-        """(sent, received) of `gather`."""
-        held, peers = self.held_bytes(self.member), len(self.layout.peers_of(self.member)) - 1
-        after = (self.node + 1) % len(self.layout.nodes)
-        sent = held - sum(self.size_at(after, column) for column in self.columns)
-        received = held - sum(self.size_at(self.node, column) for column in self.columns)
-        return sent + peers * held, received + sum(map(self.held_bytes, self.others()))
-
     def _on_node(self) -> tuple[list[Transfer], list[Transfer]]:
         """(blocks of the columns of each other member of the node, own blocks for each of them)."""
         theirs: list[Transfer] = []
@@ -205,10 +173,6 @@ def _array_blocks(collective: Collective) -> Blocks:
     return Blocks(collective.size_bytes, len(layout.nodes) * layout.columns)
 
 
-def _array_grids(collective: Collective) -> list[Grid]:
-    return [_array_grid(collective, part) for part in in_slices(_array_blocks(collective))]
-
-
 def _consecutive(columns: tuple[int, ...], count: int) -> Sequence[int]:
     if len(columns) == 1:
         return range(columns[0] * count, (columns[0] + 1) * count)
@@ -230,7 +194,3 @@ def _member_grid(collective: Collective, blocks: Blocks | BlockSlices) -> Grid:
 
 def _member_grids(collective: Collective, blocks: Blocks) -> list[Grid]:
     return [_member_grid(collective, part) for part in in_slices(blocks)]
-
-
-def _add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return one[0] + other[0], one[1] + other[1]

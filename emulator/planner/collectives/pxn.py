@@ -31,15 +31,6 @@ def pxn(collective: Collective, /) -> Sequence[Lane]:
     return [_lane(collective, collective.layout or apart(collective.members))]
 
 
-def pxn_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `pxn`."""
-    layout = collective.layout or apart(collective.members)
-    blocks, member, peers = _row(collective), collective.member, len(layout.peers_of(collective.member))
-    own = blocks.bytes_of(layout.in_columns(layout.owned(member)))
-    sent = sum(size for _, size in given_on_node(collective)) + peers * (own - blocks.size(member))
-    return sent, (peers - 1) * own + (collective.members - peers) * blocks.size(member)
-
-
 def given_on_node(collective: Collective) -> list[tuple[int, int]]:
     """(member of the node, bytes given to it) by one member."""
     layout = collective.layout or apart(collective.members)

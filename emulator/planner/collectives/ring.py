@@ -50,9 +50,3 @@ def ring_pass(blocks: Parts, *, first: int, to: int, source: int, reduces: bool)
         index = (index or blocks.parts) - 1
         offset, size = locate(index)
         yield new(Step, (sends, (new(Transfer, (source, offset, size)),) if size else (), reduces))
-
-
-def ring_pass_bytes(blocks: Blocks, *, first: int) -> tuple[int, int]:
-    """(sent, received) of `ring_pass`: all blocks but one each way."""
-    total = blocks.span(0, blocks.parts)[1]
-    return total - blocks.size(first + 1), total - blocks.size(first)

@@ -16,11 +16,6 @@ class Place:
     parent: int | None
     children: Sequence[int]
 
-    @property
-    def edges(self) -> int:
-        """Number of neighbours in the tree."""
-        return len(self.children) + (self.parent is not None)
-
 
 def binomial(members: int, member: int, root: int) -> Place:
     """Binomial tree. Counted from the root, the parent of v is v without its lowest set bit; largest subtree first."""

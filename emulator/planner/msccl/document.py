@@ -29,10 +29,6 @@ class _Element:
 def parse_program(text: str, path: str) -> Program:
     """The program in an XML file.
 
-    Args:
-        text: of the file.
-        path: for messages.
-
     Raises:
         PlanError: it is not one; the message has the line.
     """

@@ -92,7 +92,6 @@ def lanes_of(program: Program, sent: Transfers, path: str) -> ProgramLanes:
 
     Args:
         sent: what its sending instructions send, from `prove`.
-        path: for messages.
 
     Raises:
         PlanError: messages between two GPUs overtake each other on different channels of one lane.

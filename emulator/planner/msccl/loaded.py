@@ -24,7 +24,6 @@ class LoadedAlgorithm:
     Attributes:
         name: that of the file with a part of its digest: two algorithms of one name are told apart.
         text: the XML, for agents.
-        path: where it was read from.
     """
 
     name: str
@@ -49,10 +48,6 @@ _LOADED: dict[str, LoadedAlgorithm] = {}
 
 def load_algorithm(text: str, path: str) -> LoadedAlgorithm:
     """Read an algorithm from XML and prove it; afterwards it can be chosen by its name.
-
-    Args:
-        text: of the file.
-        path: for messages.
 
     Raises:
         PlanError: it is not valid, or it does not compute its collective; the message names file and line.

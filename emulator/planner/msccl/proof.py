@@ -72,9 +72,6 @@ Transfers: TypeAlias = dict[tuple[int, int, int], tuple[int, ...]]
 def prove(program: Program, path: str) -> Transfers:
     """Prove that a program computes its collective.
 
-    Args:
-        path: for messages.
-
     Returns:
         What every sending instruction sends.
 

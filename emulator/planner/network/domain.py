@@ -97,11 +97,7 @@ class Domains(Generic[T]):
 
 
 class DomainModel(Generic[T]):
-    """A domain as a machine without IO: transfers go in, and come out when they arrive. Times must not go backwards.
-
-    Args:
-        domain: its rate and latency.
-    """
+    """A domain as a machine without IO: transfers go in, and come out when they arrive. Times must not go backwards."""
 
     def __init__(self, domain: Domain) -> None:
         self._byte_ns = BITS_PER_BYTE * NS_PER_S / domain.rate_bps

@@ -57,7 +57,6 @@ class GenericHash:
 
     Args:
         addresses: IP address of each rank.
-        switches: number of switches.
         seed: seed of the hash, and of the source ports of flows.
     """
 

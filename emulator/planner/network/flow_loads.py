@@ -17,9 +17,7 @@ class FlowLoad:
     """One direction of a flow.
 
     Attributes:
-        number: of the flow.
         kind: of the flow, as in a run spec.
-        about: what it is, for people.
         sender, receiver: ports of hosts.
         payload_bytes: of the whole run; None: as much as there is time for.
     """

@@ -33,7 +33,6 @@ def fluid_ns(operation: Operation, router: Router, byte_ns: FloatArray) -> int |
     """Time of the slowest group on its own, ns.
 
     Args:
-        operation: a collective or send.
         router: its hash, or the explicit routes, choose paths.
         byte_ns: per directed link, time of a payload byte.
 
@@ -65,7 +64,6 @@ def fluid_transfers(
     """Every transfer of one group on its own; those from one rank to another in one lane are in order.
 
     Args:
-        operation: a collective or send.
         group: number of the group in it.
         router, byte_ns: see `fluid_ns`.
 

@@ -38,10 +38,7 @@ def tcp_overhead(mtu: int = DEFAULT_MTU, *, ipv6: bool = False) -> WireOverhead:
     Raises:
         PlanError: the MTU leaves no room for payload.
     """
-    payload = mtu - (_IPV6 if ipv6 else _IPV4) - _TCP - _TCP_TIMESTAMPS
-    if payload <= 0:
-        raise PlanError(f"an MTU of {mtu} bytes has no room for a TCP segment")
-    return WireOverhead(payload, mtu + ETHERNET_BYTES)
+    return _full_packets(mtu, _TCP + _TCP_TIMESTAMPS, "TCP segment", ipv6=ipv6)
 
 
 def udp_overhead(mtu: int = DEFAULT_MTU, *, header_bytes: int = 0, ipv6: bool = False) -> WireOverhead:
@@ -50,9 +47,13 @@ def udp_overhead(mtu: int = DEFAULT_MTU, *, header_bytes: int = 0, ipv6: bool = 
     Raises:
         PlanError: the MTU leaves no room for payload.
     """
-    payload = mtu - (_IPV6 if ipv6 else _IPV4) - _UDP - header_bytes
+    return _full_packets(mtu, _UDP + header_bytes, "UDP datagram", ipv6=ipv6)
+
+
+def _full_packets(mtu: int, header_bytes: int, what: str, *, ipv6: bool) -> WireOverhead:
+    payload = mtu - (_IPV6 if ipv6 else _IPV4) - header_bytes
     if payload <= 0:
-        raise PlanError(f"an MTU of {mtu} bytes has no room for a UDP datagram")
+        raise PlanError(f"an MTU of {mtu} bytes has no room for a {what}")
     return WireOverhead(payload, mtu + ETHERNET_BYTES)
 
 

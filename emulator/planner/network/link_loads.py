@@ -57,21 +57,18 @@ class OperationLoads:
     the ports of ranks into scale-up domains, which are no links.
 
     Args:
-        operation: the operation.
-        router: chooses paths.
         byte_ns: per directed link, time of a payload byte; NaN if not known.
 
     Attributes:
         flow_count: int64, shape (directed links,): flows on each link with hashing.
-        bytes_once: (between hosts, within hosts, of those through domains), each group once.
-        bytes_total: the same, each group as often as it performs the operation.
+        bytes: of an iteration: between hosts, within hosts, of those through domains.
     """
 
     def __init__(self, operation: Operation, router: Router, byte_ns: FloatArray) -> None:
         self._operation, self._router, self._byte_ns = operation, router, byte_ns
         self._edges, self._even, self._hashed = (_LinkLoads(operation, byte_ns) for _ in range(3))
         self._domains = _LinkLoads(operation, _domain_byte_ns(router))
-        self.bytes_once, self.bytes_total = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
+        self.bytes = np.zeros(3, dtype=np.int64)
         self.flow_count = np.zeros(len(byte_ns), dtype=np.int64)
 
     @property
@@ -118,7 +115,8 @@ class OperationLoads:
         """Add flows; returns those that leave their host."""
         remote = self._router.remote(batch.senders, batch.receivers)
         inside = self._router.inside(batch.senders, batch.receivers)
-        self._count_bytes(batch, remote, inside)
+        weighted = batch.sizes * self._operation.counts[batch.groups]
+        self.bytes += [weighted[chosen].sum() for chosen in (remote, ~remote, inside)]
         first = int(batch.groups[0]) if len(batch.groups) else 0
         if inside.any():
             kept = FlowBatch(*(column[inside] for column in batch))
@@ -144,12 +142,6 @@ class OperationLoads:
         """Complete these groups: all their flows have been added."""
         for loads in (self._edges, self._even, self._hashed, self._domains):
             loads.finish(first=groups.start)
-
-    def _count_bytes(self, batch: FlowBatch, remote: BoolArray, inside: BoolArray) -> None:
-        weighted = batch.sizes * self._operation.counts[batch.groups]
-        for sums, sizes in ((self.bytes_once, batch.sizes), (self.bytes_total, weighted)):
-            between = int(sizes[remote].sum())
-            sums += between, int(sizes.sum()) - between, int(sizes[inside].sum())
 
     def _used_ns(self, between_switches: _LinkLoads) -> FloatArray:
         links, domains = self._edges.once + between_switches.once, self._domains

@@ -21,15 +21,14 @@ class Balance:
     """Summary of the loads of some links, in bytes; ratios are None if no link is loaded.
 
     Attributes:
-        links: number of links.
-        mean, most: mean and largest load, including idle links.
+        mean_bytes, most_bytes: mean and largest load, including idle links.
         mmr: max-to-mean ratio.
         jain: Jain's index (Σx)² / (n Σx²): 1 if all loads are equal, 1/n if one link carries everything.
     """
 
     links: int
-    mean: float
-    most: float
+    mean_bytes: float
+    most_bytes: float
     mmr: float | None
     jain: float | None
 
@@ -68,8 +67,6 @@ class EqualCost:
     """The equal-cost links of one switch, among which the hash chooses.
 
     Attributes:
-        switch: name of the switch.
-        links: names of the links.
         hashed: their loads.
         flows: number of flows on each link.
         collisions: flows in excess of each link's even share, rounded up: those that a perfect spread would move.
@@ -77,9 +74,9 @@ class EqualCost:
 
     switch: str
     links: Sequence[str]
-    hashed: Balance
     flows: Sequence[int]
     collisions: int
+    hashed: Balance
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +188,9 @@ def _equal_cost(plan: Plan, switch: str, links: IntArray) -> EqualCost:
     return EqualCost(
         switch,
         [plan.paths.link_name(int(link)) for link in links],
-        balance_of(plan.loads.hashed[links]),
         flows.tolist(),
         int(np.maximum(flows - share, 0).sum()),
+        balance_of(plan.loads.hashed[links]),
     )
 
 

@@ -11,9 +11,6 @@ from emulator.trace.model import IntArray
 class NextHopTable:
     """Next hops towards the switches looked up so far, and those of explicit routes.
 
-    Args:
-        paths: through the network.
-
     Attributes:
         links: directed links, next hops of one switch and destination in a row.
     """

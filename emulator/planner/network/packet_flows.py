@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from emulator.planner.network.header_overhead import roce_packet_bytes
 from emulator.planner.network.packet_links import UnknownTime
@@ -56,50 +56,35 @@ class Sending:
         return self.header_bytes + RETH_BYTES + IMMDT_BYTES
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Flow:
     """What one member sends to another. Packets are numbered from 1 and sent in order.
 
-    Args:
+    Attributes:
         sender, receiver: member numbers.
         path, return_path: directed links there and back.
-        sending: how the transport sends.
     """
 
-    __slots__ = (
-        "_acknowledged",
-        "_acknowledged_ns",
-        "_message_ends",
-        "_odd_bytes",
-        "_posted",
-        "_requested",
-        "_requested_ns",
-        "_requests",
-        "_sending",
-        "_sent",
-        "_transfer_ends",
-        "_unacknowledged",
-        "path",
-        "receiver",
-        "return_path",
-        "sender",
-    )
-
-    def __init__(
-        self, sender: int, receiver: int, *, path: Sequence[int], return_path: Sequence[int], sending: Sending
-    ) -> None:
-        self.sender, self.receiver, self.path, self.return_path = sender, receiver, path, return_path
-        self._sending = sending
-        self._posted = self._sent = self._acknowledged = 0
-        self._requested, self._requested_ns, self._acknowledged_ns = 0, 0.0, 0.0
-        self._unacknowledged = 0  # packets that the receiver has not acknowledged
-        self._requests: set[int] = set()  # packets on their way that request an acknowledgement
-        self._message_ends: set[int] = set()  # last packets of messages
-        self._transfer_ends: deque[tuple[int, int]] = deque()  # last packet of each transfer, and its lane
-        self._odd_bytes: dict[int, int] = {}  # packets whose payload and extension headers differ from a path MTU
+    sender: int
+    receiver: int
+    path: Sequence[int]
+    return_path: Sequence[int]
+    sending: Sending
+    _posted: int = 0
+    _sent: int = 0
+    _acknowledged: int = 0
+    _acknowledged_ns: float = 0.0
+    _requested: int = 0
+    _requested_ns: float = 0.0
+    _unacknowledged: int = 0  # packets that the receiver has not acknowledged
+    _requests: set[int] = field(default_factory=set)  # packets on their way that request an acknowledgement
+    _message_ends: set[int] = field(default_factory=set)  # last packets of messages
+    _transfer_ends: deque[tuple[int, int]] = field(default_factory=deque)  # last packet of each transfer, and its lane
+    _odd_bytes: dict[int, int] = field(default_factory=dict)  # of packets with more or less than a path MTU
 
     def post(self, lane: int, size_bytes: int) -> None:
         """Queue a transfer, as messages of packets."""
-        path_mtu, message_bytes = self._sending.path_mtu, self._sending.message_bytes
+        path_mtu, message_bytes = self.sending.path_mtu, self.sending.message_bytes
         for left in range(size_bytes, 0, -message_bytes):
             message = min(left, message_bytes)
             first, packets = self._posted + 1, -(-message // path_mtu)
@@ -118,7 +103,7 @@ class Flow:
     @property
     def may_send(self) -> bool:
         """Whether a packet has not been sent yet and the window has room for it."""
-        return self.has_unsent and self._sent - self._acknowledged < self._sending.window_packets
+        return self.has_unsent and self._sent - self._acknowledged < self.sending.window_packets
 
     def next_packet(self, now_ns: float) -> tuple[int, int]:
         """(number, bytes on the wire) of the packet that is sent now."""
@@ -130,12 +115,12 @@ class Flow:
             self._message_ends.discard(number)
             self._requests.add(number)
             self._requested, self._requested_ns = number, now_ns
-        return number, self._sending.header_bytes + self._odd_bytes.pop(number, self._sending.path_mtu)
+        return number, self.sending.header_bytes + self._odd_bytes.pop(number, self.sending.path_mtu)
 
     def receive(self, number: int) -> bool:
         """Take a packet at the receiver; whether an acknowledgement is due."""
         self._unacknowledged += 1
-        is_due = self._unacknowledged >= self._sending.packets_per_ack or number in self._requests
+        is_due = self._unacknowledged >= self.sending.packets_per_ack or number in self._requests
         if is_due:
             self._unacknowledged = 0
             self._requests.discard(number)
@@ -153,14 +138,14 @@ class Flow:
         Raises:
             UnknownTime: the sender would have timed out.
         """
-        if now_ns - self._acknowledged_ns >= self._sending.timeout_ns:
+        if now_ns - self._acknowledged_ns >= self.sending.timeout_ns:
             raise UnknownTime
         self._acknowledged, self._acknowledged_ns = number, now_ns
 
     def _requests_ack(self, number: int, now_ns: float) -> bool:
         silent_ns = now_ns - max(self._requested_ns, self._acknowledged_ns)
         return (
-            silent_ns >= self._sending.timeout_ns / ACK_REQUESTS_PER_TIMEOUT
+            silent_ns >= self.sending.timeout_ns / ACK_REQUESTS_PER_TIMEOUT
             or number in self._message_ends
-            or number - self._requested >= self._sending.packets_per_ack
+            or number - self._requested >= self.sending.packets_per_ack
         )

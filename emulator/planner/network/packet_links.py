@@ -76,10 +76,8 @@ class LinkQueues(Generic[F]):
     """Moves frames along their paths, event by event.
 
     Args:
-        facts: rates, latencies and queues.
         next_frame: returns a new frame for a link that has become idle, or None.
         arrive: receives every frame that has reached the end of its path.
-        most_frames: limit on frames times links.
 
     Attributes:
         now_ns: simulated time.

@@ -45,10 +45,8 @@ def queued_ns(operation: Operation, router: Router, rate_bps: FloatArray, sendin
     """Time of the slowest group on its own, ns.
 
     Args:
-        operation: a collective or send.
         router: its hash, or the explicit routes, choose paths.
         rate_bps: per directed link, bit/s; NaN if not specified.
-        sending: how the transport sends.
 
     Returns:
         None if there are too many frames, splits are uneven, a link has no rate, a queue of known depth would overflow,
@@ -203,8 +201,8 @@ class _Group:
         if (sender, receiver) not in self._flows:
             source, target = self._ranks[sender], self._ranks[receiver]
             self._flows[sender, receiver] = Flow(
-                sender,
-                receiver,
+                sender=sender,
+                receiver=receiver,
                 path=self._facts.path(source, target),
                 return_path=self._facts.path(target, source),
                 sending=self._sending,

@@ -52,11 +52,8 @@ class OperationPlan:
     """The load and the least times of one operation. Times in ns; None if a port or link on the way has no rate.
 
     Attributes:
-        operation: the operation.
-        network_bytes, local_bytes, domain_bytes: payload between hosts, within hosts, and of the latter through
-            scale-up domains, each group once.
-        network_bytes_total, local_bytes_total, domain_bytes_total: the same for one iteration, each group as often as
-            it takes part.
+        network_bytes, local_bytes, domain_bytes: payload of an iteration between hosts, within hosts, and of the latter
+            through scale-up domains.
         flows: flows between ranks of one group, including those within hosts.
         incast: most senders to one rank, and through one port, in a step.
         domain_ns: least time by the domains alone, of the slowest group.
@@ -73,9 +70,6 @@ class OperationPlan:
     network_bytes: int
     local_bytes: int
     domain_bytes: int
-    network_bytes_total: int
-    local_bytes_total: int
-    domain_bytes_total: int
     flows: Spread
     incast: Incast
     domain_ns: int | None
@@ -121,12 +115,8 @@ class Plan:
     """A plan of one iteration.
 
     Attributes:
-        topology, paths: the network.
-        overhead: header overhead of the transport.
-        seed: seed of the flow hash.
         hash_name: name of the flow hash, see FlowHash.
         operations: in the order of the traffic.
-        loads: loads of the links.
         flows: flows between hosts, largest first; None if there are more than LISTED_FLOWS.
         jct_ns: least time of an iteration in which compute and operations take place one after the other, of the rank
             where that is longest; None without compute times, or if a rate is missing.
@@ -149,17 +139,17 @@ class Plan:
     @property
     def network_bytes(self) -> int:
         """Payload between hosts in one iteration."""
-        return sum(plan.network_bytes_total for plan in self.operations)
+        return sum(plan.network_bytes for plan in self.operations)
 
     @property
     def local_bytes(self) -> int:
         """Payload within hosts in one iteration."""
-        return sum(plan.local_bytes_total for plan in self.operations)
+        return sum(plan.local_bytes for plan in self.operations)
 
     @property
     def domain_bytes(self) -> int:
         """Of that, payload through scale-up domains."""
-        return sum(plan.domain_bytes_total for plan in self.operations)
+        return sum(plan.domain_bytes for plan in self.operations)
 
 
 def make_plan(
@@ -168,10 +158,7 @@ def make_plan(
     """Map traffic onto the links of a topology.
 
     Args:
-        traffic: traffic of one iteration.
         topology: the topology with all ranks placed.
-        router: chooses paths in the same topology.
-        overhead: header overhead of the transport.
         sending: how the transport sends; None if the packet simulation does not cover it.
 
     Raises:
@@ -236,14 +223,12 @@ class _Planner:
         queued = None
         if self._sending is not None:
             queued = queued_ns(operation, self._router, self._rate_bps, self._sending)
+        network, local, domain = work.bytes.tolist()
         return OperationPlan(
             operation=operation,
-            network_bytes=int(work.bytes_once[0]),
-            local_bytes=int(work.bytes_once[1]),
-            domain_bytes=int(work.bytes_once[2]),
-            network_bytes_total=int(work.bytes_total[0]),
-            local_bytes_total=int(work.bytes_total[1]),
-            domain_bytes_total=int(work.bytes_total[2]),
+            network_bytes=network,
+            local_bytes=local,
+            domain_bytes=domain,
             flows=flows,
             incast=incast_of(operation, self._router),
             domain_ns=longest_ns(work.domain_ns),

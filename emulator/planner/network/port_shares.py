@@ -35,7 +35,6 @@ def port_shares(
 
     Args:
         topology: the topology with all ranks placed.
-        ranks_of: agent → its ranks.
         asked_bps: rate cap that the user requested, bit/s; 0: the rate of the port.
     """
     numbers: dict[tuple[int, int], int] = {}

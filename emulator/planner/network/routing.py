@@ -47,8 +47,6 @@ class Router:
         sprays: if flows are sprayed, the hash of each entropy value: each carries an equal share of every flow.
 
     Attributes:
-        paths: paths through the network.
-        topology, weights, flow_hash: as above.
         rank_host, rank_port: int64, shape (ranks,): host and port number of each rank.
         in_domain: bool, shape (ranks,): whether the rank belongs to a scale-up domain, which is that of its host.
         is_choice: bool, shape (directed links,): links that have been one of several next hops so far.

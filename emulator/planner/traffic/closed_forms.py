@@ -215,7 +215,8 @@ def _double_binary_tree(collective: Collective, senders: IntArray) -> Phases:
             for tree in (0, 1)
             for peer in direction(both[tree])
         ]
-        yield from _one_phase(edges, steps)
+        if edges:
+            yield Phase.of(edges, steps)
 
 
 def _chain_down(collective: Collective, senders: IntArray) -> Phases:
@@ -229,13 +230,8 @@ def _chain_up(collective: Collective, senders: IntArray) -> Phases:
 def _chain(collective: Collective, senders: IntArray, direction: Callable[[Place], list[int]]) -> Phases:
     n, size = collective.members, collective.size_bytes
     edges = [(m, peer, size) for m in senders.tolist() for peer in direction(chain(n, m, collective.root))]
-    yield from _one_phase(edges, in_chunks(size).parts)
-
-
-def _one_phase(edges: list[tuple[int, int, int]], steps: int) -> Phases:
     if edges:
-        columns = np.array(edges, dtype=np.int64)
-        yield Phase(columns[:, 0], columns[:, 1], columns[:, 2], steps)
+        yield Phase.of(edges, in_chunks(size).parts)
 
 
 def _to_parent(place: Place) -> list[int]:

@@ -36,8 +36,7 @@ def in_channels(name: str, collective: Collective, senders: IntArray) -> Phases:
         for member in senders.tolist()
         for ring in rings
     ]
-    columns = np.array(edges, dtype=np.int64).reshape(-1, 3)
-    yield Phase(columns[:, 0], columns[:, 1], columns[:, 2], halves * (collective.members - 1))
+    yield Phase.of(edges, halves * (collective.members - 1))
 
 
 def hierarchical_all_reduce(collective: Collective, senders: IntArray) -> Phases:
@@ -84,8 +83,7 @@ def _staged(collective: Collective, senders: IntArray, stages: Callable[[Collect
                 found.append((steps, []))
             found[at][1].extend((member, peer, size) for peer, size in sent)
     for steps, edges in found:
-        columns = np.array(edges, dtype=np.int64).reshape(-1, 3)
-        yield Phase(columns[:, 0], columns[:, 1], columns[:, 2], steps)
+        yield Phase.of(edges, steps)
 
 
 def pat_all_gather(collective: Collective, senders: IntArray) -> Phases:

@@ -28,11 +28,9 @@ class Operation:
     Attributes:
         role: what the operation is for; "" if not specified.
         kind: a collective, or SEND for pairs of sender and receiver.
-        algorithm: algorithm that performs it.
         size_bytes: Chakra's comm_size.
         ranks: int64, shape (g, n), world ranks in group order; for SEND (sender, receiver).
         counts: int64, shape (g,), how often each group performs it.
-        root: member number of the root.
         splits: for an uneven all-to-all: all its transfers; g is then 1.
         layout: of all these groups, if the algorithm depends on it.
     """
@@ -101,7 +99,6 @@ class Traffic:
     """All communication of one iteration.
 
     Attributes:
-        ranks: number of ranks in the world.
         operations: what is communicated.
         compute_ns: per class of ranks that do the same: compute time of one rank, ns.
         members: per class of ranks: operation number → how often one rank takes part.
@@ -113,6 +110,11 @@ class Traffic:
     compute_ns: Sequence[int] = ()
     members: Sequence[Mapping[int, int]] = ()
     places: Sequence[Place] = ()
+
+    @property
+    def transfers(self) -> int:
+        """Estimate of all transfers, over all groups."""
+        return sum(operation.transfers * operation.groups for operation in self.operations)
 
 
 def traffic_of_collective(
@@ -127,12 +129,7 @@ def traffic_of_collective(
     """One collective in groups of consecutive ranks; the last group is smaller if the ranks do not divide evenly.
 
     Args:
-        kind: any collective.
-        ranks: number of ranks in the world.
         size_bytes: size for one group, as nccl-tests counts it.
-        group_size: ranks of a group.
-        overrides: collective → algorithm.
-        layouts: of groups.
 
     Raises:
         PlanError: the size does not divide evenly among the ranks of a group.
@@ -172,9 +169,8 @@ def check_size(traffic: Traffic, *, most: int) -> None:
     Raises:
         PlanError: there are more than `most` transfers.
     """
-    transfers = sum(operation.transfers * operation.groups for operation in traffic.operations)
-    if transfers > most:
+    if traffic.transfers > most:
         raise PlanError(
-            f"this plan has about {transfers:.1e} pairs of communicating ranks; at most {most:.0e} are supported: "
-            "use smaller groups, or an algorithm with fewer peers (ring, halving_doubling)"
+            f"this plan has about {traffic.transfers:.1e} pairs of communicating ranks; at most {most:.0e} are "
+            "supported: use smaller groups, or an algorithm with fewer peers (ring, halving_doubling)"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +17,6 @@ class PairBytes:
     src: IntArray
     dst: IntArray
     bytes: IntArray
-
-
-def count_transfers(traffic: Traffic) -> int:
-    """Estimate of the work of `pair_bytes`: transfers over all groups."""
-    return sum(operation.transfers * operation.groups for operation in traffic.operations)
 
 
 def pair_bytes(traffic: Traffic) -> PairBytes:
@@ -50,8 +44,4 @@ def _busiest(operation: Operation) -> int:
     for phase in operation.totals():
         np.add.at(sent, phase.senders, phase.sizes)
         np.add.at(received, phase.receivers, phase.sizes)
-    return int(max(_largest(sent), _largest(received)))
-
-
-def _largest(values: IntArray | Sequence[int]) -> int:
-    return max(map(int, values), default=0)
+    return int(max(sent.max(initial=0), received.max(initial=0)))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from emulator.trace.model import IntArray
 
@@ -21,3 +24,9 @@ class Phase:
     receivers: IntArray
     sizes: IntArray
     steps: int = 1
+
+    @classmethod
+    def of(cls, transfers: Sequence[tuple[int, int, int]], steps: int = 1) -> Phase:
+        """From (sender, receiver, bytes) of each transfer."""
+        columns = np.array(transfers, dtype=np.int64).reshape(-1, 3)
+        return cls(columns[:, 0], columns[:, 1], columns[:, 2], steps)

@@ -24,7 +24,6 @@ def phases(name: str, collective: Collective, senders: IntArray | None = None) -
     """The traffic of a group, phase by phase, in the order of the algorithm; lanes run side by side.
 
     Args:
-        name: the algorithm.
         collective: as any member sees it; its member number is not used. Not for uneven splits.
         senders: members whose sends are returned; None: all.
 
@@ -34,7 +33,7 @@ def phases(name: str, collective: Collective, senders: IntArray | None = None) -
     if senders is None:
         senders = np.arange(collective.members, dtype=np.int64)
     schedule(name, collective)  # raises if there is no such algorithm
-    if not _moves_anything(collective):
+    if collective.members == 1 or (collective.size_bytes == 0 and collective.kind is not CommKind.BARRIER):
         return
     closed_form = closed_form_of(canonical_kind(collective.kind), name)
     for phase in closed_form(collective, senders) if closed_form else _walked(name, collective, senders):
@@ -65,10 +64,6 @@ def transfers_per_group(name: str, kind: CommKind, members: int) -> int:
     return members * (members - 1) if is_full_exchange else members * 2 * members.bit_length()
 
 
-def _moves_anything(collective: Collective) -> bool:
-    return collective.members > 1 and (collective.size_bytes > 0 or collective.kind is CommKind.BARRIER)
-
-
 def _only(phase: Phase, kept: BoolArray) -> Phase:
     return Phase(phase.senders[kept], phase.receivers[kept], phase.sizes[kept], phase.steps)
 
@@ -82,5 +77,4 @@ def _walked(name: str, collective: Collective, senders: IntArray) -> Phases:
                 steps[number] += [(sender, transfer.peer, transfer.size) for transfer in step.sends]
     for _, transfers in sorted(steps.items()):
         if transfers:
-            columns = np.array(transfers, dtype=np.int64)
-            yield Phase(columns[:, 0], columns[:, 1], columns[:, 2])
+            yield Phase.of(transfers)

@@ -15,7 +15,7 @@ import numpy as np
 
 from emulator.planner.workloads.synthetic import WORLD_GROUP, FileCall, FileOperation, NodeStreams, WorkNode
 from emulator.trace.groups import WORLD
-from emulator.trace.model import Communication, IntArray, NodeType, RankTrace, Resource, StorageAction, Workload
+from emulator.trace.model import IntArray, NodeType, RankTrace, Resource, StorageAction, Workload
 from emulator.units import NS_PER_US
 
 
@@ -28,35 +28,6 @@ def group_numbers(workload: Workload) -> dict[int, int]:
 def numbered_groups(workload: Workload, numbers: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
     """Number → world ranks, for a group file."""
     return {number: workload.groups[group].ranks for group, number in numbers.items() if number != WORLD_GROUP}
-
-
-def communication_node(
-    node: Communication,
-    *,
-    node_id: int,
-    name: str,
-    deps: tuple[int, ...],
-    group: int,
-    tag: int,
-    start_micros: int,
-    duration_micros: int,
-) -> WorkNode:
-    """A communication with its size, peer, root and splits, and all else given."""
-    return WorkNode(
-        node_id=node_id,
-        name=name,
-        deps=deps,
-        duration_micros=duration_micros,
-        kind=node.kind,
-        size_bytes=node.size_bytes,
-        group=group,
-        peer=node.peer,
-        tag=tag,
-        start_micros=start_micros,
-        root=node.root,
-        send_splits=node.send_splits,
-        recv_splits=node.recv_splits,
-    )
 
 
 PREFIX = "trace"
@@ -180,15 +151,20 @@ class Anonymous:
                     file=files.get(row),
                 )
                 continue
-            yield communication_node(
-                item,
+            yield WorkNode(
                 node_id=position + 1,
                 name=self._name(item.kind.label, names[row]),
                 deps=deps,
+                duration_micros=int(duration[position]),
+                kind=item.kind,
+                size_bytes=item.size_bytes,
                 group=self._groups[item.group],
+                peer=item.peer,
                 tag=0 if item.kind.is_collective else self.tags.number("tag", item.tag) - 1,
                 start_micros=int(start[position]),
-                duration_micros=int(duration[position]),
+                root=item.root,
+                send_splits=item.send_splits,
+                recv_splits=item.recv_splits,
             )
 
     def _name(self, kind: str, name: str) -> str:

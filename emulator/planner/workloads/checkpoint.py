@@ -87,15 +87,10 @@ class Checkpointing:
     """A training job that writes checkpoints to storage, and may start from one.
 
     Attributes:
-        parameters: of the model.
         tensor, pipeline, data: degrees of parallelism; their product is the number of ranks.
         zero_stage: 0 to 3, see above.
-        steps: training steps.
-        every: steps between two checkpoints.
         step_micros: compute of a step on every rank, µs; 0: none.
-        restart: read a checkpoint before the first step.
         asynchronous: continue training while a checkpoint is written; the next one waits for it.
-        call_bytes: most that one file operation transfers.
         weight_bytes, optimizer_bytes: per parameter.
 
     Raises:

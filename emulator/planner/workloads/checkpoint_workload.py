@@ -68,13 +68,11 @@ class _Rank:
     def _transfer(self, step: int, call: FileCall, *after: int) -> Emission:
         """Read or write the rank's files of a step, and wait for the other ranks."""
         name = f"{'restart' if call is FileCall.PREAD else 'checkpoint'}.{step}"
-        node = self._chain.node(name, *after, node_type=NodeType.CHECKPOINT, on_cpu=True)
-        yield node
-        last = node.node_id
+        last = yield from self._chain.append(name, *after, node_type=NodeType.CHECKPOINT, on_cpu=True)
         for file in self._files(step, call):
             last = yield from self._operate(f"{name}.{file.part.value}", file, call, last)
         if self._job.layout.ranks > 1:
-            last = yield from self._chain.communicate(f"{name}.barrier", last, kind=CommKind.BARRIER, size_bytes=0)
+            last = yield from self._chain.append(f"{name}.barrier", last, kind=CommKind.BARRIER, size_bytes=0)
         return last
 
     def _files(self, step: int, call: FileCall) -> Iterator[_File]:
@@ -96,9 +94,7 @@ class _Rank:
         return after
 
     def _call(self, name: str, operation: FileOperation, after: int) -> Emission:
-        node = self._chain.node(name, after, node_type=NodeType.STORAGE, on_cpu=True, file=operation)
-        yield node
-        return node.node_id
+        return (yield from self._chain.append(name, after, node_type=NodeType.STORAGE, on_cpu=True, file=operation))
 
 
 def _totals(job: Checkpointing) -> Totals:

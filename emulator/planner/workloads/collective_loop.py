@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from emulator.errors import PlanError
+from emulator.planner.workloads.node_chain import NodeChain
 from emulator.planner.workloads.options import option
 from emulator.planner.workloads.synthetic import (
     MAX_COMM_SIZE,
@@ -30,11 +31,7 @@ class CollectiveLoop:
     """`count` collectives of all ranks, each posted when the previous one is done.
 
     Attributes:
-        kind: any collective.
-        ranks: number of ranks, at least 1.
         size_bytes: size as nccl-tests counts it, that of the whole array; not used by a barrier.
-        count: number of collectives, at least 1.
-        compute_micros: compute time before each, µs; 0: none.
 
     Raises:
         PlanError: a number is out of range, or the size does not divide into equal shards although the kind needs them.
@@ -91,14 +88,11 @@ def collective_workload(loop: CollectiveLoop) -> SyntheticWorkload:
 
 def _nodes(loop: CollectiveLoop, rank: int) -> Iterator[WorkNode]:
     del rank  # all ranks do the same
-    last = 0
+    chain, last = NodeChain(), 0
     for k in range(loop.count):
         if loop.compute_micros:
-            yield WorkNode(last + 1, f"compute.{k}", (last,) if last else (), duration_micros=loop.compute_micros)
-            last += 1
-        name = f"{loop.kind.label}.{k}"
-        yield WorkNode(last + 1, name, (last,) if last else (), kind=loop.kind, size_bytes=loop.comm_size)
-        last += 1
+            last = yield from chain.append(f"compute.{k}", last, duration_micros=loop.compute_micros)
+        last = yield from chain.append(f"{loop.kind.label}.{k}", last, kind=loop.kind, size_bytes=loop.comm_size)
 
 
 def _totals(loop: CollectiveLoop) -> Totals:

@@ -5,15 +5,14 @@ Splitting the two phases over pools: Zhong et al., DistServe, OSDI'24; Qin et al
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from emulator.errors import PlanError
 from emulator.planner.workloads.device import compute_micros, tflops_option
 from emulator.planner.workloads.inference_models import MODEL_SHAPES, ModelShape, ServedModel
-from emulator.planner.workloads.options import described, option
+from emulator.planner.workloads.options import check_ranges, described, option
 
 MAX_REQUESTS = (1 << 31) - 1
 """A request's number is the tag of its messages, which a trace keeps as int32."""
@@ -32,18 +31,12 @@ class Inference:
     """Pools, model and requests. Ranks: those of the prefill workers, then those of the decode workers.
 
     Attributes:
-        prefill, decode: workers of a pool.
-        prefill_tensor, decode_tensor: ranks of a worker.
-        model: what is served.
         trace: file with the requests; None: a Poisson process.
         requests: how many; None: all of the file.
         rate: arrivals a second of the Poisson process.
         input_length, output_length: mean tokens of its requests; exponentially distributed.
-        seed: of the Poisson process and its lengths.
         speed: factor by which the requests of the file arrive faster.
         prefix_cache, cache_blocks: who remembers how many blocks, the least recently used go first; None: all.
-        block_tokens: tokens of a block.
-        kv_value_bytes: bytes of a value in the cache.
 
     Raises:
         PlanError: a number is out of range, heads do not divide over ranks, or the source of requests is not clear.
@@ -78,7 +71,9 @@ class Inference:
     device_tflops: float = tflops_option()
 
     def __post_init__(self) -> None:
-        self._check_ranges()
+        check_ranges(self, or_zero=("seed",))
+        if self.requests is not None and self.requests > MAX_REQUESTS:
+            raise PlanError(f"requests is {self.requests}: at most {MAX_REQUESTS} are supported")
         if (self.trace is None) == (self.rate is None):
             raise PlanError("give either a file of requests (--trace FILE) or the rate of a Poisson process (--rate R)")
         for name in ("prefill_tensor", "decode_tensor"):
@@ -109,11 +104,3 @@ class Inference:
     def described(self) -> dict[str, int | str]:
         """What is set, as names and plain values; of the file its name alone."""
         return described(self) | ({"trace": self.trace.name} if self.trace else {})
-
-    def _check_ranges(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if isinstance(value, int | float) and not (0 < value < math.inf or (one.name, value) == ("seed", 0)):
-                raise PlanError(f"{one.name} is {value}: it must be greater than 0")
-        if self.requests is not None and self.requests > MAX_REQUESTS:
-            raise PlanError(f"requests is {self.requests}: at most {MAX_REQUESTS} are supported")

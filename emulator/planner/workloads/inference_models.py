@@ -25,7 +25,6 @@ class ModelShape:
     """What the traffic of a model follows from.
 
     Attributes:
-        layers: layers of the transformer.
         kv_heads: heads of keys and values, which tensor parallelism spreads; 1: every rank holds all of it.
         kv_values: values in the cache per token, layer and head of keys and values.
         attention_width: heads times head size of the queries.

@@ -16,7 +16,6 @@ class Served:
     """A request and who serves it.
 
     Attributes:
-        number: of the request, from 0.
         prefill, decode: numbers of the workers in their pools.
         prefill_micros: how long the prefill worker computes.
         sent_tokens: tokens whose cache the decode worker does not have yet.

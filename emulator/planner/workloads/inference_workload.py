@@ -108,12 +108,11 @@ class _ServingRank(NodeChain):
     def _arrival(self, one: Served) -> Emission:
         gap = one.at_micros - self._clock_micros
         if gap:
-            node = self.node(f"request.{one.number}.arrival", self._clock, duration_micros=gap, on_cpu=True)
-            self._clock, self._clock_micros = node.node_id, one.at_micros
-            yield node
+            name, self._clock_micros = f"request.{one.number}.arrival", one.at_micros
+            self._clock = yield from self.append(name, self._clock, duration_micros=gap, on_cpu=True)
         return self._clock
 
     def _transfer(self, kind: CommKind, one: Served, share: Share, peer: int, ready: int) -> Emission:
         name = key_value_name(one.number, peer, is_send=kind is CommKind.SEND)
         size = one.sent_tokens * share.token_bytes
-        return (yield from self.communicate(name, ready, kind=kind, size_bytes=size, peer=peer, tag=one.number))
+        return (yield from self.append(name, ready, kind=kind, size_bytes=size, peer=peer, tag=one.number))

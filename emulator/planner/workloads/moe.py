@@ -8,7 +8,7 @@ it chose, a combine returns what they computed (DeepSeek-AI, arXiv 2412.19437, s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 
 from emulator.errors import PlanError
@@ -19,8 +19,7 @@ from emulator.planner.workloads.device import (
     memory_option,
     tflops_option,
 )
-from emulator.planner.workloads.moe_routing import Copies, Router, Routing
-from emulator.planner.workloads.options import option
+from emulator.planner.workloads.options import check_ranges, option
 from emulator.planner.workloads.synthetic import MAX_COMM_SIZE
 
 SCALE_BYTES = 4
@@ -28,6 +27,22 @@ SCALE_BYTES = 4
 SCALE_BLOCK = 128
 MATRICES_BYTES = 2 << 30
 """Most memory for the routing of one expert-parallel group."""
+
+
+class Routing(Enum):
+    """How a router spreads tokens over the experts."""
+
+    UNIFORM = "uniform"
+    ZIPF = "zipf"
+    NODE_LIMITED = "node-limited"
+    BALANCED = "balanced"
+
+
+class Copies(Enum):
+    """What receives a copy of a token: every expert that it chose, or every rank that holds any of them."""
+
+    EXPERT = "expert"
+    RANK = "rank"
 
 
 class DispatchType(Enum):
@@ -43,17 +58,10 @@ class MixtureOfExperts:
 
     Attributes:
         expert: ranks of an expert-parallel group; they share the routed experts.
-        data: replicas of that group.
-        layers: layers with experts.
-        tokens: tokens of a rank and micro-batch.
         hidden, sequence: hidden size, and tokens that a token attends to.
-        experts, top_k: routed experts of a layer, and how many a token chooses.
         expert_hidden: width of an expert, which has three matrices.
-        shared_experts: experts that every token uses, on its own rank.
         dispatch: data type of dispatches; FP8 carries a float32 scale for 128 values.
-        header_bytes: sent with each copy of a token.
         forward_only: no backward pass, gradients or optimizer: one step of inference.
-        shard_optimizer: reduce-scatter gradients and all-gather parameters, in place of all-reducing gradients.
 
     Raises:
         PlanError: a number is out of range, or does not divide as the parallelism requires.
@@ -105,7 +113,8 @@ class MixtureOfExperts:
     device_gbytes_per_s: float = memory_option()
 
     def __post_init__(self) -> None:
-        self._check_ranges()
+        check_ranges(self, or_zero=("shared_experts", "header_bytes", "seed", "zipf_exponent"))
+        self._check_choice()
         if self.experts % self.expert:
             raise PlanError(f"experts {self.experts} is not divisible by expert {self.expert}")
         if self.routing is Routing.NODE_LIMITED:
@@ -116,22 +125,6 @@ class MixtureOfExperts:
     def ranks(self) -> int:
         """Number of ranks: `data` groups of `expert` consecutive ranks."""
         return self.expert * self.data
-
-    @property
-    def router(self) -> Router:
-        """What routes the tokens."""
-        return Router(
-            routing=self.routing,
-            experts=self.experts,
-            top_k=self.top_k,
-            tokens=self.tokens,
-            ranks=self.expert,
-            copies=self.copies,
-            exponent=self.zipf_exponent,
-            expert_groups=self.expert_groups,
-            groups_per_token=self.groups_per_token,
-            seed=self.seed,
-        )
 
     @property
     def dispatch_token_bytes(self) -> int:
@@ -180,16 +173,7 @@ class MixtureOfExperts:
         size = (dense + experts) * (ADAM_STATE_BYTES + 2 * self.dtype_bytes)
         return memory_micros(size, gbytes_per_s=self.device_gbytes_per_s)
 
-    def _check_ranges(self) -> None:
-        least = {"shared_experts": 0, "header_bytes": 0, "seed": 0, "zipf_exponent": 0}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                continue
-            if one.name in least and not least[one.name] <= value < math.inf:
-                raise PlanError(f"{one.name} is {value}: it must be at least {least[one.name]}")
-            if one.name not in least and not 0 < value < math.inf:
-                raise PlanError(f"{one.name} is {value}: it must be greater than 0")
+    def _check_choice(self) -> None:
         if self.top_k > self.experts:
             raise PlanError(f"top_k {self.top_k} is more than the {self.experts} experts")
 

@@ -21,7 +21,6 @@ class MoeRank(NodeChain):
     """State while the nodes of one rank are generated.
 
     Args:
-        model: what is generated.
         member: number of the rank in its expert-parallel group.
         expert_group: number of that group; 0 if it has one member.
         replica_group: number of the group that holds the same experts; 0 if it has one member, or is the world.
@@ -89,7 +88,7 @@ class MoeRank(NodeChain):
         here = [count * token_bytes for count in routed.copies[:, self._member].tolist()]
         sent, received = (here, there) if back else (there, here)
         return (
-            yield from self.communicate(
+            yield from self.append(
                 name,
                 ready,
                 kind=CommKind.ALL_TO_ALL,
@@ -112,7 +111,7 @@ class MoeRank(NodeChain):
         size_bytes = self._model.bucket_bytes(parameters, replicas=replicas)
         kind = CommKind.REDUCE_SCATTER if self._model.shard_optimizer else CommKind.ALL_REDUCE
         self._buckets.append((name, size_bytes // replicas, group, replicas))
-        reduced = self.communicate(
+        reduced = self.append(
             f"gradients.{name}.{kind.label}", self.device, kind=kind, size_bytes=size_bytes, group=group
         )
         self._gradients.append((yield from reduced))
@@ -120,7 +119,7 @@ class MoeRank(NodeChain):
     def _optimizer_step(self) -> Iterator[WorkNode]:
         ready = self.device
         if self._model.ranks > 1:
-            ready = yield from self.communicate(
+            ready = yield from self.append(
                 "gradient_norm.all_reduce",
                 self.device,
                 *self._gradients,
@@ -132,4 +131,4 @@ class MoeRank(NodeChain):
         for name, shard, group, _ in reversed(self._buckets) if self._model.shard_optimizer else ():
             # The first layers come first, because the next iteration needs them first.
             gathered = f"parameters.{name}.all_gather"
-            yield from self.communicate(gathered, ready, kind=CommKind.ALL_GATHER, size_bytes=shard, group=group)
+            yield from self.append(gathered, ready, kind=CommKind.ALL_GATHER, size_bytes=shard, group=group)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 
+from emulator.planner.workloads.moe import Copies, MixtureOfExperts, Routing
 from emulator.trace.model import BoolArray, IntArray
 
 ROWS_AT_ONCE = 1 << 14
@@ -20,63 +20,6 @@ REDRAWS = 8
 """Times that an expert chosen twice is drawn again from all experts, before it is drawn from the others alone."""
 
 FloatArray = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-
-
-class Routing(Enum):
-    """How a router spreads tokens over the experts."""
-
-    UNIFORM = "uniform"
-    ZIPF = "zipf"
-    NODE_LIMITED = "node-limited"
-    BALANCED = "balanced"
-
-
-class Copies(Enum):
-    """What receives a copy of a token: every expert that it chose, or every rank that holds any of them."""
-
-    EXPERT = "expert"
-    RANK = "rank"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Router:
-    """The router of one model.
-
-    Attributes:
-        routing: how it chooses.
-        experts, top_k: number of experts, and how many distinct ones a token chooses.
-        tokens: of one rank and micro-batch.
-        ranks: of an expert-parallel group; each holds experts / ranks consecutive experts.
-        copies: what receives a copy of a token.
-        exponent: of Zipf's law: the i-th most popular expert is chosen in proportion to 1 / i^exponent.
-        expert_groups, groups_per_token: node-limited: consecutive experts form groups, and a token chooses among those
-            of so many groups.
-        seed: any integer of at least 0.
-    """
-
-    routing: Routing
-    experts: int
-    top_k: int
-    tokens: int
-    ranks: int
-    copies: Copies = Copies.EXPERT
-    exponent: float = 1.0
-    expert_groups: int = 1
-    groups_per_token: int = 1
-    seed: int = 0
-
-    def route(self, *, group: int, layer: int, micro_batch: int) -> RoutedTokens:
-        """The tokens of one group in one layer; the popular experts of a layer are the same for all of them."""
-        rng = np.random.default_rng([self.seed, 1, group, layer, micro_batch])
-        chosen = _CHOOSERS[self.routing](self, rng, layer) // (self.experts // self.ranks)
-        source = np.repeat(np.arange(self.ranks, dtype=np.int64), self.tokens)
-        selections = np.bincount(chosen.ravel(), minlength=self.ranks)
-        if self.copies is Copies.RANK:
-            chosen, source = _distinct(chosen, source)
-        else:
-            chosen, source = chosen.ravel(), np.repeat(source, self.top_k)
-        pairs = np.bincount(source * self.ranks + chosen, minlength=self.ranks**2)
-        return RoutedTokens(pairs.reshape(self.ranks, self.ranks).astype(np.int32), selections.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +35,20 @@ class RoutedTokens:
     selections: IntArray
 
 
+def route(model: MixtureOfExperts, *, group: int, layer: int, micro_batch: int) -> RoutedTokens:
+    """The tokens of one group in one layer; the popular experts of a layer are the same for all of them."""
+    rng = np.random.default_rng([model.seed, 1, group, layer, micro_batch])
+    chosen = _CHOOSERS[model.routing](model, rng, layer) // (model.experts // model.expert)
+    source = np.repeat(np.arange(model.expert, dtype=np.int64), model.tokens)
+    selections = np.bincount(chosen.ravel(), minlength=model.expert)
+    if model.copies is Copies.RANK:
+        chosen, source = _distinct(chosen, source)
+    else:
+        chosen, source = chosen.ravel(), np.repeat(source, model.top_k)
+    pairs = np.bincount(source * model.expert + chosen, minlength=model.expert**2)
+    return RoutedTokens(pairs.reshape(model.expert, model.expert).astype(np.int32), selections.astype(np.int64))
+
+
 def _distinct(chosen: IntArray, source: IntArray) -> tuple[IntArray, IntArray]:
     """Each rank at most once per token: (chosen, source) of the pairs that remain."""
     ordered = np.sort(chosen, axis=1)
@@ -100,23 +57,23 @@ def _distinct(chosen: IntArray, source: IntArray) -> tuple[IntArray, IntArray]:
     return ordered[is_first], np.repeat(source, is_first.sum(axis=1))
 
 
-def _uniform(router: Router, rng: np.random.Generator, layer: int) -> IntArray:
+def _uniform(model: MixtureOfExperts, rng: np.random.Generator, layer: int) -> IntArray:
     del layer  # no expert is more popular than another
-    return _weighted(router, rng, np.ones(router.experts))
+    return _weighted(model, rng, np.ones(model.experts))
 
 
-def _zipf(router: Router, rng: np.random.Generator, layer: int) -> IntArray:
-    order = np.random.default_rng([router.seed, 0, layer]).permutation(router.experts)
-    return _weighted(router, rng, (1.0 + order) ** -router.exponent)
+def _zipf(model: MixtureOfExperts, rng: np.random.Generator, layer: int) -> IntArray:
+    order = np.random.default_rng([model.seed, 0, layer]).permutation(model.experts)
+    return _weighted(model, rng, (1.0 + order) ** -model.zipf_exponent)
 
 
-def _weighted(router: Router, rng: np.random.Generator, weights: FloatArray) -> IntArray:
+def _weighted(model: MixtureOfExperts, rng: np.random.Generator, weights: FloatArray) -> IntArray:
     """Distinct experts one after the other, each in proportion to its weight among those that are left."""
-    rows = router.ranks * router.tokens
+    rows = model.expert * model.tokens
     bounds = np.cumsum(weights / weights.sum())
     bounds[-1] = 1.0
-    chosen = np.full((rows, router.top_k), -1, dtype=np.int64)
-    for column in range(router.top_k):
+    chosen = np.full((rows, model.top_k), -1, dtype=np.int64)
+    for column in range(model.top_k):
         left = np.arange(rows)
         for _ in range(REDRAWS):
             drawn = np.searchsorted(bounds, rng.random(len(left)), side="right")
@@ -136,16 +93,16 @@ def _among_others(rng: np.random.Generator, weights: FloatArray, taken: IntArray
     return found
 
 
-def _node_limited(router: Router, rng: np.random.Generator, layer: int) -> IntArray:
+def _node_limited(model: MixtureOfExperts, rng: np.random.Generator, layer: int) -> IntArray:
     """DeepSeek-V3's gate on random scores: the groups with the largest sum of their two best, then the best experts."""
     del layer
-    chosen = np.empty((router.ranks * router.tokens, router.top_k), dtype=np.int64)
+    chosen = np.empty((model.expert * model.tokens, model.top_k), dtype=np.int64)
     for rows in _parts(np.arange(len(chosen))):
-        scores = rng.random((len(rows), router.expert_groups, router.experts // router.expert_groups), dtype=np.float32)
+        scores = rng.random((len(rows), model.expert_groups, model.experts // model.expert_groups), dtype=np.float32)
         two_best = np.partition(scores, -min(2, scores.shape[2]), axis=2)[:, :, -2:].sum(axis=2)
-        scores[~_is_largest(two_best, router.groups_per_token)] = -1.0
+        scores[~_is_largest(two_best, model.groups_per_token)] = -1.0
         flat = scores.reshape(len(rows), -1)
-        chosen[rows] = np.argpartition(flat, -router.top_k, axis=1)[:, -router.top_k :]
+        chosen[rows] = np.argpartition(flat, -model.top_k, axis=1)[:, -model.top_k :]
     return chosen
 
 
@@ -155,18 +112,18 @@ def _is_largest(values: FloatArray, count: int) -> BoolArray:
     return found
 
 
-def _balanced(router: Router, rng: np.random.Generator, layer: int) -> IntArray:
+def _balanced(model: MixtureOfExperts, rng: np.random.Generator, layer: int) -> IntArray:
     """Every expert in turn, so that the experts of a layer differ by one token at most."""
     del rng, layer
-    selections = np.arange(router.ranks * router.tokens * router.top_k, dtype=np.int64)
-    return (selections % router.experts).reshape(-1, router.top_k)
+    selections = np.arange(model.expert * model.tokens * model.top_k, dtype=np.int64)
+    return (selections % model.experts).reshape(-1, model.top_k)
 
 
 def _parts(rows: IntArray) -> list[IntArray]:
     return [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
 
 
-_CHOOSERS: Mapping[Routing, Callable[[Router, np.random.Generator, int], IntArray]] = {
+_CHOOSERS: Mapping[Routing, Callable[[MixtureOfExperts, np.random.Generator, int], IntArray]] = {
     Routing.UNIFORM: _uniform,
     Routing.ZIPF: _zipf,
     Routing.NODE_LIMITED: _node_limited,

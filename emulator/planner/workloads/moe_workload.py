@@ -13,7 +13,7 @@ from typing import NamedTuple
 from emulator.planner.workloads.device import BACKWARD_TO_FORWARD
 from emulator.planner.workloads.moe import MixtureOfExperts
 from emulator.planner.workloads.moe_nodes import MoeRank
-from emulator.planner.workloads.moe_routing import RoutedTokens
+from emulator.planner.workloads.moe_routing import RoutedTokens, route
 from emulator.planner.workloads.options import described
 from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
 from emulator.planner.workloads.transformer import LOSS_BYTES
@@ -77,9 +77,9 @@ class _Moe:
         return Totals(self._model.ranks, nodes, compute_nodes, compute_micros, traffic)
 
     def _route(self, group: int) -> Sequence[Sequence[RoutedTokens]]:
-        model, router = self._model, self._model.router
+        model = self._model
         found = [
-            [router.route(group=group, layer=layer, micro_batch=k) for k in range(model.micro_batches)]
+            [route(model, group=group, layer=layer, micro_batch=k) for k in range(model.micro_batches)]
             for layer in range(model.layers)
         ]
         every = [one for layer in found for one in layer]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from types import NoneType
 from typing import Any, get_args, get_type_hints
+
+from emulator.errors import PlanError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +20,6 @@ class OptionFacts:
         summary: what it sets, with its unit.
         group: title under which help texts list it.
         flags: as it is typed; empty: `--` and the name of the field. A flag without dashes is a positional argument.
-        metavar: stands for the value.
         is_advanced: only `--help-all` lists it.
         read: text to value, ValueError if it is none; None: as the type of the field says.
         unset: what holds without the option, where the default does not say it.
@@ -81,6 +83,22 @@ def _plain_type(hint: Any) -> type:
     """The type of a value that is given: `int` of `int | None`."""
     kind: type = next((one for one in get_args(hint) if one is not NoneType), hint)
     return kind
+
+
+def check_ranges(description: Any, *, or_zero: Collection[str] = ()) -> None:
+    """Refuse numbers that are not positive and finite; those of `or_zero` may be 0.
+
+    Raises:
+        PlanError: one is out of range.
+    """
+    for one in fields(description):
+        value = getattr(description, one.name)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        if one.name in or_zero and not 0 <= value < math.inf:
+            raise PlanError(f"{one.name} is {value}: it must be at least 0")
+        if one.name not in or_zero and not 0 < value < math.inf:
+            raise PlanError(f"{one.name} is {value}: it must be greater than 0")
 
 
 def spelled(value: object) -> int | str:

@@ -21,8 +21,6 @@ class PairSweep:
     """Rounds of transfers, a barrier after each.
 
     Attributes:
-        ranks: number of ranks.
-        size_bytes: of each transfer.
         rounds: how many of the `ranks` - 1 rounds are played; None: all. Fewer are spread evenly over the distances.
 
     Raises:

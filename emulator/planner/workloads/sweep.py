@@ -47,8 +47,6 @@ def sweep_sizes(
     """The sizes of a sweep over a range, bytes: from `least` to at most `most`, as `listed_sizes` plays them.
 
     Args:
-        kind: the collective.
-        ranks: number of ranks.
         least, most: bytes, as nccl-tests counts them.
         factor: ratio of a size to the one before, above 1; fractions of a byte are dropped, as in nccl-tests.
         step: bytes from a size to the next, in place of the factor.

@@ -79,7 +79,6 @@ class WorkNode:
         size_bytes: Chakra's comm_size: input bytes per rank.
         group: process group number of a collective; WORLD_GROUP: all ranks.
         peer: world rank of the other side of a send or receive, else -1.
-        tag: tag of a send or receive.
         on_cpu: compute runs on the CPU, not on the device.
         start_micros: as recorded, from the beginning of the rank's trace.
         root: world rank of a collective's root; -1: the lowest one of the group.

@@ -10,13 +10,13 @@ in the parameter count of SC'21.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 
 from emulator.errors import PlanError
 from emulator.planner.workloads.device import memory_option, tflops_option
 from emulator.planner.workloads.layout import Layout
-from emulator.planner.workloads.options import described, option
+from emulator.planner.workloads.options import check_ranges, option
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.planner.workloads.synthetic import MAX_COMM_SIZE
 
@@ -37,22 +37,14 @@ class Transformer:
 
     Attributes:
         layers, hidden, sequence, vocabulary: l, h, s and V in the papers.
-        batch: B, sequences per iteration over all data-parallel replicas.
-        micro_batches: number of micro-batches per replica.
-        ffn_multiplier: width of the MLP as a multiple of hidden.
-        dtype_bytes: bytes of an activation, a parameter and a gradient.
-        experts, top_k: experts of every layer, 1: none; how many of them a token uses. All get equally many tokens.
+        batch: B.
+        experts, top_k: 1 expert: none; all get equally many tokens.
         tensor, context, pipeline, data: degrees of parallelism; their product is the number of ranks.
         expert: ranks along data and context that share the experts.
-        context_exchange: of keys and values between context-parallel ranks.
         sequence_parallel: tensor-parallel ranks split activations outside of matrices by tokens: reduce-scatter and
             all-gather in place of all-reduce.
-        schedule: pipeline schedule.
         virtual_stages: chunks of layers that a stage holds; more than one: 1F1B, interleaved.
         recompute: repeat the forward pass of each layer before its backward pass (full activation recomputation).
-        shard_optimizer: reduce-scatter gradients and all-gather parameters, in place of all-reducing gradients.
-        device_tflops: compute rate that a device achieves, 10¹² floating-point operations per second.
-        device_gbytes_per_s: memory bandwidth that a device achieves, 10⁹ bytes per second.
 
     Raises:
         PlanError: a number is not positive, or does not divide as the parallelism requires.
@@ -103,7 +95,7 @@ class Transformer:
     device_gbytes_per_s: float = memory_option()
 
     def __post_init__(self) -> None:
-        self._check_positive()
+        check_ranges(self)
         self._check_divides("layers", self.layers, "pipeline", self.pipeline)
         self._check_divides("hidden", self.hidden, "tensor", self.tensor)
         self._check_divides("vocabulary", self.vocabulary, "tensor", self.tensor)
@@ -208,16 +200,6 @@ class Transformer:
     def stage_expert_parameters(self) -> int:
         """Parameters of experts on one rank."""
         return self.layers // self.pipeline * self.expert_parameters
-
-    def described(self) -> dict[str, int | str]:
-        """All parameters as names and plain values."""
-        return described(self)
-
-    def _check_positive(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < math.inf:
-                raise PlanError(f"{field.name} is {value}: it must be greater than 0")
 
     def _check_virtual_stages(self) -> None:
         if self.pipeline == 1:

@@ -40,21 +40,21 @@ class Layer:
         else:
             ready = yield from self.leave_backward(f"{name}.mlp", ready)
             ready = yield from self._rank.compute(f"{name}.mlp", self._rank.times.mlp * BACKWARD_TO_FORWARD, ready)
-            ready = yield from self.enter_backward(f"{name}.mlp", ready)
+            ready = yield from self.leave(f"{name}.mlp", ready)
         ready = yield from self.leave_backward(f"{name}.attention", ready)
         ready = yield from self._attention.backward(f"{name}.attention", ready)
-        return (yield from self.enter_backward(f"{name}.attention", ready))
+        return (yield from self.leave(f"{name}.attention", ready))
 
     # Where a part begins and ends whose matrices tensor ranks share.
 
     def enter(self, name: str, ready: int) -> Emission:
-        """Before matrices that are split: every rank needs all tokens."""
+        """Before matrices that are split, and again for the gradients of their weights: every rank needs all tokens."""
         if not self._model.is_split:
             return ready
         return (yield from self._tensor(f"{name}.input", CommKind.ALL_GATHER, self._model.held_activation_bytes, ready))
 
     def leave(self, name: str, ready: int) -> Emission:
-        """After them: the partial results are summed."""
+        """After them, and after their backward pass: the partial results, or the gradients of the input, are summed."""
         kind = CommKind.REDUCE_SCATTER if self._model.is_split else CommKind.ALL_REDUCE
         return (yield from self._tensor(name, kind, self._model.activation_bytes, ready))
 
@@ -64,15 +64,7 @@ class Layer:
             return ready
         size_bytes = self._model.held_activation_bytes
         gathered = yield from self._tensor(f"{name}.gradient", CommKind.ALL_GATHER, size_bytes, ready)
-        return (yield from self.gather_input(name, gathered)) if weights else gathered
-
-    def gather_input(self, name: str, ready: int) -> Emission:
-        """The input of a part again, for the gradients of its weights."""
-        return (yield from self.enter(name, ready))
-
-    def enter_backward(self, name: str, ready: int) -> Emission:
-        """After it: the gradients of the input are summed, as the results are forward."""
-        return (yield from self.leave(name, ready))
+        return (yield from self.enter(name, gathered)) if weights else gathered
 
     def _tensor(self, name: str, kind: CommKind, size_bytes: int, ready: int) -> Emission:
         return (yield from self._rank.collective(name, GroupRole.TENSOR, kind, size_bytes, ready))

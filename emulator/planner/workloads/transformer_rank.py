@@ -13,8 +13,6 @@ class TransformerRank(NodeChain):
     """The nodes that parts of an iteration add to.
 
     Attributes:
-        model: what is generated.
-        at: position of the rank.
         times: durations of its compute nodes.
     """
 
@@ -31,14 +29,12 @@ class TransformerRank(NodeChain):
         group = self._group(role)
         if group is None:
             return max(after)
-        return (
-            yield from self.communicate(f"{name}.{kind.label}", *after, kind=kind, size_bytes=size_bytes, group=group)
-        )
+        return (yield from self.append(f"{name}.{kind.label}", *after, kind=kind, size_bytes=size_bytes, group=group))
 
     def message(self, name: str, kind: CommKind, peer: int, tag: int, size_bytes: int, *after: int) -> Emission:
         """A send or a receive, named after its kind."""
         text = f"{name}.{kind.label}"
-        return (yield from self.communicate(text, *after, kind=kind, size_bytes=size_bytes, peer=peer, tag=tag))
+        return (yield from self.append(text, *after, kind=kind, size_bytes=size_bytes, peer=peer, tag=tag))
 
     def _group(self, role: GroupRole) -> int | None:
         """Number of the rank's group of this role; None if the rank is alone in it."""

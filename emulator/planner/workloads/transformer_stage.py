@@ -109,9 +109,9 @@ class _Stage:
         if not self._is_last(step):
             return (yield from self._message(step, CommKind.RECV, self._rank.device))
         name = f"backward.{step.micro_batch}.head"
-        ready = yield from self._layer.gather_input(name, self._losses.pop(step.micro_batch))
+        ready = yield from self._layer.enter(name, self._losses.pop(step.micro_batch))
         ready = yield from self._rank.compute(name, self._rank.times.head * BACKWARD_TO_FORWARD, ready)
-        ready = yield from self._layer.enter_backward(name, ready)
+        ready = yield from self._layer.leave(name, ready)
         if step.is_last and self._model.pipeline > 1:
             yield from self._gradients.reduce("head", self._model.word_embedding_parameters)
         return ready

@@ -1,4 +1,4 @@
-"""How long the nodes of a transformer compute, and what an iteration computes in all."""
+"""How long the nodes of a transformer compute."""
 
 from __future__ import annotations
 
@@ -60,31 +60,6 @@ def optimizer_micros(model: Transformer, stage: int) -> int:
         parameters, experts = parameters // model.layout.replicas, experts // model.layout.expert_replicas
     size_bytes = (parameters + experts) * (ADAM_STATE_BYTES + 2 * model.dtype_bytes)
     return memory_micros(size_bytes, gbytes_per_s=model.device_gbytes_per_s)
-
-
-def iteration_flops(model: Transformer) -> int:
-    """Floating-point operations of one iteration over all ranks.
-
-    72Blsh²(1 + s/6h) + 6BshV for an MLP of 4h without experts; with recomputation, 96 in place of 72.
-
-    Source: Narayanan et al., SC'21, equation 3 and appendix.
-    """
-    h, s, tokens = model.hidden, model.sequence, model.batch * model.sequence
-    layer = (8 + 4 * model.ffn_multiplier * model.top_k) * h * h + 4 * s * h
-    layer += 2 * h * model.experts if model.experts > 1 else 0
-    passes = 4 if model.recompute else 3
-    return tokens * (passes * model.layers * layer + 6 * h * model.vocabulary)
-
-
-def parameter_count(model: Transformer) -> int:
-    """Parameters of the whole model: 12lh²(1 + 13/12h + (V + s)/12lh) for an MLP of 4h without experts.
-
-    Source: Narayanan et al., SC'21, equation 2.
-    """
-    h, f = model.hidden, model.ffn_multiplier
-    layer = 4 * h * h + 8 * h + model.experts * (2 * f * h * h + (1 + f) * h)
-    layer += h * model.experts if model.experts > 1 else 0
-    return model.layers * layer + (model.vocabulary + model.sequence) * h
 
 
 def _compute_micros(model: Transformer, flops: int) -> int:

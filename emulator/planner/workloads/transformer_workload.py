@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from emulator.planner.workloads.device import BACKWARD_TO_FORWARD
+from emulator.planner.workloads.options import described
 from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic
 from emulator.planner.workloads.transformer import LOSS_BYTES, ContextExchange, Transformer
 from emulator.planner.workloads.transformer_stage import transformer_nodes
@@ -21,7 +22,7 @@ def transformer_workload(model: Transformer) -> SyntheticWorkload:
         ranks=model.layout.ranks,
         groups=_groups(model),
         nodes=partial(transformer_nodes, model),
-        parameters=model.described(),
+        parameters=described(model),
         make_totals=partial(transformer_totals, model),
     )
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
 from emulator.planner.network.load_balance import (
-    Balance,
-    EqualCost,
-    Oversubscription,
-    Tier,
     equal_cost,
     observed_difference,
     oversubscription,
@@ -29,7 +26,6 @@ def plan_to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, 
     """A plan with all its operations, links and flows.
 
     Args:
-        plan: the plan.
         jct_ns: lower bound of an iteration; None if unknown.
         jct_note: what the bound is made of.
     """
@@ -52,11 +48,11 @@ def plan_to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, 
         "jct_ns": jct_ns,
         "jct": jct_note,
         "operations": [_operation_json(operation) for operation in plan.operations],
-        "tiers": [_tier_json(tier) for tier in tiers(plan)],
-        "equal_cost": [_choice_json(choice) for choice in equal_cost(plan)],
-        "oversubscription": [_oversubscription_json(switch) for switch in oversubscription(plan.paths)],
+        "tiers": [asdict(tier) for tier in tiers(plan)],
+        "equal_cost": [asdict(choice) for choice in equal_cost(plan)],
+        "oversubscription": [asdict(one) | {"ratio": one.ratio} for one in oversubscription(plan.paths)],
         **_links_json(plan),
-        **_flows_json(plan),
+        "flows": None if plan.flows is None else [flow._asdict() for flow in plan.flows],
     }
 
 
@@ -70,9 +66,9 @@ def _operation_json(plan: OperationPlan) -> dict[str, Any]:
         "groups": operation.groups,
         "group_size": operation.members,
         "count": int(operation.counts.sum()),
-        "network_bytes": plan.network_bytes_total,
-        "local_bytes": plan.local_bytes_total,
-        "domain_bytes": plan.domain_bytes_total,
+        "network_bytes": plan.network_bytes,
+        "local_bytes": plan.local_bytes,
+        "domain_bytes": plan.domain_bytes,
         "flows": plan.flows._asdict(),
         "incast": plan.incast._asdict(),
         "ideal_ns": {
@@ -86,40 +82,6 @@ def _operation_json(plan: OperationPlan) -> dict[str, Any]:
             "together_hashed": plan.together_hashed_ns,
         },
     }
-
-
-def _tier_json(tier: Tier) -> dict[str, Any]:
-    return {
-        "source": tier.source,
-        "target": tier.target,
-        "rate_bps": tier.rate_bps,
-        "even": _balance_json(tier.even),
-        "hashed": _balance_json(tier.hashed),
-    }
-
-
-def _balance_json(balance: Balance) -> dict[str, Any]:
-    return {
-        "links": balance.links,
-        "mean_bytes": balance.mean,
-        "most_bytes": balance.most,
-        "mmr": balance.mmr,
-        "jain": balance.jain,
-    }
-
-
-def _choice_json(choice: EqualCost) -> dict[str, Any]:
-    return {
-        "switch": choice.switch,
-        "links": list(choice.links),
-        "flows": list(choice.flows),
-        "collisions": choice.collisions,
-        "hashed": _balance_json(choice.hashed),
-    }
-
-
-def _oversubscription_json(switch: Oversubscription) -> dict[str, Any]:
-    return {"switch": switch.switch, "down_bps": switch.down_bps, "up_bps": switch.up_bps, "ratio": switch.ratio}
 
 
 def _links_json(plan: Plan) -> dict[str, Any]:
@@ -138,10 +100,6 @@ def _links_json(plan: Plan) -> dict[str, Any]:
         for link in chosen
     ]
     return {"links": links, "links_left_out": len(loads.even) - len(links)}
-
-
-def _flows_json(plan: Plan) -> dict[str, Any]:
-    return {"flows": None if plan.flows is None else [flow._asdict() for flow in plan.flows]}
 
 
 def flows_to_json(loads: Sequence[FlowLoad]) -> list[dict[str, Any]]:

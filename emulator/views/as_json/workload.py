@@ -11,12 +11,7 @@ from emulator.units import NS_PER_US
 
 
 def workload_to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict[str, Any]:
-    """Name, parameters and traffic of a workload.
-
-    Args:
-        workload: the workload.
-        paths: the files written.
-    """
+    """Name, parameters and traffic of a workload."""
     return {
         "workload": workload.name,
         "parameters": dict(workload.parameters),

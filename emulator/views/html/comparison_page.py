@@ -10,7 +10,7 @@ from emulator.comparison.groups import RunGroup
 from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
 from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
-from emulator.views.columns import Column, Header
+from emulator.views.columns import Column, Header, texts
 from emulator.views.comparison_text import (
     cause_columns,
     cause_text,
@@ -206,8 +206,7 @@ def _trend_cell(one: ClassComparison | None) -> str:
 
 
 def _method(comparison: Comparison) -> Section:
-    columns = [Header(title, is_number=False) for title in ("group", "run", "began", "firmware")]
-    columns += [Header("iterations"), Header("excluded")]
+    columns = [*texts("group", "run", "began", "firmware"), Header("iterations"), Header("excluded")]
     rows = [_run_cells(group, number) for group in comparison.groups for number in range(len(group.runs))]
     facts = Facts("method-facts", "Method", list(fact_lines(comparison)))
     table = Table("runs", "Runs compared", columns, rows, is_folded=len(rows) > CHOICES)

@@ -48,7 +48,6 @@ class LivePage:
     """The current page with its version, and the browsers that wait for the next one.
 
     Args:
-        snapshots: pages of the run folder.
         names: names of the host, without port, that requests may use; empty = any.
     """
 
@@ -162,7 +161,6 @@ def main(folder: str, listener: str, *names: str) -> None:
     """Serve the page of a run folder until stdin is closed.
 
     Args:
-        folder: of the run.
         listener: file descriptor of the listening socket.
         names: names of the host that requests may use; none = any.
     """

@@ -12,11 +12,10 @@ from emulator.views.as_json.summary import summary_to_json
 from emulator.views.as_json.verdict import verdict_to_json
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Page
-from emulator.views.html.sections.background import background
+from emulator.views.html.sections.beside import beside
 from emulator.views.html.sections.chosen import whole_iterations
 from emulator.views.html.sections.completion import completion
 from emulator.views.html.sections.counters import device_counters
-from emulator.views.html.sections.flow_results import flows_beside
 from emulator.views.html.sections.iterations import iterations
 from emulator.views.html.sections.late import stragglers
 from emulator.views.html.sections.method import DRAFT, description
@@ -45,8 +44,7 @@ def run_page(facts: RunFacts) -> Page:
             traffic(facts),
             *worst(facts),
             *recorded_steps(facts),
-            *flows_beside(facts),
-            *background(facts),
+            *beside(facts),
             device_counters(facts),
             description(facts),
         ],

@@ -9,7 +9,7 @@ from emulator.comparison.interference import covered_iterations, window_of
 from emulator.run_folder.schema import Part
 from emulator.run_folder.session import Session
 from emulator.run_folder.stream import write_text
-from emulator.statistics.iterations import Span, iteration_spans
+from emulator.statistics.iterations import iteration_spans
 from emulator.verdict.session import JudgedJob, JudgedSession, judge_session
 from emulator.views.columns import Column
 from emulator.views.figures import NONE, count_of, describe_scaling, duration_cell
@@ -127,7 +127,8 @@ def _time_line(judged: JudgedSession) -> Section:
         others = [window for other, window in windows.items() if other != name]
         counted = set(covered_iterations(spans, others).tolist())
         for number, span in list(spans.items())[:DRAWN]:
-            bars.add(job=name, iteration=number, what=_what(number, counted), **_since(span, first))
+            begin_ns, end_ns = span.start_ns - first, span.end_ns - first
+            bars.add(job=name, iteration=number, what=_what(number, counted), begin_ns=begin_ns, end_ns=end_ns)
     chart = Chart(
         "session-line",
         "Iterations of the jobs",
@@ -143,7 +144,3 @@ def _what(number: int, counted: set[int]) -> str:
     if number < 0:
         return "warm-up"
     return "counts" if number in counted else "not covered"
-
-
-def _since(span: Span, first_ns: int) -> dict[str, int]:
-    return {"begin_ns": span.start_ns - first_ns, "end_ns": span.end_ns - first_ns}

@@ -32,8 +32,6 @@ class TraceFacts:
         name: of the trace, as the user named it.
         line: when nodes run; None: there are too many nodes for that.
         pairs: bytes between ranks; None: there are too many transfers for that.
-        path: the longest path.
-        path_ns: its length.
         communication_about: where the durations of communications on the path, and on a computed time line, come from.
         window: part of a graph; None: the trace has no communication, or no node was chosen.
     """

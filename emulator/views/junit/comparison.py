@@ -17,7 +17,6 @@ def comparison_to_xml(comparison: Comparison, *, is_strict: bool = False) -> str
     """The document.
 
     Args:
-        comparison: the comparison.
         is_strict: an inconclusive class is a failure, as a slower one; otherwise it is skipped.
     """
     suites = (_suite(pair, comparison, is_strict=is_strict) for pair in comparison.pairs)

@@ -12,7 +12,7 @@ from emulator.audit.report import AuditReport, FlowReport, opcode_name
 from emulator.audit.responses import Answers
 from emulator.audit.rules import Violation
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.figures import NONE, count_of, duration_cell
 from emulator.views.terminal.table import FittedTable
 
@@ -177,11 +177,9 @@ _FLOWS: tuple[Column[FlowReport], ...] = (
         cell=_goodput,
     ),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_OPCODES, title="Opcodes:"),
-        explain(_FLOWS, title="Flows; responses are counted in the row of the flow they belong to:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_OPCODES, title="Opcodes:"),
+    explain(_FLOWS, title="Flows; responses are counted in the row of the flow they belong to:"),
 )
 
 

@@ -10,9 +10,8 @@ from rich.text import Text
 
 from emulator.box.boxes import BoxStatus
 from emulator.dut.profile_counters import DROPS, DUPLICATES
-from emulator.units import format_size
-from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, link_rate_cell
+from emulator.views.columns import Column, explain, paragraphs
+from emulator.views.figures import count_cell, link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
 
@@ -21,12 +20,10 @@ class _PortRow(NamedTuple):
     counters: Mapping[str, int]
 
     def frames(self, counter: str) -> str:
-        value = self.counters.get(counter)
-        return NONE if value is None else f"{value:,}"
+        return count_cell(self.counters.get(counter))
 
     def size(self, counter: str) -> str:
-        value = self.counters.get(counter)
-        return NONE if value is None else format_size(value)
+        return size_cell(self.counters.get(counter))
 
 
 class _RuleRow(NamedTuple):
@@ -48,18 +45,16 @@ _RULES: tuple[Column[_RuleRow], ...] = (
     Column(
         "frames",
         "frames dropped, marked or duplicated since it was applied; shapers and delays have no counter",
-        cell=lambda row: NONE if row.frames is None else f"{row.frames:,}",
+        cell=lambda row: count_cell(row.frames),
     ),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_PORTS, title="Ports, since the box came up:"),
-        explain(_RULES, title="Rules:"),
-        (
-            "The last line, since the box came up: frames in = frames out + dropped - duplicated + not\n"
-            "accounted for. While traffic flows, frames inside the box are among those not accounted for."
-        ),
-    ]
+EXPLAIN = paragraphs(
+    explain(_PORTS, title="Ports, since the box came up:"),
+    explain(_RULES, title="Rules:"),
+    (
+        "The last line, since the box came up: frames in = frames out + dropped - duplicated + not\n"
+        "accounted for. While traffic flows, frames inside the box are among those not accounted for."
+    ),
 )
 
 

@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
 from emulator.planner.network.plan import Plan
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, link_rate_cell
+from emulator.views.columns import Column, explain, paragraphs
+from emulator.views.figures import link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
 SHOWN_LINKS = 12
@@ -33,7 +33,7 @@ _FLOWS: tuple[Column[FlowLoad], ...] = (
     Column(
         "payload",
         "of the whole run; a dash: as much as time allows",
-        cell=lambda one: NONE if one.payload_bytes is None else format_size(one.payload_bytes),
+        cell=lambda one: size_cell(one.payload_bytes),
     ),
     Column("alongside the job", "what is played", cell=lambda one: one.about, is_number=False, folds=30),
 )
@@ -60,11 +60,9 @@ _LINKS: tuple[Column[_Link], ...] = (
         "job an\niteration", "payload of the job, in an iteration", cell=lambda one: format_size(round(one.job_bytes))
     ),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_FLOWS, title="Flows alongside the job:"),
-        explain(_LINKS, title="Their links, with equal-cost paths loaded evenly:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_FLOWS, title="Flows alongside the job:"),
+    explain(_LINKS, title="Their links, with equal-cost paths loaded evenly:"),
 )
 
 

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from emulator.importers.losses import Fate, Tally
 from emulator.importers.model import ImportedTrace
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import visible
 
@@ -55,7 +55,7 @@ _ROWS: tuple[Column[_Row], ...] = (
         sacrifice=1,
     ),
 )
-EXPLAIN = "\n\n".join([explain(_OPERATIONS, title="Communication:"), explain(_ROWS, title="Records:")])
+EXPLAIN = paragraphs(explain(_OPERATIONS, title="Communication:"), explain(_ROWS, title="Records:"))
 
 
 def render(trace: ImportedTrace) -> RenderableType:

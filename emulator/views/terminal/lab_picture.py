@@ -12,8 +12,8 @@ from emulator.lab.model import Node, Port
 from emulator.lab.packet_sockets import SOCKET_DROPS
 from emulator.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, count_of, link_rate_cell
+from emulator.views.columns import Column, explain, paragraphs
+from emulator.views.figures import NONE, count_of, link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
 _DROPS = (QUEUE_DROPS, SOCKET_DROPS, "rx_dropped", "tx_dropped")
@@ -27,8 +27,7 @@ class _PortRow(NamedTuple):
     counters: Mapping[str, int]
 
     def size(self, counter: str) -> str:
-        value = self.counters.get(counter)
-        return NONE if value is None else format_size(value)
+        return size_cell(self.counters.get(counter))
 
     @property
     def drops(self) -> str:
@@ -72,11 +71,11 @@ _HOSTS: tuple[Column[_PortRow], ...] = (
     Column("addresses", "IP addresses", cell=lambda row: row.addresses, is_number=False, folds=16),
     *_PASSED,
 )
-EXPLAIN = "\n\n".join(
-    [
+EXPLAIN = paragraphs(
+    *(
         explain(filter(lambda one: one.header, columns), title=title)
         for columns, title in ((_SWITCH, "Switches:"), (_HOSTS, "Hosts:"))
-    ]
+    )
 )
 
 

@@ -13,8 +13,8 @@ from rich.text import Text
 from emulator.statistics.pair_bandwidths import SLOW_BELOW, Direction, SlowPair, SlowPort
 from emulator.statistics.pair_sweep import PairTable
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, count_of, link_rate_cell, number_cell
+from emulator.views.columns import Column, explain, paragraphs
+from emulator.views.figures import NONE, count_of, gbps_cell, link_rate_cell
 from emulator.views.terminal.table import FittedTable
 
 MOST_IN_MATRIX = 8
@@ -37,26 +37,20 @@ class _SourceRow(NamedTuple):
     rates: Sequence[float | None]
 
 
-def _gbps(rate: float | None) -> str:
-    return NONE if rate is None else number_cell(rate / 1e9)
-
-
 _PORTS: tuple[Column[_PortRow], ...] = (
     Column("port", "of a host; `rank N` if the topology has none", cell=lambda row: row.port, is_number=False),
-    Column("sends\nGbit/s", "median over the ports it sent to", cell=lambda row: _gbps(row.sends)),
-    Column("receives\nGbit/s", "median over the ports that sent to it", cell=lambda row: _gbps(row.receives)),
+    Column("sends\nGbit/s", "median over the ports it sent to", cell=lambda row: gbps_cell(row.sends)),
+    Column("receives\nGbit/s", "median over the ports that sent to it", cell=lambda row: gbps_cell(row.receives)),
     Column("slowest to", "the port it sent to most slowly", cell=lambda row: row.slowest, is_number=False),
-    Column("slowest\nGbit/s", "payload bandwidth to that port", cell=lambda row: _gbps(row.slowest_rate)),
+    Column("slowest\nGbit/s", "payload bandwidth to that port", cell=lambda row: gbps_cell(row.slowest_rate)),
 )
-EXPLAIN = "\n\n".join(
+EXPLAIN = paragraphs(
+    explain(_PORTS, title="Ports; bandwidth = size / time from the post of the send to the last byte's arrival:"),
     (
-        explain(_PORTS, title="Ports; bandwidth = size / time from the post of the send to the last byte's arrival:"),
-        (
-            f"Slow is below {100 * SLOW_BELOW:.0f} % of the median of the others, at the median and at its best:\n"
-            "a port, if most of its pairs are slow in one direction, else a pair.\n"
-            f"Up to {MOST_IN_MATRIX} ports, a second table has every pair: from the row, to the column."
-        ),
-    )
+        f"Slow is below {100 * SLOW_BELOW:.0f} % of the median of the others, at the median and at its best:\n"
+        "a port, if most of its pairs are slow in one direction, else a pair.\n"
+        f"Up to {MOST_IN_MATRIX} ports, a second table has every pair: from the row, to the column."
+    ),
 )
 
 
@@ -104,7 +98,7 @@ def _rows(table: PairTable) -> Iterator[_PortRow]:
 
 
 def _rate_to(at: int, row: _SourceRow) -> str:
-    return _gbps(row.rates[at])
+    return gbps_cell(row.rates[at])
 
 
 def _matrix(table: PairTable) -> FittedTable[_SourceRow]:

@@ -25,7 +25,6 @@ def picture(plan: Plan, *, width: int) -> RenderableType:
     """Loads with hashing; a bar is relative to the busiest link. ↑ is towards the switch, ↓ away from it.
 
     Args:
-        plan: the plan.
         width: columns of the terminal; longer lines are cut.
     """
     return Group(*(Text(line[:width], no_wrap=True) for line in _lines(plan)))

@@ -19,7 +19,7 @@ from emulator.planner.network.load_balance import (
 from emulator.planner.network.plan import OperationPlan, Plan
 from emulator.statistics.nccl_conventions import nccl_size
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.figures import NONE, count_of, duration_cell, link_rate_cell
 from emulator.views.terminal.flow_load_table import flow_table, link_table
 from emulator.views.terminal.plan_picture import picture
@@ -138,17 +138,17 @@ _TIERS: tuple[Column[Tier], ...] = (
     Column(
         "mean\nload",
         "payload per link in an iteration, including idle links",
-        cell=lambda one: format_size(round(one.even.mean)),
+        cell=lambda one: format_size(round(one.even.mean_bytes)),
     ),
     Column(
         "shared evenly\nmost",
         "load of the most loaded link if equal-cost paths share the load evenly",
-        cell=lambda one: format_size(round(one.even.most)),
+        cell=lambda one: format_size(round(one.even.most_bytes)),
     ),
     Column(
         "hashed\nmost",
         "load of the most loaded link with one path per flow",
-        cell=lambda one: format_size(round(one.hashed.most)),
+        cell=lambda one: format_size(round(one.hashed.most_bytes)),
     ),
     Column(
         "\nMMR", "max-to-mean ratio with hashing: 1 = even", cell=lambda one: _ratio(one.hashed.mmr), title="hashed MMR"
@@ -169,12 +169,10 @@ _CHOICES: tuple[Column[EqualCost], ...] = (
     Column("MMR", "max-to-mean ratio of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.mmr)),
     Column("Jain", "Jain's fairness index of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.jain)),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_OPERATIONS, title="Operations; a time is that of the slowest group:"),
-        explain(_TIERS, title="Links by tier; loads are payload of one iteration:"),
-        explain(_CHOICES, title="Equal-cost paths:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_OPERATIONS, title="Operations; a time is that of the slowest group:"),
+    explain(_TIERS, title="Links by tier; loads are payload of one iteration:"),
+    explain(_CHOICES, title="Equal-cost paths:"),
 )
 
 
@@ -190,11 +188,9 @@ def render(
     """The report of `charkha plan`.
 
     Args:
-        plan: what to show.
         jct_ns: lower bound of an iteration; None if unknown.
         jct_note: what the bound is made of.
         width: columns of the terminal, for the picture.
-        flows: alongside the job.
         flow_links: what those load.
     """
     hidden = len(plan.operations) - SHOWN_OPERATIONS

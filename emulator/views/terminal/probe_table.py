@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.probe.verdict import Outcome, Verdict
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.terminal.table import FittedTable
 
 _Row: TypeAlias = tuple[str, Counter[Outcome]]
@@ -42,11 +42,9 @@ _LIST: tuple[Column[Verdict], ...] = (
         folds=20,
     ),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_MATRIX, title="Counts:"),
-        explain(_LIST, title="Frames that did not simply pass; every frame with --all:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_MATRIX, title="Counts:"),
+    explain(_LIST, title="Frames that did not simply pass; every frame with --all:"),
 )
 
 
@@ -54,7 +52,6 @@ def render(verdicts: Sequence[Verdict], *, every: bool = False) -> RenderableTyp
     """The verdicts for a console.
 
     Args:
-        verdicts: of all frames.
         every: list every frame, not only those that did not simply pass.
     """
     shown = [one for one in verdicts if every or one.outcome is not Outcome.PASS or one.copies > 1]

@@ -15,7 +15,7 @@ from emulator.statistics.distribution import Distribution
 from emulator.statistics.stragglers import SIGNIFICANCE, Lateness
 from emulator.units import format_size
 from emulator.views.class_columns import DISTRIBUTION_COLUMNS
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.figures import NONE, count_of, duration_cell, transport_of
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import short, visible
@@ -57,11 +57,9 @@ _RUNS: tuple[Column[StoredRun], ...] = (
     ),
     Column("status", "complete, aborted, interrupted, running or unreadable", cell=lambda run: run.status),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_RUNS, title="List of runs:"),
-        explain(DISTRIBUTION_COLUMNS, title="Statistics of a run: cct of every class, and JCT:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_RUNS, title="List of runs:"),
+    explain(DISTRIBUTION_COLUMNS, title="Statistics of a run: cct of every class, and JCT:"),
 )
 
 
@@ -97,7 +95,6 @@ def render_statistics(found: Sequence[Distribution], late: Sequence[Lateness], *
     """Percentiles of every class, then which ranks are late.
 
     Args:
-        found: a distribution per class.
         late: who was last, in posting and in completing.
         incomplete: measurements that not every member reported.
     """

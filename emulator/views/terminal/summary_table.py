@@ -14,9 +14,9 @@ from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
 from emulator.statistics.transfers import Times, TransferSummary
 from emulator.units import format_duration, format_size
-from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_behind
+from emulator.views.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
 from emulator.views.class_columns import CLASS_COLUMNS
-from emulator.views.columns import explain
+from emulator.views.columns import explain, paragraphs
 from emulator.views.figures import (
     NONE,
     count_of,
@@ -26,7 +26,6 @@ from emulator.views.figures import (
     percent_cell,
     rate_cell,
 )
-from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
 from emulator.views.network_text import (
     describe_flows,
     describe_loss_focus,
@@ -39,14 +38,12 @@ from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.views.worst_step_columns import WORST_STEP_COLUMNS
 from emulator.visible import short, visible
 
-EXPLAIN = "\n\n".join(
-    (
-        explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:"),
-        explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
-        explain(WORST_STEP_COLUMNS, title="Worst steps of recorded collectives; only with --record-steps:"),
-        explain(FLOW_RESULT_COLUMNS, title="Flows alongside the job, if the run spec has any:"),
-        explain(BACKGROUND_COLUMNS, title="Background traffic, if the run has any:"),
-    )
+EXPLAIN = paragraphs(
+    explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:"),
+    explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
+    explain(WORST_STEP_COLUMNS, title="Worst steps of recorded collectives; only with --record-steps:"),
+    explain(FLOW_RESULT_COLUMNS, title="Flows alongside the job, if the run spec has any:"),
+    explain(BACKGROUND_COLUMNS, title="Background traffic, if the run has any:"),
 )
 _LONGEST_NAME = 100
 _NAMED_CLASSES = 4
@@ -57,7 +54,6 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
     """The summary for a console.
 
     Args:
-        summary: of a run.
         limit: most classes to show, those that take most time; None = all.
     """
     parts: list[RenderableType] = [_headline(summary), Text()]

@@ -10,7 +10,7 @@ from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.sweep import SweepRow, SweepTable
 from emulator.units import NS_PER_US, format_size
 from emulator.views.class_columns import BUSBW_FACTOR
-from emulator.views.columns import Column, Header, bold, explain
+from emulator.views.columns import Column, Header, bold, explain, paragraphs
 from emulator.views.figures import describe_warning, duration_cell, number_cell, rate_cell
 from emulator.views.nccl_table import NcclRow, nccl_table
 from emulator.views.network_text import describe_flows, describe_paths
@@ -52,11 +52,9 @@ _COLUMNS: tuple[Column[SweepRow], ...] = (
         style=bold,
     ),
 )
-EXPLAIN = "\n\n".join(
-    (
-        explain(_HEADERS, title="The layout is that of nccl-tests, one line per size:"),
-        explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last done - last post over the ranks:"),
-    )
+EXPLAIN = paragraphs(
+    explain(_HEADERS, title="The layout is that of nccl-tests, one line per size:"),
+    explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last done - last post over the ranks:"),
 )
 
 
@@ -64,10 +62,7 @@ def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) 
     """Tables and lines, to be printed one below the other.
 
     Args:
-        table: the sweep.
         layout: of LAYOUTS. As nccl-tests, every line that is not a row of numbers starts with `#`.
-        headline: the verdict.
-        folder: where the run is.
     """
     mark = "# " if layout == NCCL_TESTS else ""
     yield mark + headline

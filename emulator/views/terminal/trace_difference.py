@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from emulator.trace.difference.compare import Aspect, Difference, Finding
-from emulator.views.columns import Column, Header, explain
+from emulator.views.columns import Column, Header, explain, paragraphs
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 
@@ -32,11 +32,9 @@ _COLUMNS: tuple[Column[_Row], ...] = (
         "first", "the first of them", cell=lambda row: visible("; ".join(row[1].first[:1])), is_number=False, folds=40
     ),
 )
-EXPLAIN = "\n\n".join(
-    [
-        explain(_COLUMNS, title="Differences:"),
-        explain([Header(aspect.value, meaning) for aspect, meaning in _MEANING.items()], title="Aspects:"),
-    ]
+EXPLAIN = paragraphs(
+    explain(_COLUMNS, title="Differences:"),
+    explain([Header(aspect.value, meaning) for aspect, meaning in _MEANING.items()], title="Aspects:"),
 )
 
 

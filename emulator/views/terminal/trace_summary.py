@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 
 from emulator.trace.summary import OperationClass, Spread, StorageUse, Summary
 from emulator.units import format_duration, format_size
-from emulator.views.columns import Column, explain
+from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import visible
 
@@ -41,7 +41,7 @@ _WARNINGS: tuple[Column[tuple[str, int]], ...] = (
     ),
     Column("times", "number of occurrences", cell=lambda row: f"{row[1]:,}"),
 )
-EXPLAIN = "\n\n".join([explain(_OPERATIONS, title="Operations:"), explain(_WARNINGS, title="Warnings:")])
+EXPLAIN = paragraphs(explain(_OPERATIONS, title="Operations:"), explain(_WARNINGS, title="Warnings:"))
 
 
 def render(summary: Summary) -> RenderableType:

@@ -52,7 +52,6 @@ async def follow(broker: Broker, run_id: str | None, *, is_json: bool) -> None:
     """Show a run until it ends.
 
     Args:
-        broker: where the run publishes.
         run_id: the run; None: the first that has not ended.
         is_json: print every message as a line of JSON instead.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from emulator.wire.trace import truncated_file
 from emulator.wire.trace.compression import ByteSource, open_source
@@ -18,14 +17,6 @@ from emulator.wire.trace.compression import ByteSource, open_source
 MAX_RECORD_BYTES = 64 << 20
 MAX_VARINT_BYTES = 10
 MAX_LENGTH = 1 << 63
-
-
-class Frame(NamedTuple):
-    """One record: its `offset` in the uncompressed file, the message, and all its bytes including the length."""
-
-    offset: int
-    payload: bytes
-    raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +45,6 @@ class FrameBatch:
     def raw(self, first: int, end: int) -> bytes:
         """The bytes of records first … end-1, including their lengths."""
         return self.data[self.starts[first] : self.starts[end]]
-
-
-def read_frames(path: Path) -> Iterator[Frame]:
-    """All records of a file one by one; see `read_batches`."""
-    for batch in read_batches(path):
-        for index, payload in enumerate(batch.payloads):
-            yield Frame(batch.offset(index) or 0, payload, batch.raw(index, index + 1))
 
 
 def read_batches(path: Path) -> Iterator[FrameBatch]:

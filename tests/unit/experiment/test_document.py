@@ -8,7 +8,7 @@ from emulator.errors import InputError, PlanError
 from emulator.experiment.absolute_paths import with_absolute_paths
 from emulator.experiment.document import experiment_of_run, is_file, name_of, read_experiment, to_yaml
 from emulator.experiment.spec import Agents, Campaign, Experiment, Job, Network, Observe, Trace
-from emulator.planner.algorithms import algorithms_for, choose, parse_overrides
+from emulator.planner.algorithms import algorithm_names, choose, parse_overrides
 from emulator.planner.msccl.loaded import loaded_algorithms
 from emulator.run_folder.manifest import TraceFacts
 from emulator.trace.model import CommKind
@@ -103,8 +103,8 @@ def test_a_name_stays_and_a_file_gets_one(tmp_path: Path) -> None:
     name = name_of(str(path))
     assert name.startswith("msccl:allreduce-by-hand-")
     assert (is_file("ring"), is_file("a/ring.xml")) == (False, True)
-    assert name in algorithms_for(CommKind.ALL_REDUCE)
-    assert name not in algorithms_for(CommKind.ALL_GATHER)
+    assert name in algorithm_names(CommKind.ALL_REDUCE)
+    assert name not in algorithm_names(CommKind.ALL_GATHER)
 
 
 def test_other_content_is_another_algorithm(tmp_path: Path) -> None:

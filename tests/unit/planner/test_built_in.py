@@ -15,7 +15,7 @@ def test_a_ring_has_a_lane_for_each_channel(channels: int) -> None:
     for kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER):
         found = built_in(kind, f"ring:channels={channels}")
         assert found is not None
-        assert len(found.run(Collective(kind, members=4, member=1, size_bytes=1 << 20))) == channels
+        assert len(found(Collective(kind, members=4, member=1, size_bytes=1 << 20))) == channels
 
 
 @pytest.mark.parametrize(

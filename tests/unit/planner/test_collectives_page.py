@@ -10,19 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from emulator.planner.algorithms import (
-    BUILT_IN,
-    ENTRY_POINT_GROUP,
-    bytes_per_member,
-    default_table,
-    installed_algorithms,
-    parse_overrides,
-    schedule,
-)
+from emulator.planner.algorithms import ENTRY_POINT_GROUP, installed_algorithms, parse_overrides, schedule
+from emulator.planner.built_in import BUILT_IN
+from emulator.planner.default_algorithms import default_table
 from emulator.planner.schedule import Collective
 from emulator.trace.model import CommKind
 from tests.support.collective_simulator import members_of, play, unroll
 from tests.support.installed import install
+from tests.support.schedules import bytes_by_member
 
 PAGE = (Path(__file__).parents[3] / "docs" / "collectives.md").read_text(encoding="utf-8")
 
@@ -44,8 +39,7 @@ def test_the_page_lists_every_algorithm() -> None:
 
 
 def test_the_page_has_the_default_table() -> None:
-    rows = [[row.collective, row.condition, row.algorithm] for row in default_table()]
-    assert rows_of("Default algorithms") == rows
+    assert rows_of("Default algorithms") == list(map(list, default_table()))
 
 
 def test_the_example_is_an_all_reduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +51,7 @@ def test_the_example_is_an_all_reduce(tmp_path: Path, monkeypatch: pytest.Monkey
         for members in (1, 2, 5, 8):
             views = members_of(Collective(CommKind.ALL_REDUCE, members=members, member=0, size_bytes=1000))
             outcome = play(views, unroll(partial(schedule, name), views), seed=members)
-            assert outcome.moved == [bytes_per_member(name, view) for view in views]
+            assert outcome.moved == bytes_by_member(name, views)
     finally:
         installed_algorithms.cache_clear()
         sys.modules.pop("my_collectives", None)

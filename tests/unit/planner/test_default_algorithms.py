@@ -65,6 +65,6 @@ def test_thresholds_are_those_of_the_page() -> None:
 
 def test_rows_are_in_words_and_the_last_of_each_collective_applies_always() -> None:
     rows = default_table()
-    last = {row.collective: row.condition for row in rows}
+    last = {collective: condition for collective, condition, _ in rows}
     assert set(last) == {kind.label for kind in K if kind.is_collective and kind is not K.REDUCE_SCATTER_BLOCK}
     assert set(last.values()) == {"otherwise", "always"}

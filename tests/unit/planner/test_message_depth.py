@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.algorithms import BUILT_IN
+from emulator.planner.built_in import BUILT_IN
 from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective, Lane, Step, Transfer
 from emulator.trace.model import CommKind

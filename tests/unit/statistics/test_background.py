@@ -10,7 +10,7 @@ from emulator.run_folder.schema import Part, to_batch
 from emulator.run_folder.stream import write_parquet
 from emulator.statistics.background import background_flows
 from emulator.statistics.summary import summarise
-from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_behind
+from emulator.views.beside_columns import BACKGROUND_COLUMNS, describe_behind
 from emulator.views.figures import NONE
 from tests.support.runs import collective, write_run
 

@@ -8,8 +8,8 @@ from emulator.errors import ResultError
 from emulator.run_folder.manifest import Exclusion, Trials
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
-from emulator.statistics.measured_rows import measured_rows, read_measured
-from tests.support.runs import collective, manifest, table, write_run
+from emulator.statistics.measured_rows import measured_rows, moved_bytes, read_measured
+from tests.support.runs import collective, manifest, row, table, write_run
 
 TRIALS = Trials(attempted=5, warmup=2, included=2, excluded=(Exclusion(1, "a rank was late"),))
 ROWS = [row for iteration in (-2, -1, 0, 1, 2) for row in collective([0, 0], [9, 9], iteration=iteration)]
@@ -45,3 +45,13 @@ def test_a_missing_table_is_an_error_with_its_path(run: Run) -> None:
     (run.folder / Part.SAMPLES.file_name).unlink()
     with pytest.raises(ResultError, match=r"samples\.parquet: cannot be read"):
         read_measured(run, Part.SAMPLES)
+
+
+def test_what_a_storage_host_sends_counts_at_the_rank_that_reads_it() -> None:
+    stored = {"group_size": 1, "size_bytes": 70}
+    rows = [
+        *collective([0, 0], [9, 9], bytes_sent=5, bytes_received=5),
+        row(kind="storage_write", bytes_sent=70, bytes_received=0, **stored),
+        row(kind="storage_read", bytes_sent=0, bytes_received=70, **stored),
+    ]
+    assert moved_bytes(table(rows)).tolist() == [5, 5, 70, 70]

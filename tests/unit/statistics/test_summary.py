@@ -9,8 +9,8 @@ from emulator.run_folder.flow_results import FlowResult
 from emulator.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
 from emulator.statistics.summary import flow_results, summarise
 from emulator.views.as_json.summary import summary_to_json
+from emulator.views.beside_columns import FLOW_RESULT_COLUMNS
 from emulator.views.figures import NONE
-from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
 from tests.support.flow_results import RESULTS, write_flow_results
 from tests.support.runs import Row, collective, pair, ranks, write_run
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from emulator.planner.workloads.node_chain import NodeChain
 from emulator.planner.workloads.sampled.statistics import GapKey, Part, Statistics, Symbol, last_gap
 from emulator.planner.workloads.synthetic import NodeStreams, WorkNode
 from emulator.trace.model import CommKind, IntArray
@@ -52,7 +53,6 @@ def draw(
     """Draw a trace set.
 
     Args:
-        statistics: of the source.
         groups: index of a process group in the source → its number in the files.
         ranks_of: number → world ranks.
         seed: the same seed gives the same set.
@@ -130,37 +130,24 @@ def _actions(
 def _nodes(
     actions: Sequence[_Action], role: int, gaps: Mapping[GapKey, IntArray], rng: np.random.Generator
 ) -> Iterator[WorkNode]:
-    """A chain of compute and communication."""
-    last = 0
+    """Compute and communication, one after the other."""
+    chain, last = NodeChain(), 0
     for action in actions:
         if micros := _drawn_micros(gaps[GapKey(role, action.family, action.kind)], rng):
-            yield _compute(last, micros)
-            last += 1
-        yield _communication(last, action)
-        last += 1
+            last = yield from chain.append("compute", last, duration_micros=micros)
+        last = yield from chain.append(
+            f"{action.kind.label} {action.family + 1}",
+            last,
+            kind=action.kind,
+            group=action.group,
+            peer=action.peer,
+            tag=0 if action.kind.is_collective else action.family,
+            root=action.root,
+            **action.part._asdict(),
+        )
     if micros := _drawn_micros(gaps[last_gap(role)], rng):
-        yield _compute(last, micros)
+        yield from chain.append("compute", last, duration_micros=micros)
 
 
 def _drawn_micros(gaps: IntArray, rng: np.random.Generator) -> int:
     return round(float(np.quantile(gaps, rng.random())) / NS_PER_US)
-
-
-def _compute(last: int, micros: int) -> WorkNode:
-    return WorkNode(node_id=last + 1, name="compute", deps=(last,) if last else (), duration_micros=micros)
-
-
-def _communication(last: int, action: _Action) -> WorkNode:
-    return WorkNode(
-        node_id=last + 1,
-        name=f"{action.kind.label} {action.family + 1}",
-        deps=(last,) if last else (),
-        kind=action.kind,
-        size_bytes=action.part.size_bytes,
-        group=action.group,
-        peer=action.peer,
-        tag=0 if action.kind.is_collective else action.family,
-        root=action.root,
-        send_splits=action.part.send_splits,
-        recv_splits=action.part.recv_splits,
-    )

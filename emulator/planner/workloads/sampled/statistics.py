@@ -61,7 +61,6 @@ class Statistics:
     """The statistics of a trace set.
 
     Attributes:
-        ranks: number of ranks.
         roles: rank → role; ranks that perform operations of the same kinds and sizes in the same order have one role
             (uneven all-to-alls: of any sizes).
         families: see `Family`.

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import jinja2
 from markupsafe import Markup
@@ -28,7 +28,6 @@ class Figure:
     """A key figure.
 
     Attributes:
-        name: of the figure.
         value: with its unit; a dash if it was not measured.
         about: how it was obtained: statistic, n, spread, whole run or one iteration.
         is_leading: shown large.
@@ -44,7 +43,6 @@ class Figure:
 class Figures:
     """Key figures side by side."""
 
-    KIND: ClassVar[str] = "figures"
     identifier: str
     figures: Sequence[Figure]
 
@@ -63,7 +61,6 @@ class Part:
 class Bar:
     """A stacked bar: a whole and its parts."""
 
-    KIND: ClassVar[str] = "bar"
     identifier: str
     title: str
     about: str
@@ -76,14 +73,12 @@ class Table:
 
     Attributes:
         identifier: its anchor.
-        caption: title of the table.
         columns: headers; those with a meaning are explained below the table.
         rows: a text per column.
         about: a note below the table.
         is_folded: closed until the reader opens it.
     """
 
-    KIND: ClassVar[str] = "table"
     identifier: str
     caption: str
     columns: Sequence[Header]
@@ -111,7 +106,6 @@ def table_of(
 class Facts:
     """(name, fact) pairs."""
 
-    KIND: ClassVar[str] = "facts"
     identifier: str
     title: str
     facts: Sequence[tuple[str, str]]
@@ -122,7 +116,6 @@ class Facts:
 class Text:
     """A paragraph; `tone` is plain, note (something was not measured) or warning."""
 
-    KIND: ClassVar[str] = "text"
     identifier: str
     text: str
     tone: str = "plain"
@@ -133,17 +126,14 @@ class Chart:
     """A chart and the numbers behind it.
 
     Attributes:
-        title: of the chart.
         about: quantity, unit and n.
         description: alternative text: what the axes show and what stands out.
-        picture: the chart itself.
         table: its numbers, folded below the chart.
         choice_title: label of the select box, if the picture has choices.
         legend: what its colours stand for, with their share; empty: the picture says it itself.
         is_wide: uses the whole width of the page.
     """
 
-    KIND: ClassVar[str] = "chart"
     identifier: str
     title: str
     about: str
@@ -159,7 +149,6 @@ class Chart:
 class Drawing:
     """A drawing; `template` makes its SVG from `drawing`."""
 
-    KIND: ClassVar[str] = "drawing"
     identifier: str
     title: str
     about: str
@@ -198,12 +187,9 @@ class Page:
     """A whole page.
 
     Attributes:
-        title: of the browser window.
-        heading: headline of the page.
         sentence: the result in a few sentences.
         labels: short facts below the heading.
         warnings: what no reader may overlook, such as: aborted, scaled.
-        sections: in order.
         footer: origin of the page.
         is_live: the run has not ended yet.
         answer: the verdict; None: the page has none.
@@ -230,7 +216,6 @@ def render(page: Page, *, with_library: bool = True, follows: bool = False) -> s
     """The page as HTML.
 
     Args:
-        page: contents.
         with_library: include the JavaScript that draws charts; False for a browser that has it already.
         follows: the page asks its server for newer versions of itself.
     """

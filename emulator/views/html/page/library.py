@@ -16,11 +16,6 @@ def packed(text: str, *, level: int = 6) -> str:
     return base64.b64encode(zlib.compress(text.encode(), level)).decode()
 
 
-def unpacked(text: str) -> str:
-    """The text that was packed."""
-    return zlib.decompress(base64.b64decode(text)).decode()
-
-
 VEGA_LITE = "6.4"
 
 

@@ -60,9 +60,7 @@ class PairGrid:
         """The heat map of the bytes, or of another value.
 
         Args:
-            identifier, title: of the chart.
             about: what the values are.
-            table: the numbers.
             means_of: a value per pair, NaN if it is not known; None: sums of the bytes.
             text: a value with its unit.
         """

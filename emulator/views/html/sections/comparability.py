@@ -20,7 +20,7 @@ from emulator.statistics.table_columns import to_ints
 from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind
 from emulator.units import format_size
-from emulator.views.columns import Header
+from emulator.views.columns import texts
 from emulator.views.figures import NONE, count_of, describe_scaling, link_rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Table
@@ -34,12 +34,11 @@ _KINDS = {kind.label: kind for kind in CommKind} | {SEND_RECV: CommKind.SEND}
 
 def comparability(facts: RunFacts) -> Table:
     """The comparability set of a run."""
-    columns = [Header("parameter", is_number=False), Header("this run", is_number=False)]
     about = (
         "Two results are comparable only if every line is equal; charkha compare checks this. Otherwise report them "
         "side by side and state the difference. The lines after load balancing are specific to Charkha."
     )
-    return Table("comparability", "Comparability set", columns, [list(line) for line in _lines(facts)], about)
+    return Table("comparability", "Comparability set", texts("parameter", "this run"), list(_lines(facts)), about)
 
 
 def _lines(facts: RunFacts) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from emulator.statistics.dut_counters import DROPS, CounterName, DeviceFrames, Readings, counter_series, device_frames
 from emulator.units import NS_PER_S
-from emulator.views.columns import Header
+from emulator.views.columns import Header, texts
 from emulator.views.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
@@ -45,12 +45,7 @@ def device_counters(facts: RunFacts) -> Section:
     series = counter_series(facts.counters)
     frames = device_frames(facts.counters, facts.manifest)
     blocks: list[Block] = [*([_frames(frames)] if frames else []), _over_time(series), _totals(series)]
-    return Section(
-        "counters",
-        title,
-        blocks,
-        _ABOUT,
-    )
+    return Section("counters", title, blocks, _ABOUT)
 
 
 def _frames(frames: Sequence[DeviceFrames]) -> Table:
@@ -58,11 +53,10 @@ def _frames(frames: Sequence[DeviceFrames]) -> Table:
         [one.device, *(f"{count:,}" for count in (one.frames_in, one.frames_out, one.lost)), _counted(one)]
         for one in frames
     ]
-    columns = [Header("device", is_number=False), Header("frames in"), Header("frames out"), Header("lost")]
+    columns = [*texts("device"), *map(Header, ("frames in", "frames out", "lost")), *texts("where")]
     about = (
         "Lost is frames in - frames out, over all ports of the device. Not counted: not in any of its drop counters."
     )
-    columns.append(Header("where", is_number=False))
     return Table("device-frames", "Frames through the device", columns, rows, about)
 
 
@@ -126,9 +120,8 @@ def _totals(series: Mapping[CounterName, Readings]) -> Table:
     rows = [[name.device, name.interface, name.counter, f"{one.increase:,}", ""] for name, one in counted]
     rows += [[name.device, name.interface, name.counter, "", f"{one.value.max():,}"] for name, one in levels]
     silent = len(series) - len(counted) - len(levels)
-    titles = [Header(title, is_number=False) for title in ("device", "interface", "counter")]
     about = f"Increase from the first to the last reading; for a level, the largest value. {silent} did not change."
     if len(rows) > ROWS:
         about += f" {len(rows) - ROWS} more rows are in counters.parquet."
-    columns = [*titles, Header("increase"), Header("largest")]
+    columns = [*texts("device", "interface", "counter"), Header("increase"), Header("largest")]
     return Table("counter-totals", "Totals of the counters", columns, rows[:ROWS], about, is_folded=True)

@@ -11,7 +11,7 @@ from emulator.statistics.metric import Scope, Unit
 from emulator.statistics.metrics import METRICS
 from emulator.trace.model import IntArray
 from emulator.views.columns import Header
-from emulator.views.figures import NONE, duration_cell
+from emulator.views.figures import count_cell, duration_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
@@ -51,7 +51,7 @@ def _jct(facts: RunFacts, whole: Sequence[Iteration]) -> Chart:
             str(one.number),
             _what(facts, one.number),
             duration_cell(one.jct_ns),
-            *(_count(events.get(one.number, {}).get(event.field)) for event in seen),
+            *(count_cell(events.get(one.number, {}).get(event.field)) for event in seen),
         ]
         for one in whole[:POINTS]
     ]
@@ -66,10 +66,6 @@ def _jct(facts: RunFacts, whole: Sequence[Iteration]) -> Chart:
         Picture("jct", {"bars": bars.columns, "median": {"jct_ns": [middle.jct_ns if middle else None]}}),
         Table("jct-table", "JCT of every iteration", titles, rows),
     )
-
-
-def _count(value: int | None) -> str:
-    return NONE if value is None else f"{value:,}"
 
 
 def _what(facts: RunFacts, number: int) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 from emulator.run_folder.manifest import HostFacts, Manifest
 from emulator.statistics.summary import TesterFacts
-from emulator.units import format_duration, format_size
-from emulator.views.columns import Header
+from emulator.units import format_duration
+from emulator.views.columns import Header, texts
 from emulator.views.figures import (
     NONE,
     describe_scaling,
@@ -21,6 +21,7 @@ from emulator.views.figures import (
     link_rate_cell,
     number_cell,
     percent_cell,
+    size_cell,
 )
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Facts, Section, Table, Text
@@ -81,15 +82,15 @@ def _words(value: Any) -> str:
 
 def _configuration(facts: RunFacts) -> Facts:
     manifest = facts.manifest
-    digest = manifest.topology.get("digest")
+    trace, digest = manifest.trace, manifest.topology.get("digest")
     return Facts(
         "configuration",
         "Configuration",
         [
             ("Command", shlex.join(manifest.command_line)),
             ("Run", f"{manifest.run_id}, {manifest.created}"),
-            ("Trace", f"{manifest.trace.path}, {_trace_size(manifest)}"),
-            ("SHA-256 of the trace", manifest.trace.digest),
+            ("Trace", f"{trace.path}, {trace.nodes:,} nodes, {trace.communication_nodes:,} of them communication"),
+            ("SHA-256 of the trace", trace.digest),
             (
                 "Topology",
                 f"{manifest.topology.get('name') or NONE}, from {manifest.topology.get('source') or 'defaults'}",
@@ -102,15 +103,11 @@ def _configuration(facts: RunFacts) -> Facts:
     )
 
 
-def _trace_size(manifest: Manifest) -> str:
-    return f"{manifest.trace.nodes:,} nodes, {manifest.trace.communication_nodes:,} of them communication"
-
-
 def _measurement(facts: RunFacts) -> Facts:
     tester, clock = facts.summary.tester, facts.manifest.clock
     late = tester.post_lateness_median_ns
     error = format_duration(clock.error_ns) if clock.error_ns else "none: all agents share one clock"
-    memory = NONE if tester.peak_rss_bytes is None else format_size(tester.peak_rss_bytes)
+    memory = size_cell(tester.peak_rss_bytes)
     return Facts(
         "measurement",
         "Measurement",
@@ -166,7 +163,7 @@ def _yardsticks(facts: RunFacts) -> Block:
             "The rates of the ports are unknown and the tester is not calibrated: there is no reference for comparison."
         )
         return Text("yardsticks", text, "note")
-    titles = [Header("of", is_number=False), Header("yardstick", is_number=False), Header("value")]
+    titles = [*texts("of", "yardstick"), Header("value")]
     about = "Other references besides ideal %, and the share of the tester in each time."
     return Table("yardsticks", "Other yardsticks", titles, rows, about, is_folded=True)
 
@@ -190,20 +187,13 @@ def _hosts(hosts: Sequence[HostFacts]) -> Block:
             ", ".join(f"{name} {host.facts[name]}" for name in sorted(host.facts) if name != "pid") or NONE,
             "; ".join(map(_nic, host.nics)) or NONE,
             duration_cell(host.post_lateness_median_ns),
-            NONE if host.peak_rss_bytes is None else format_size(host.peak_rss_bytes),
+            size_cell(host.peak_rss_bytes),
             percent_cell(host.steal_fraction),
         ]
         for host in hosts
     ]
-    columns = [
-        Header("agent", is_number=False),
-        Header("ranks"),
-        Header("host", is_number=False),
-        Header("interfaces", is_number=False),
-        Header("delay of posts, median"),
-        Header("memory"),
-        Header("steal"),
-    ]
+    columns = [*texts("agent"), Header("ranks"), *texts("host", "interfaces")]
+    columns += map(Header, ("delay of posts, median", "memory", "steal"))
     return Table("hosts", "Hosts of the agents", columns, rows, is_folded=len(rows) > FEW_HOSTS)
 
 
@@ -215,7 +205,7 @@ def _nic(nic: Mapping[str, Any]) -> str:
 
 def _parameters(manifest: Manifest) -> Table:
     rows = [[name, _words(one.value), one.unit or ""] for name, one in manifest.parameters.items()]
-    titles = [Header("parameter", is_number=False), Header("value"), Header("unit", is_number=False)]
+    titles = [*texts("parameter"), Header("value"), *texts("unit")]
     return Table("parameters", "Parameters in effect", titles, rows, is_folded=True)
 
 
@@ -251,14 +241,12 @@ def _repeatability(facts: RunFacts) -> Table:
     for row in facts.summary.classes:
         found = facts.distribution(row)
         rows.append([str(row.key), "cct", str(found.samples), str(found.iterations), _percent(found.variation)])
-    titles = [Header("class", is_number=False), Header("metric", is_number=False), Header("n"), Header("iterations")]
+    titles = [*texts("class", "metric"), *map(Header, ("n", "iterations", "CV %"))]
     about = (
         "Variation between the measurements of this run. To measure the variation between runs, repeat the run and use "
         "charkha compare."
     )
-    return Table(
-        "repeatability", "Repeatability within the run", [*titles, Header("CV %")], rows, about, is_folded=True
-    )
+    return Table("repeatability", "Repeatability within the run", titles, rows, about, is_folded=True)
 
 
 def _percent(fraction: float | None) -> str:

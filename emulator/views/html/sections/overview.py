@@ -14,6 +14,7 @@ from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
 from emulator.views.figures import (
     NONE,
+    count_cell,
     count_of,
     describe_early,
     describe_scaling,
@@ -144,7 +145,7 @@ def _loss(counters: Mapping[str, int]) -> Iterator[Figure]:
     for metric in map(METRICS.__getitem__, _COUNTERS):
         count = counters.get(metric.field)
         title = f"{metric.title[:1].upper()}{metric.title[1:]}"
-        yield Figure(title, NONE if count is None else f"{count:,}", f"{metric.what}, whole run")
+        yield Figure(title, count_cell(count), f"{metric.what}, whole run")
 
 
 def _drops(facts: RunFacts) -> Figure:

@@ -11,7 +11,7 @@ from typing import Any
 from emulator.errors import format_ranks
 from emulator.run_folder.manifest import Manifest
 from emulator.units import format_duration
-from emulator.views.columns import Header
+from emulator.views.columns import Header, texts
 from emulator.views.figures import NONE, count_of, link_rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Drawing, Table
@@ -171,8 +171,9 @@ def _row(
     width = BOX_WIDTH
     for at, name in enumerate(shown):
         ranks = hosts.get(name)
-        below = _switch_in_words(name) if ranks is None else _ranks_in_words(ranks, width)
         is_switch = ranks is None
+        switch = "not described" if name == _ASSUMED else "switch"
+        below = switch if ranks is None else _ranks_in_words(ranks, width)
         yield name, Box(_middle(at, places, whole), y, width, _short(name, width), below, is_switch, name in tested)
     if places > len(shown):
         more = f"{len(names) - len(shown):,} more"
@@ -189,10 +190,6 @@ def _ranks_in_words(ranks: Sequence[int], width: float) -> str:
     is_run = all(b == a + 1 for a, b in pairwise(ranks))
     text = f"rank{'s' * (len(ranks) > 1)} {format_ranks(ranks)}" if is_run or len(ranks) < 4 else f"{len(ranks)} ranks"
     return text if len(text) * 6 <= width else f"{len(ranks)} ranks"
-
-
-def _switch_in_words(name: str) -> str:
-    return "not described" if name == _ASSUMED else "switch"
 
 
 def _short(name: str, width: float) -> str:
@@ -221,11 +218,6 @@ def _table(links: Sequence[_Link]) -> Table:
         mtu = link.about.get("mtu")
         shown = NONE if latency is None else format_duration(latency)
         rows.append([one, other, link_rate_cell(link.about.get("rate_bps")), NONE if mtu is None else str(mtu), shown])
-    columns = [
-        Header("end", is_number=False),
-        Header("other end", is_number=False),
-        Header("rate"),
-        Header("MTU, bytes"),
-    ]
+    columns = [*texts("end", "other end"), *map(Header, ("rate", "MTU, bytes", "latency"))]
     about = "" if len(links) <= LISTED else f"The first {LISTED} of {len(links):,} links; all are in manifest.json."
-    return Table("links", "Links", [*columns, Header("latency")], rows, about)
+    return Table("links", "Links", columns, rows, about)

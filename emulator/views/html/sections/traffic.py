@@ -17,7 +17,7 @@ from emulator.statistics.table_columns import to_ints
 from emulator.statistics.worst_flows import endpoint_names
 from emulator.trace.model import BoolArray
 from emulator.views.columns import Header
-from emulator.views.figures import NONE, duration_cell, rate_cell
+from emulator.views.figures import NONE, count_cell, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, Spans
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pair_grid import PairGrid
@@ -33,7 +33,6 @@ class Pairs:
     """Directed pairs with traffic, over the whole run, warm-up included.
 
     Attributes:
-        grid: the pairs and their payload.
         goodput: float64, payload / time in which the sender was communicating, bytes per second; NaN if unknown,
             as for storage hosts.
     """
@@ -99,16 +98,12 @@ def _largest(pairs: Pairs, values: Values, identifier: str, title: str) -> Table
         [grid.ends[dst] for dst in grid.dst[order].tolist()],
         *([where] if any(where) else []),
         [f"{size:,}" for size in grid.bytes[order].tolist()],
-        [rate_cell(_known(goodput)) for goodput in pairs.goodput[order].tolist()],
+        [rate_cell(None if np.isnan(goodput) else goodput) for goodput in pairs.goodput[order].tolist()],
     ]
     wheres = [Header("where", is_number=False)] if any(where) else []
     columns = [Header("from rank"), Header("to rank"), *wheres, Header("payload, bytes"), Header("goodput, GB/s")]
     about = "" if len(values) <= ROWS else f"The {ROWS} largest of {len(values):,}."
     return Table(identifier, title, columns, [*zip(*cells, strict=True)], about)
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _completion(spans: Spans, counted: BoolArray) -> Chart:
@@ -149,7 +144,7 @@ def _flows(facts: RunFacts) -> Table:
     for at in order:
         head = [names[columns["src"][at]], names[columns["dst"][at]], over[at]]
         head += [f"{size[at]:,}", f"{columns['messages'][at]:,}"]
-        counted = [_count(int(columns[one.field][at])) for one in known]
+        counted = [count_cell(None if columns[one.field][at] < 0 else int(columns[one.field][at])) for one in known]
         rtt = columns["rtt_ns"][at]
         rows.append([*head, *counted, duration_cell(float(rtt)) if rtt >= 0 else NONE])
     titles = ["from rank", "to rank", "over", "payload, bytes", "messages", *(one.title for one in known), "RTT"]
@@ -168,7 +163,3 @@ def _paths(paths: Sequence[PathCounts]) -> Table:
     rows = [[f"{getattr(one, name):,}" for name in names] for one in paths]
     about = "Entropy values of sprayed flows, over all flows; whole run, including warm-up (docs/multipath.md)."
     return Table("paths", "Paths", [Header(name) for name in names], rows, about, is_folded=True)
-
-
-def _count(value: int) -> str:
-    return NONE if value < 0 else f"{value:,}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from emulator.trace.model import RankProgram, Resource
 from emulator.units import format_duration, format_size
-from emulator.views.columns import Header
+from emulator.views.columns import Header, texts
 from emulator.views.figures import count_of
 from emulator.views.html.page.document import Drawing, Section, Table, Text
 from emulator.views.html.trace_facts import TraceFacts, WindowFacts
@@ -147,14 +147,8 @@ def _table(shown: WindowFacts, program: RankProgram) -> Table:
     for needed, position in shown.window.edges:
         needs[position].append(str(int(shown.ids[needed])))
     rows = [
-        [
-            str(int(shown.ids[position])),
-            shown.names[position],
-            _facts(program, position),
-            ", ".join(needs[position]),
-        ]
+        [str(int(shown.ids[position])), shown.names[position], _facts(program, position), ", ".join(needs[position])]
         for position in sorted(shown.window.layer)
     ]
-    texts = ("name", "what", "waits for")
-    columns = [Header("node"), *(Header(title, is_number=False) for title in texts)]
+    columns = [Header("node"), *texts("name", "what", "waits for")]
     return Table("graph-table", "Nodes of the window", columns, rows)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from emulator.controller.program_stream import ProgramStream
 from emulator.errors import TraceError
-from emulator.planner.algorithms import algorithms_for
+from emulator.planner.algorithms import algorithm_names
 from emulator.trace.model import CommKind, RankTrace, Resource
 from emulator.trace.proof import prove
 from emulator.trace.workload import build_workload
@@ -75,7 +75,7 @@ def worlds(draw: st.DrawFn) -> World:
 @st.composite
 def algorithm_options(draw: st.DrawFn) -> list[str]:
     kinds = [kind for kind in COLLECTIVES if kind is not CommKind.REDUCE_SCATTER_BLOCK]
-    return [f"{kind.label}={draw(st.sampled_from(sorted(algorithms_for(kind))))}" for kind in kinds]
+    return [f"{kind.label}={draw(st.sampled_from(sorted(algorithm_names(kind))))}" for kind in kinds]
 
 
 networks = st.fixed_dictionaries(

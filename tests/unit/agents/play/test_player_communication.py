@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.planner.algorithms import algorithms_for
+from emulator.planner.algorithms import algorithm_names
 from emulator.planner.group_layout import Layouts
 from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.planner.workloads.transformer import Transformer
@@ -15,7 +15,7 @@ from tests.support.traces import coll, node, rank_trace, recv, send
 
 US = 1_000
 PAIR_GROUPS = {"a": (0, 1), "b": (0, 2), "c": (1, 2)}
-EVERY_ALGORITHM = [(kind, name) for kind in CommKind if kind.is_collective for name in sorted(algorithms_for(kind))]
+EVERY_ALGORITHM = [(kind, name) for kind in CommKind if kind.is_collective for name in sorted(algorithm_names(kind))]
 
 
 def cct(played: Played, node_id: int, iteration: int = 0) -> int:
@@ -120,7 +120,7 @@ def arrivals_before_posts(played: Played) -> set[int]:
     }
 
 
-@pytest.mark.parametrize("algorithm", sorted(algorithms_for(CommKind.ALL_GATHER)))
+@pytest.mark.parametrize("algorithm", sorted(algorithm_names(CommKind.ALL_GATHER)))
 def test_with_credits_no_payload_arrives_before_its_receiver_posted(algorithm: str) -> None:
     played = play(late_world(), algorithms=[f"all_gather={algorithm}"], iterations=(-1, 0, 1), message_bytes=1000)
     assert arrivals_before_posts(played) == set()

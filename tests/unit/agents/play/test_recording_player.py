@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 from emulator.control.observations import RankSteps
-from emulator.planner.algorithms import algorithms_for
+from emulator.planner.algorithms import algorithm_names
 from emulator.trace.model import CommKind, RankTrace
 from tests.support.playing import Played, everyone, play
 from tests.support.traces import coll, rank_trace, recv, send
 
-EVERY_ALGORITHM = [(kind, name) for kind in CommKind if kind.is_collective for name in sorted(algorithms_for(kind))]
+EVERY_ALGORITHM = [(kind, name) for kind in CommKind if kind.is_collective for name in sorted(algorithm_names(kind))]
 NETWORK = {"message_bytes": 100, "bytes_per_s": 10**9}
 PAIRS: list[RankTrace] = [
     rank_trace(0, [send(1, 1, 700), recv(2, 1, 0), coll(3, "barrier", 0)]),

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.schedule import Step, Transfer
 from emulator.trace.model import CommKind
-from tests.support.schedules import covered, lanes_by_member, moved, view
+from tests.support.schedules import bytes_per_member, covered, lanes_by_member, moved, view
 
 GROUPS = [1, 2, 5, 8]
 ALGORITHMS = ["ring", "halving_doubling", "direct"]

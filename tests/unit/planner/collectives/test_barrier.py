@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.schedule import BARRIER_BYTES, Step, Transfer
 from emulator.trace.model import CommKind
-from tests.support.schedules import lanes_by_member, view
+from tests.support.schedules import bytes_per_member, lanes_by_member, view
 
 KIND = CommKind.BARRIER
 TOKEN = BARRIER_BYTES

@@ -46,7 +46,6 @@ def test_an_arc_wraps_around(size: int, parts: int, data: st.DataObject) -> None
     arc = blocks.arc(first, count)
     assert covered(arc) == inside
     assert len(arc) == (1 if first + count <= parts else 2)
-    assert blocks.bytes_in_arc(first, count) == len(inside)
 
 
 @given(SIZES, PARTS, st.integers(1, 4))

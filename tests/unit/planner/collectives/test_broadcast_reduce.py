@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.collectives.trees import CHUNK_BYTES, binomial
 from emulator.trace.model import CommKind
-from tests.support.schedules import lanes_by_member, view
+from tests.support.schedules import bytes_per_member, lanes_by_member, view
 
 BROADCAST, REDUCE = CommKind.BROADCAST, CommKind.REDUCE
 GROUPS = [(2, 0), (2, 1), (3, 2), (5, 0), (8, 3)]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.collectives.trees import binomial_subtree
 from emulator.trace.model import CommKind
-from tests.support.schedules import covered, lanes_by_member, moved, view
+from tests.support.schedules import bytes_per_member, covered, lanes_by_member, moved, view
 
 GATHER, SCATTER = CommKind.GATHER, CommKind.SCATTER
 ALGORITHMS = ["tree", "parallel"]

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from emulator.errors import PlanError
+from emulator.planner.network.header_overhead import TCP_1500, WireOverhead
 from emulator.planner.network.ideal_times import (
-    TCP_1500,
     UNKNOWN_NS,
-    IdealTimes,
-    WireOverhead,
+    group_times_ns,
     ideal_per_instance,
     serialisation_ns,
 )
-from emulator.planner.schedule import Collective
+from emulator.planner.traffic.operation import Operation
 from emulator.topology.model import Domain, Host, Topology
 from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
 from tests.support.topologies import shipped_topology
@@ -26,13 +25,20 @@ def topology(places: Sequence[int], rates: Sequence[int | None]) -> Topology:
     return Topology("t", hosts, tuple(places), ("127.0.0.1",) * len(places))
 
 
-def members(kind: CommKind, count: int, size_bytes: int) -> list[Collective]:
-    return [Collective(kind, count, member, size_bytes) for member in range(count)]
+def times(
+    kind: CommKind, algorithm: str, size_bytes: int, ranks: Sequence[Sequence[int]], on: Topology
+) -> list[int | None]:
+    once = np.ones(len(ranks), np.int64)
+    operation = Operation("", kind, algorithm, size_bytes, np.array(ranks, np.int64), once)
+    return group_times_ns(operation, on, NO_OVERHEAD)
+
+
+def pair(size_bytes: int, src: int, dst: int, on: Topology) -> int | None:
+    return times(CommKind.SEND, "direct", size_bytes, [[src, dst]], on)[0]
 
 
 def ideal(places: Sequence[int], rates: Sequence[int | None], kind: CommKind, size: int, algorithm: str) -> int | None:
-    times = IdealTimes(topology(places, rates), NO_OVERHEAD)
-    return times.collective_ns(algorithm, members(kind, len(places), size), ranks=range(len(places)))
+    return times(kind, algorithm, size, [range(len(places))], topology(places, rates))[0]
 
 
 def test_a_gigabit_carries_a_byte_in_eight_nanoseconds() -> None:
@@ -81,11 +87,8 @@ def test_a_port_without_rate_has_no_ideal(places: list[int]) -> None:
 
 
 def test_equal_classes_on_other_hosts_are_worked_out_by_their_own_rates() -> None:
-    times = IdealTimes(topology([0, 1, 2, 3], [GBIT, GBIT, 2 * GBIT, 2 * GBIT]), NO_OVERHEAD)
-    found = [
-        times.collective_ns("ring", members(CommKind.ALL_GATHER, 2, 500), ranks=ranks)
-        for ranks in ((0, 1), (2, 3), (0, 1))
-    ]
+    on = topology([0, 1, 2, 3], [GBIT, GBIT, 2 * GBIT, 2 * GBIT])
+    found = times(CommKind.ALL_GATHER, "ring", 500, [(0, 1), (2, 3), (0, 1)], on)
     assert found == [4000, 2000, 4000]
 
 
@@ -95,10 +98,8 @@ def test_an_unknown_algorithm_is_refused() -> None:
 
 
 def test_a_pair_is_bound_by_the_slower_of_two_ports() -> None:
-    times = IdealTimes(topology([0, 1, 1, 2], [GBIT, 4 * GBIT, None]), NO_OVERHEAD)
-    assert times.pair_ns(size_bytes=1000, src=0, dst=1) == 8000
-    assert times.pair_ns(size_bytes=1000, src=1, dst=2) == 0
-    assert times.pair_ns(size_bytes=1000, src=0, dst=3) is None
+    on = topology([0, 1, 1, 2], [GBIT, 4 * GBIT, None])
+    assert (pair(1000, 0, 1, on), pair(1000, 1, 2, on), pair(1000, 0, 3, on)) == (8000, 0, None)
 
 
 def program(rank: int, communications: Sequence[Communication]) -> RankProgram:
@@ -178,18 +179,15 @@ def test_unknown_rates_are_marked() -> None:
 def test_a_domain_carries_what_stays_on_its_host_without_headers() -> None:
     places, domain = (0, 0, 1, 1), Domain(2 * GBIT, 5_000)  # a byte takes 4 ns; latency does not count
     hosts = [Host("h0", None, domain=domain), Host("h1", GBIT)]
-    times = IdealTimes(Topology("t", hosts, places, ("127.0.0.1",) * 4), WireOverhead(1, 2))
-    assert times.pair_ns(size_bytes=1000, src=0, dst=1) == 4000
-    assert times.pair_ns(size_bytes=1000, src=2, dst=3) == 0
-    assert times.pair_ns(size_bytes=1000, src=1, dst=2) is None  # a port without a rate
-    ring = members(CommKind.ALL_REDUCE, 2, 1000)
-    assert times.collective_ns("ring", ring, ranks=[0, 1]) == 2 * 500 * 4
-    assert times.collective_ns("ring", ring, ranks=[2, 3]) == 0
-    assert times.collective_ns("ring", members(CommKind.ALL_REDUCE, 4, 1000), ranks=range(4)) is None
+    on = Topology("t", hosts, places, ("127.0.0.1",) * 4)
+    # Of the last one, a port has no rate.
+    assert (pair(1000, 0, 1, on), pair(1000, 2, 3, on), pair(1000, 1, 2, on)) == (4000, 0, None)
+    assert times(CommKind.ALL_REDUCE, "ring", 1000, [[0, 1], [2, 3]], on) == [2 * 500 * 4, 0]
+    assert times(CommKind.ALL_REDUCE, "ring", 1000, [range(4)], on) == [None]
 
 
 @pytest.mark.parametrize(("domain_gbit", "bytes_ns"), [(16, 6000 * 8), (1, 6000 * 8), (0.5, 6000 * 16)])
 def test_the_slower_of_port_and_domain_bounds_a_ring(domain_gbit: float, bytes_ns: int) -> None:
     hosts = [Host(f"h{n}", GBIT, domain=Domain(int(domain_gbit * GBIT))) for n in range(2)]
-    times = IdealTimes(Topology("t", hosts, (0, 0, 1, 1), ("127.0.0.1",) * 4), NO_OVERHEAD)
-    assert times.collective_ns("ring", members(CommKind.ALL_REDUCE, 4, 4000), ranks=range(4)) == bytes_ns
+    on = Topology("t", hosts, (0, 0, 1, 1), ("127.0.0.1",) * 4)
+    assert times(CommKind.ALL_REDUCE, "ring", 4000, [range(4)], on) == [bytes_ns]

@@ -42,7 +42,7 @@ def test_every_port_carries_its_blocks_and_every_uplink_half_of_its_leaf(tmp_pat
     assert sorted(loads.even.tolist()) == [2000] * 8 + [3000] * 8
     assert loads.port_ns.tolist() == [3000]
     assert loads.even_ns.tolist() == [3000]
-    assert loads.bytes_once.tolist() == [12_000, 0, 0]
+    assert loads.bytes.tolist() == [12_000, 0, 0]
 
 
 def test_hashed_flows_keep_their_bytes_together(tmp_path: Path) -> None:
@@ -66,8 +66,7 @@ def test_operations_that_repeat_count_as_often(tmp_path: Path) -> None:
     operation.counts[:] = [3, 1]
     loads = loads_of(tmp_path, operation)
     assert sorted(loads.even[loads.even > 0].tolist()) == [2000] * 4 + [6000] * 4
-    assert loads.bytes_total.tolist() == [16_000, 0, 0]
-    assert loads.bytes_once.tolist() == [8_000, 0, 0]
+    assert loads.bytes.tolist() == [16_000, 0, 0]
 
 
 def test_small_batches_give_the_same_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 
 def test_balance_of_unequal_links() -> None:
     found = balance_of(np.array([3.0, 1.0]))
-    assert (found.mean, found.most, found.mmr) == (2, 3, 1.5)
+    assert (found.mean_bytes, found.most_bytes, found.mmr) == (2, 3, 1.5)
     assert found.jain == pytest.approx(16 / (2 * 10))
 
 

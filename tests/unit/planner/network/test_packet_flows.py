@@ -14,7 +14,7 @@ HEADERS = 14 + 4 + 8 + 12 + 20 + 8 + 12 + 4
 
 
 def flow(sending: Sending = SENDING) -> Flow:
-    return Flow(0, 1, path=(0, 1), return_path=(3, 2), sending=sending)
+    return Flow(sender=0, receiver=1, path=(0, 1), return_path=(3, 2), sending=sending)
 
 
 def sent(one: Flow, packets: int) -> list[int]:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.algorithms import BUILT_IN, schedule
+from emulator.planner.algorithms import schedule
+from emulator.planner.built_in import BUILT_IN
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phases import peer_totals, phases, transfers_per_group
 from emulator.trace.model import CommKind

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.moe import DispatchType, MixtureOfExperts
-from emulator.planner.workloads.moe_routing import Routing
+from emulator.planner.workloads.moe import DispatchType, MixtureOfExperts, Routing
 
 V3 = MixtureOfExperts(expert=64, tokens=128)
 

@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from emulator.planner.workloads.moe_routing import Copies, RoutedTokens, Router, Routing
+from emulator.planner.workloads.moe import Copies, MixtureOfExperts, Routing
+from emulator.planner.workloads.moe_routing import RoutedTokens, route
 
-ROUTER = Router(
-    routing=Routing.UNIFORM, experts=64, top_k=4, tokens=256, ranks=8, expert_groups=8, groups_per_token=2, seed=7
+ROUTER = MixtureOfExperts(
+    routing=Routing.UNIFORM, experts=64, top_k=4, tokens=256, expert=8, expert_groups=8, groups_per_token=2, seed=7
 )
 
 
 def _routed(routing: Routing, copies: Copies = Copies.EXPERT, **place: int) -> RoutedTokens:
     at = {"group": 0, "layer": 0, "micro_batch": 0} | place
-    return replace(ROUTER, routing=routing, copies=copies).route(**at)
+    return route(replace(ROUTER, routing=routing, copies=copies), **at)
 
 
 @pytest.mark.parametrize("routing", Routing)
@@ -43,8 +44,10 @@ def test_uniform_experts_get_the_mean_and_zipf_favours_few() -> None:
 
 
 def test_balanced_ranks_differ_by_a_token_for_each_expert_at_most() -> None:
-    assert np.ptp(replace(ROUTER, routing=Routing.BALANCED, tokens=13).route(
-        group=0, layer=0, micro_batch=0).selections) <= ROUTER.experts // ROUTER.ranks  # fmt: skip
+    assert (
+        np.ptp(route(replace(ROUTER, routing=Routing.BALANCED, tokens=13), group=0, layer=0, micro_batch=0).selections)
+        <= ROUTER.experts // ROUTER.expert
+    )
 
 
 def test_a_node_limited_token_reaches_so_many_groups_at_most() -> None:
@@ -59,7 +62,7 @@ def test_a_seed_and_a_place_say_it_all() -> None:
     assert (_routed(Routing.ZIPF).copies == first).all()
     for place in ("group", "layer", "micro_batch"):
         assert (_routed(Routing.ZIPF, **{place: 1}).copies != first).any()
-    assert (replace(ROUTER, routing=Routing.ZIPF, seed=8).route(group=0, layer=0, micro_batch=0).copies != first).any()
+    assert (route(replace(ROUTER, routing=Routing.ZIPF, seed=8), group=0, layer=0, micro_batch=0).copies != first).any()
 
 
 def test_the_popular_experts_of_a_layer_are_the_same_for_every_group() -> None:
@@ -68,7 +71,7 @@ def test_the_popular_experts_of_a_layer_are_the_same_for_every_group() -> None:
 
 
 def test_experts_are_distinct_even_where_nearly_all_weight_is_on_a_few() -> None:
-    steep = replace(ROUTER, routing=Routing.ZIPF, exponent=12.0, ranks=64, tokens=40)
-    found = steep.route(group=0, layer=0, micro_batch=0)
+    steep = replace(ROUTER, routing=Routing.ZIPF, zipf_exponent=12.0, expert=64, tokens=40)
+    found = route(steep, group=0, layer=0, micro_batch=0)
     assert found.selections.max() <= 64 * 40  # a rank holds one expert: no token chose it twice
     assert found.selections.sum() == 64 * 40 * steep.top_k

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emulator.planner.workloads.moe import MixtureOfExperts
-from emulator.planner.workloads.moe_routing import Routing
+from emulator.planner.workloads.moe import MixtureOfExperts, Routing
 from emulator.planner.workloads.moe_workload import moe_workload
 from emulator.planner.workloads.synthetic import GroupRole, WorkNode
 from emulator.trace.model import CommKind

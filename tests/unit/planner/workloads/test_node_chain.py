@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from emulator.planner.workloads.node_chain import NodeChain
+from emulator.planner.workloads.synthetic import WorkNode
 from emulator.trace.model import CommKind
 
 
 def test_ids_count_up_and_the_device_works_on_one_node_after_the_other() -> None:
     chain = NodeChain()
-    first, sent, second = (
-        next(chain.compute("first", 5, 0)),
-        next(chain.communicate("sent", 1, 0, kind=CommKind.SEND, size_bytes=7, peer=3)),
-        next(chain.compute("second", 6, 2)),
-    )
+
+    def emitted() -> Iterator[WorkNode]:
+        computed = yield from chain.compute("first", 5, 0)
+        sent = yield from chain.append("sent", computed, 0, kind=CommKind.SEND, size_bytes=7, peer=3)
+        yield from chain.compute("second", 6, sent)
+
+    first, sent, second = emitted()
     assert [node.node_id for node in (first, sent, second)] == [1, 2, 3]
     assert [node.deps for node in (first, sent, second)] == [(), (1,), (1, 2)]
     assert (sent.kind, sent.size_bytes, sent.peer) == (CommKind.SEND, 7, 3)

@@ -7,21 +7,19 @@ from dataclasses import replace
 import pytest
 
 from emulator.errors import PlanError
+from emulator.planner.workloads.options import described
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.transformer_times import (
-    parameter_count,
-)
 
 GPT3 = Transformer(layers=96, hidden=12288, sequence=2048, batch=1536, vocabulary=51200)
 SMALL = Transformer(layers=4, hidden=512, sequence=1024, batch=8, micro_batches=4, vocabulary=4096)
 
 
-# Narayanan et al., SC'21, table 1: billions of parameters, hidden size, layers (V = 51,200, s = 2,048).
 def test_experts_are_held_once_and_the_rest_by_every_replica() -> None:
     model = replace(SMALL, experts=6, expert=2, data=2)
     held = sum(model.stage_parameters(stage) for stage in range(model.pipeline))
-    assert held + 2 * model.stage_expert_parameters == parameter_count(model)
+    alone = replace(SMALL, experts=6)
+    assert held + 2 * model.stage_expert_parameters == alone.stage_parameters(0) + alone.stage_expert_parameters
     assert replace(SMALL, experts=1).expert_parameters == 0
 
 
@@ -30,7 +28,7 @@ def test_stages_hold_every_parameter_once_and_the_shared_embedding_twice(pipelin
     model = replace(SMALL, pipeline=pipeline)
     held = sum(model.stage_parameters(stage) for stage in range(pipeline))
     copies = model.word_embedding_parameters if pipeline > 1 else 0
-    assert held == parameter_count(model) + copies
+    assert held == SMALL.stage_parameters(0) + copies
 
 
 def test_tensor_ranks_share_matrices_and_replicate_norms() -> None:
@@ -82,8 +80,8 @@ def test_numbers_that_contradict_each_other_are_refused_by_name(change: dict[str
 
 
 def test_described_is_flat_and_complete() -> None:
-    described = replace(SMALL, recompute=True).described()
-    assert described["layers"] == 4
-    assert described["schedule"] == "1f1b"
-    assert described["recompute"] == 1
-    assert described["device_tflops"] == "200"
+    plain = described(replace(SMALL, recompute=True))
+    assert plain["layers"] == 4
+    assert plain["schedule"] == "1f1b"
+    assert plain["recompute"] == 1
+    assert plain["device_tflops"] == "200"

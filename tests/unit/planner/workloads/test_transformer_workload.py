@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from emulator.planner.workloads.options import described
 from emulator.planner.workloads.synthetic import GroupRole
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_workload import transformer_totals, transformer_workload
@@ -86,5 +87,5 @@ def test_totals_are_those_of_the_nodes(recompute: bool, shard_optimizer: bool) -
 def test_the_workload_names_its_parameters() -> None:
     workload = transformer_workload(MODEL)
     assert workload.name == "transformer"
-    assert workload.parameters == MODEL.described()
+    assert workload.parameters == described(MODEL)
     assert workload.groups == MODEL.layout.groups()

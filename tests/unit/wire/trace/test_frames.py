@@ -10,8 +10,8 @@ import zstandard
 
 from emulator.errors import TraceError
 from emulator.wire.trace import compression, frames
-from emulator.wire.trace.frames import read_batches, read_frames
-from tests.support.trace_files import PACK, frame
+from emulator.wire.trace.frames import read_batches
+from tests.support.trace_files import PACK, frame, read_frames
 
 PAYLOADS = [b"", b"a", b"b" * 127, b"c" * 128, b"d" * 20_000, b"e" * 3_000_000, b"f"]
 DATA = b"".join(map(frame, PAYLOADS))

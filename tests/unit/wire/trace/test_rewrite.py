@@ -9,7 +9,6 @@ import pytest
 from emulator.errors import HostError, TraceError
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.et import read_rank
-from emulator.wire.trace.frames import read_frames
 from emulator.wire.trace.rewrite import NodeChange, rewrite_trace
 from tests.support.shared_traces import require_shared
 from tests.support.trace_files import (
@@ -21,6 +20,7 @@ from tests.support.trace_files import (
     file_operation,
     frame,
     parse_trace,
+    read_frames,
     trace_bytes,
     write,
 )

@@ -17,8 +17,9 @@ from emulator.views.html.page.document import (
     Text,
     render,
 )
-from emulator.views.html.page.library import packed_library, unpacked
+from emulator.views.html.page.library import packed_library
 from emulator.views.html.page.pictures import Picture
+from tests.support.report import unpacked
 
 EVIL = "<script>alert('x')</script>\"'&</title>"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib import resources
 
-from emulator.views.html.page.library import packed_library, unpacked
+from emulator.views.html.page.library import packed_library
+from tests.support.report import unpacked
 
 
 def test_the_library_is_a_script_that_offers_vega_embed() -> None:
