@@ -80,6 +80,8 @@ def sent_bytes(
     ends = max((int(operation.ranks.max()) for operation in traffic.operations), default=0) + 1
     sent = np.zeros(max(ends, traffic.ranks), np.int64)  # storage endpoints come after the ranks
     for operation in traffic.operations:
+        by_member = np.zeros(operation.members, np.int64)
         for phase in operation.totals():
-            np.add.at(sent, operation.ranks[:, phase.senders], operation.counts[:, None] * phase.sizes)
+            np.add.at(by_member, phase.senders, phase.sizes)
+        np.add.at(sent, operation.ranks, operation.counts[:, None] * by_member)
     return list(map(int, sent[: traffic.ranks]))
