@@ -155,7 +155,7 @@ def iteration_spans(table: pa.Table, manifest: Manifest) -> dict[int, Span]:
         table: the whole iterations table.
     """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    return {number: span for number, _, span in _played(columns, manifest)}
+    return {number: span for number, _, span in played_iterations(columns, manifest)}
 
 
 def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
@@ -176,13 +176,17 @@ def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
 
 
 def _counted(columns: dict[str, IntArray], manifest: Manifest) -> list[tuple[int, IntArray, Span]]:
-    """Those of `_played` that count."""
+    """Those of `played_iterations` that count."""
     excluded = {one.iteration for one in manifest.trials.excluded}
-    return [one for one in _played(columns, manifest) if one[0] >= 0 and one[0] not in excluded]
+    return [one for one in played_iterations(columns, manifest) if one[0] >= 0 and one[0] not in excluded]
 
 
-def _played(columns: dict[str, IntArray], manifest: Manifest) -> Iterator[tuple[int, IntArray, Span]]:
-    """Number, rows and span of each iteration that all ranks completed, warm-up included."""
+def played_iterations(columns: Mapping[str, IntArray], manifest: Manifest) -> Iterator[tuple[int, IntArray, Span]]:
+    """Number, rows and span of each iteration that all ranks completed, warm-up included.
+
+    Args:
+        columns: of the whole iterations table: iteration, start_ns and end_ns.
+    """
     pace = manifest.parameters.get("pace")
     is_continuous = pace is not None and pace.value == "continuous"
     ended_ns = 0  # the iteration before

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from emulator.statistics.descriptive import median_index
-from emulator.statistics.iterations import complete_iterations
+from emulator.statistics.iterations import played_iterations
 from emulator.trace.model import IntArray
 from emulator.units import format_duration
 from emulator.views.html.facts import RunFacts
@@ -23,7 +23,13 @@ INTERVALS = 9_000
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """An iteration that all ranks completed; `rows` are its rows in iterations.parquet, by rank."""
+    """An iteration that all ranks completed.
+
+    Attributes:
+        rows: its rows in iterations.parquet, by rank.
+        start_ns: of its first rank.
+        jct_ns: see emulator.statistics.iterations: with the pace `continuous` it may begin later.
+    """
 
     number: int
     rows: IntArray
@@ -63,10 +69,9 @@ class Chosen:
 def whole_iterations(facts: RunFacts) -> Iterator[Iteration]:
     """Iterations that every rank reported, including warm-up and excluded ones."""
     usage = facts.usage
-    for rows in complete_iterations(usage["iteration"], ranks=facts.manifest.trace.ranks):
-        start, end = int(usage["start_ns"][rows].min()), int(usage["end_ns"][rows].max())
+    for number, rows, span in played_iterations(usage, facts.manifest):
         by_rank = rows[np.argsort(usage["rank"][rows], kind="stable")]
-        yield Iteration(int(usage["iteration"][rows[0]]), by_rank, start, end - start)
+        yield Iteration(number, by_rank, int(usage["start_ns"][rows].min()), span.duration_ns)
 
 
 def choose(facts: RunFacts, counted: Sequence[Iteration]) -> Chosen:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import TraceFacts
 from emulator.views.html.sections import chosen
 from emulator.views.html.sections.chosen import choose, whole_iterations
@@ -24,6 +25,13 @@ def test_the_median_the_fastest_and_the_slowest_come_first(tmp_path: Path) -> No
     ]
     assert found.options[0] == ("2", "iteration 2: 200 ns, the median")
     assert found.in_words() == "All 2 ranks."
+
+
+def test_iterations_that_follow_each_other_are_as_long_as_in_the_summary(tmp_path: Path) -> None:
+    spans = {0: ranks((0, 100), (0, 300)), 1: ranks((100, 350), (300, 500))}
+    parameters = {"pace": Parameter("continuous")}
+    facts = facts_of(tmp_path / "run", collective([0, 0], [100, 100]), spans, parameters=parameters)
+    assert [(one.start_ns, one.jct_ns) for one in whole_iterations(facts)] == [(0, 300), (100, 200)]
 
 
 def test_many_ranks_and_short_gaps_are_simplified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
