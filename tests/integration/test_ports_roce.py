@@ -29,12 +29,12 @@ def test_queue_pairs_lead_as_their_port_does(cap_bps: int, lead_ns: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("numbers", "cap_bps", "is_paced"),
-    [((0, 1), 0, True), ((0, 0), 0, False), ((0, 0), 10**9, True)],
+    ("numbers", "rate_cap", "is_paced"),
+    [((0, 1), "0", True), ((0, 0), "0", False), ((0, 0), "1Gbit", True)],
     ids=["two ports", "one port", "one port, requested cap"],
 )
 def test_the_default_cap_of_a_port_spares_traffic_that_never_crosses_it(
-    numbers: tuple[int, int], cap_bps: int, is_paced: bool
+    numbers: tuple[int, int], rate_cap: str, is_paced: bool
 ) -> None:
     async def scenario(bed: RoceBed) -> None:
         transport = bed.transports[0]
@@ -48,4 +48,4 @@ def test_the_default_cap_of_a_port_spares_traffic_that_never_crosses_it(
         assert channel is not None
         assert (channel.port is not None) == is_paced
 
-    play(RoceBed, scenario, agents=1, rate_cap_bps=cap_bps)
+    play(RoceBed, scenario, agents=1, rate_cap_bps=rate_cap)

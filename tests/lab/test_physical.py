@@ -142,7 +142,7 @@ def test_an_agent_that_is_not_needed_waits_for_the_next_run(two: Rack) -> None:
     ("options", "code", "problem"),
     [
         (("--interface", "mgmt"), 3, "leaves through mgmt, which is under test"),
-        (("--interface", "eth7"), 3, "there is no interface eth7 here"),
+        (("--interface", "eth7"), 3, "there is no interface eth7 on this host"),
         (("--interface", "eth1", "--tls-ca", "token"), 2, "token: is not a PEM file"),
     ],
 )

@@ -57,6 +57,6 @@ def test_the_next_run_undoes_the_changes_of_a_killed_one(lab: RaisedLab, tmp_pat
 def test_the_profile_of_a_running_run_stays(lab: RaisedLab, tmp_path: Path) -> None:
     leave(lab, tmp_path, owner=Owner(1, int(Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19])))
     during = seen(lab)
-    with pytest.raises(PlanError, match="process 1 applies profile profile to lab"), watch(lab, tmp_path, None):
+    with pytest.raises(PlanError, match="process 1 is applying profile profile to lab"), watch(lab, tmp_path, None):
         pass
     assert seen(lab) == during
