@@ -17,13 +17,14 @@ from emulator.dut.counters import Reading
 from emulator.dut.nftables import parse_counters
 from emulator.dut.profile_counters import ProfileCounter, sum_up
 from emulator.errors import HostError
-from emulator.host.resources import exhausted
+from emulator.host.resources import exhausted, reserve
 from emulator.lab.model import OVS, Node
 from emulator.lab.packet_sockets import SOCKET_DROPS, drops, packet_sockets
 
 _OWN = "/proc/thread-self/ns/net"
 _NET_DEV = "/proc/thread-self/net/dev"
 _MOST_BYTES = 1 << 20
+_IPROUTE_DESCRIPTORS = 4  # its netlink socket, and the event loop of its own
 
 
 class NamespaceCounters:
@@ -48,7 +49,7 @@ class NamespaceCounters:
             for node in self._nodes:
                 counters = [one for one in self._profile if one.node == node.name]
                 self._open.append(self._stack.enter_context(_OpenNode(node, counters)))
-        except OSError as error:
+        except (OSError, HostError) as error:
             self.close()
             what = f"namespaces of the lab cannot be entered ({error}): run the command with sudo"
             raise exhausted(error) or HostError(what) from error
@@ -87,6 +88,7 @@ class _OpenNode:
             self._sockets = packet_sockets([self._node.namespace])
             for sock in self._sockets.values():
                 self._stack.enter_context(sock)
+        reserve(descriptors=_IPROUTE_DESCRIPTORS)  # without them pyroute2 leaves an event loop that prints a traceback
         self._netlink = self._stack.enter_context(IPRoute())
         links = ((link["index"], link.get("ifname")) for link in self._netlink.get_links())
         self._index = {index: name for index, name in links if name in self._name}

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from emulator.dut.namespaces import parse_net_dev, qdisc_counters
+import os
+import resource
+
+import pytest
+
+from emulator.dut.namespaces import NamespaceCounters, parse_net_dev, qdisc_counters
+from emulator.errors import HostError
+from emulator.lab.model import Node
+from tests.support.limits import limited
 
 NET_DEV = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
@@ -54,3 +62,14 @@ def test_large_counters_without_a_space_after_the_colon_are_read() -> None:
 
 def test_a_discipline_without_statistics_of_its_queue_is_ignored() -> None:
     assert qdisc_counters(iter([Message(index=2, parent=0xFFFFFFFF, stats2=Message())])) == {}
+
+
+@pytest.mark.parametrize("spare", range(3, 7))
+def test_too_few_descriptors_are_named_and_leave_no_traceback(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pytest fails a test in which a destructor raises. The test stays in its own namespace."""
+    monkeypatch.setattr("pyroute2.netns.setns", lambda namespace: None)
+    next_free = os.dup(0)
+    os.close(next_free)
+    counters = NamespaceCounters([Node("s0", "bridge", "none", [])])
+    with limited(resource.RLIMIT_NOFILE, next_free + spare), pytest.raises(HostError, match="too many open files"):
+        counters.open()
