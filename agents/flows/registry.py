@@ -32,7 +32,7 @@ def make_actor(task: FlowTask, device: str | None) -> FlowActor:
         RemoteProtocolError: the controller knows kinds that this agent does not, or describes it wrongly.
     """
     if task.kind not in KINDS:
-        raise RemoteProtocolError(f"{task.title}: this agent plays only flows of kind {', '.join(KINDS)} only")
+        raise RemoteProtocolError(f"{task.title}: this agent plays only flows of kind {', '.join(KINDS)}")
     try:
         actor: FlowActor = import_module(KINDS[task.kind]).make(task, device)
     except ValueError as error:
