@@ -21,7 +21,7 @@ from emulator.run_folder.store import is_run_folder
 from tests.lab.sites import Site
 from tests.support.command import Command, wait_for
 
-SOON_S, SILENT_S, LEASE_OVER_S = 2.0, 12.0, 11.0
+SOON_S, UNHEARD_S, SILENT_S, LEASE_OVER_S = 2.0, 3.0, 12.0, 11.0
 """Deadlines of docs/faults.md: of what is noticed at once, of silence, and of agents whose controller is silent."""
 JOIN_TIMEOUT_S, STANDSTILL_S = 10, 6
 """Options of the command."""
@@ -290,6 +290,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "control network cut",
         _cut,
+        UNHEARD_S,
         prepare=_around(("middle", "link set mgmt1 up")),
         kind=Kind.SERVERS,
     ),
