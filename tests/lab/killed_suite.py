@@ -48,7 +48,7 @@ def play(suite: str, folder: Path, out: Path, *, timeout_s: float) -> dict[str, 
                 wait_for(lambda one=command: not one.left() or None)  # type: ignore[misc]
         after = complete_runs(out)
         assert before.items() <= after.items(), "a complete case was played again"
-        print(f"{action:6} {time.monotonic() - began:6.1f} s  {len(after)} cases complete", file=sys.stderr, flush=True)
+        print(f"{action:6} {time.monotonic() - began:6.1f} s  {len(after)} runs complete", file=sys.stderr, flush=True)
         before = after
     assert len(set(before.values())) == len(before), "a run id was given twice"
     result = json.loads(done.stdout)
