@@ -87,6 +87,7 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             job = stack.enter_context(load_job(experiment.job, on_step=on_step))
+        notify_of_import(job)
         folder = args.out or new_run_folder(name_of(experiment))
         play_one = partial(play_job, job, live=args.live)
         if experiment.campaign is not None:
@@ -99,6 +100,12 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
             raise
         verdict = _show(run, experiment, args)
     return verdict.exit_code if experiment.observe.expect is not None else exit_codes.DONE
+
+
+def notify_of_import(job: LoadedJob) -> None:
+    """Say on stderr what the import of a trace guessed and dropped, a line for each kind."""
+    for line in job.loaded.imported.lines():
+        notify(line)
 
 
 @contextlib.contextmanager
@@ -122,6 +129,7 @@ def play_into(experiment: Experiment, folder: Path) -> Run:
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             job = stack.enter_context(load_job(experiment.job, on_step=on_step))
+        notify_of_import(job)
         return play_job(job, experiment, folder)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from emulator import exit_codes
 from emulator.cli.output import notify, print_json, print_tables
-from emulator.cli.playing import print_outcome, status
+from emulator.cli.playing import notify_of_import, print_outcome, status
 from emulator.comparison.interference import measure_interference
 from emulator.errors import InputError, ResultError, RunInterrupted
 from emulator.experiment.log import RunLog
@@ -74,6 +74,8 @@ def play_session_into(experiment: Experiment, folder: Path, solo: bool) -> Sessi
         with status() as on_step:
             on_step("reading the traces")
             jobs = stack.enter_context(load_jobs(experiment))
+        for loaded in jobs:
+            notify_of_import(loaded)
         alone = _play_solo(experiment, jobs, folder) if solo else {}
         with prepare_session(experiment, jobs, notify=notify) as prepared, make_display() as display:
             progress = [

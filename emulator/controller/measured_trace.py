@@ -24,6 +24,7 @@ from emulator.statistics.measured_rows import measured_rows, read_measured
 from emulator.statistics.table_columns import UNKNOWN, labels_and_codes, to_ints
 from emulator.trace.model import IntArray
 from emulator.units import NS_PER_US
+from emulator.wire.trace.import_report import REPORT_FILE
 from emulator.wire.trace.load import LoadedTrace
 from emulator.wire.trace.rewrite import NodeChange, rewrite_trace
 
@@ -95,6 +96,8 @@ def write_measured_trace(run: Run, loaded: LoadedTrace, folder: Path) -> None:
         _rewrite(loaded, rank, folder, {}, metadata)
     if loaded.group_file is not None and loaded.groups:
         shutil.copyfile(loaded.group_file, folder / "comm_group.json")
+    if (report := loaded.files.folder / REPORT_FILE).is_file() and loaded.imported.losses:
+        shutil.copyfile(report, folder / REPORT_FILE)
 
 
 def _rewrite(

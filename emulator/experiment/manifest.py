@@ -50,6 +50,7 @@ def opening_manifest(settled: Settled, *, calibration: Mapping[str, Any]) -> Man
             ranks=len(loaded.traces),
             nodes=loaded.nodes,
             communication_nodes=sum(len(program.communications) for program in settled.workload.programs),
+            imported=loaded.imported,
         ),
         topology={**describe_topology(topology), **({"lab": lab.facts()} if lab is not None else {})},
         dut=describe_dut(topology),

@@ -30,6 +30,7 @@ from emulator.roce.constants import LEAST_WINDOW_PACKETS
 from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
 from emulator.trace.critical_path import longest_path_ns
+from emulator.trace.imported import NOT_IMPORTED, ImportFacts
 from emulator.trace.model import CommKind, Workload
 from emulator.trace.storage import play_on_storage_hosts
 
@@ -57,6 +58,7 @@ class PlannedExperiment:
         jct_note: what that is made of.
         flows: what flows alongside the job send.
         flow_links: the links that those load.
+        imported: what the import of the job's trace guessed and dropped.
     """
 
     plan: Plan
@@ -64,6 +66,7 @@ class PlannedExperiment:
     jct_note: str
     flows: Sequence[FlowLoad]
     flow_links: Sequence[LinkLoad]
+    imported: ImportFacts
 
 
 def plan_experiment(
@@ -81,7 +84,7 @@ def plan_experiment(
         load: planned in place of the job.
         seed: of the ECMP hash; None: the topology's.
         link_loads: JSON file `{"leaf0:u0 > spine0:d0": BYTES, …}`; equal-cost links share traffic as observed there.
-        notify: receives what the topology file holds that has no counterpart here.
+        notify: receives what the topology file holds that has no counterpart here, and what an import guessed.
 
     Raises:
         TraceError: the trace cannot be read or played.
@@ -91,7 +94,7 @@ def plan_experiment(
     """
     overrides = overrides_of(experiment.job)
     if load is None:
-        topology, workload = _place_job(experiment)
+        topology, workload, imported = _place_job(experiment)
         layouts = layouts_on(topology)
         choice = AlgorithmChoice(workload, overrides, layouts)
         traffic = traffic_of_workload(workload, name_of=choice.name_of, layouts=layouts)
@@ -99,8 +102,11 @@ def plan_experiment(
         ranks = load.layout.ranks if isinstance(load, Transformer) else load.ranks
         topology = topology_without_host(experiment, ranks=ranks)
         traffic, workload = _traffic_of(load, overrides, layouts_on(topology)), None
+        imported = NOT_IMPORTED
     for note in topology.notes:
         notify(f"{topology.source}: {note}")
+    for line in imported.lines():
+        notify(line)
     resolved = resolve(experiment, topology)
     router = Router(
         topology,
@@ -112,16 +118,17 @@ def plan_experiment(
     plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead, sending=_sending(resolved, topology))
     flows = flow_loads(planned_flows(experiment, topology, resolved), topology)
     jct_ns, jct_note = _jct(traffic, workload, plan)
-    return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology))
+    return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology), imported)
 
 
-def _place_job(experiment: Experiment) -> tuple[Topology, Workload]:
-    """The topology with the ranks of the job, and what is played there."""
+def _place_job(experiment: Experiment) -> tuple[Topology, Workload, ImportFacts]:
+    """The topology with the ranks of the job, what is played there, and how exact its import was."""
     with load_job(experiment.job) as job:
         topology = topology_without_host(experiment, ranks=job.ranks)
-        return topology, play_on_storage_hosts(
+        workload = play_on_storage_hosts(
             job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
         )
+        return topology, workload, job.loaded.imported
 
 
 def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str], layouts: Layouts) -> Traffic:

@@ -53,6 +53,7 @@ class Trace(_Section, frozen=True, kw_only=True):
         groups: JSON file of process groups; None: the one next to the trace, if any.
         ranks: number of ranks that the trace must have.
         lenient: drop dependencies on nodes that do not exist.
+        strict: refuse an import that needs guesses.
         element_bytes: the trace counts elements of this many bytes; None: it counts bytes.
         scale_bytes: factor on every payload, as "1/64"; None: 1.
     """
@@ -61,6 +62,7 @@ class Trace(_Section, frozen=True, kw_only=True):
     groups: str | None = None
     ranks: Count | None = None
     lenient: bool = False
+    strict: bool = False
     element_bytes: Count | None = None
     scale_bytes: str | int | float | None = None
 

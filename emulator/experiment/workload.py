@@ -16,6 +16,7 @@ from emulator.planner.workloads.pair_sweep import pair_sweep_workload
 from emulator.planner.workloads.pairs import Pairs, pairs_workload
 from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.shipped import TRACES
+from emulator.trace.imported import refuse_guesses
 from emulator.trace.meaning import TraceOptions
 from emulator.trace.model import Workload
 from emulator.trace.workload import build_workload
@@ -166,9 +167,13 @@ def _load(trace: Trace, path: Path, ranks: int | None, *, on_step: OnStep) -> Lo
             f"none of the {len(loaded.traces)} ranks has a node, so there is nothing to play: record the trace again"
         )
         raise TraceError(problem, path=trace.path)
+    if trace.strict:
+        refuse_guesses(loaded.imported, loaded.path)
     on_step("proving that the run can finish")
     options = TraceOptions(trace.lenient, trace.element_bytes or 1, trace.scale)
-    return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups, options=options), options)
+    workload = build_workload(loaded.traces, groups=loaded.groups, options=options)
+    workload = replace(workload, warnings={**loaded.imported.warnings(), **workload.warnings})
+    return LoadedJob(loaded, workload, options)
 
 
 def planned_pair_sweep(requested: PairSweep) -> pair_sweep.PairSweep:

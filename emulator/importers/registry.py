@@ -24,6 +24,7 @@ from emulator.importers.pytorch.documents import is_pytorch
 from emulator.importers.pytorch.reading import read_pytorch
 from emulator.importers.text_files import HEADS, file_head, file_heads, source_files
 from emulator.suggestions import did_you_mean
+from emulator.trace.imported import GUESSED, ImportFacts, ImportLoss, refuse_guesses
 from emulator.wire.trace.files import has_et_files
 
 CHAKRA = "chakra"
@@ -156,7 +157,9 @@ def check_complete(trace: ImportedTrace) -> None:
 
 def _refuse_guesses(trace: ImportedTrace) -> None:
     check_complete(trace)
-    for fate, what, tally in trace.losses:
-        if fate is Fate.GUESSED:
-            where = f" (first: {tally.first[0]})" if tally.first else ""
-            raise TraceError(f"needs a guess {tally.count} times: {what}{where}", path=trace.source)
+    guesses = [
+        ImportLoss(GUESSED, what, tally.count, tuple(tally.first))
+        for fate, what, tally in trace.losses
+        if fate is Fate.GUESSED
+    ]
+    refuse_guesses(ImportFacts(trace.format, tuple(guesses)), trace.source)

@@ -12,10 +12,10 @@ from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, 
 from emulator.importers.workers import run_all
 from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
 from emulator.units import NS_PER_US
+from emulator.wire.trace.import_report import IMPORTED_SCHEMA, REPORT_FILE
 from emulator.wire.trace.write_workload import GROUP_FILE, trace_folder, write_groups, write_rank
 
 PREFIX = "trace"
-REPORT_FILE = "import.json"
 _NODE_BYTES = 100  # in a file, about
 
 
@@ -37,7 +37,7 @@ def write_imported(trace: ImportedTrace, folder: Path) -> list[Path]:
     paths = [folder / f"{PREFIX}.{one.rank}.et" for one in trace.ranks]
     others = [folder / name for name in ((GROUP_FILE,) if groups else ())] + [folder / REPORT_FILE]
     tasks = [
-        _Task(path, one, groups, world, {"schema": f"charkha.import.{trace.format}", **_attributes(one)})
+        _Task(path, one, groups, world, {"schema": f"{IMPORTED_SCHEMA}{trace.format}", **_attributes(one)})
         for one, path in zip(trace.ranks, paths, strict=True)
     ]
     with trace_folder(folder, [*paths, *others]):

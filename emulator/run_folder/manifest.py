@@ -17,6 +17,7 @@ from emulator.errors import ResultError
 from emulator.run_folder.migration import migrated
 from emulator.run_folder.schema import FORMAT_VERSION
 from emulator.schema import SchemaProblem, decode, json_schema
+from emulator.trace.imported import ImportFacts
 from emulator.version import VERSION
 
 OBSERVATION_POINT = "endpoint software boundary"
@@ -32,13 +33,19 @@ _LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
 
 @dataclass(frozen=True, slots=True)
 class TraceFacts:
-    """The trace that was played; `digest` is the SHA-256 of its files in rank order, in hex."""
+    """The trace that was played.
+
+    Attributes:
+        digest: SHA-256 of its files in rank order, in hex.
+        imported: what the import guessed or dropped; None in runs written before it was stored.
+    """
 
     path: str
     digest: str
     ranks: int
     nodes: int
     communication_nodes: int
+    imported: ImportFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from emulator.statistics.flow_counters import MAXIMA
 from emulator.statistics.flow_figures import GOODPUT, RTT
 from emulator.statistics.metric import IterationKey, Kind, Metric, Reading, Scope, Unit
 from emulator.statistics.summary import RunSummary
+from emulator.trace.imported import DROPPED, GUESSED
 
 _NS, _RATE, _RATIO, _PERCENT = Unit.NS, Unit.BYTES_PER_S, Unit.RATIO, Unit.PERCENT
 _JCT, _CCT = "job completion time of an iteration", "collective completion time: last done - last post"
@@ -212,6 +213,19 @@ _INCOMPLETE = _total(
     "measurements that a member did not report",
     lambda summary: summary.totals.incomplete,
 )
+
+
+def _of_import(fate: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> int | None:
+        return None if summary.imported is None else summary.imported.number(fate)
+
+    return _total(f"import_{fate}", "", f"imported.{fate}", f"import.{fate}", what, read)
+
+
+_IMPORTED = (
+    _of_import(GUESSED, "facts about traffic that the recording lacks and the import guessed"),
+    _of_import(DROPPED, "records that the import left out of the trace"),
+)
 _TIMED = (_of_transfers(times, statistic) for times in _TRANSFERS for statistic in ("p50", "p99", "max"))
 _READ = (*starmap(_of_iteration, _ITERATIONS), *starmap(_of_class, _CLASSES), *_TIMED, *starmap(_of_flows, _FLOWS))
 _ITERATION_JCT = Metric(
@@ -236,6 +250,6 @@ _EACH = (
         for name, counter, _, what in _REPEATED
     ),
 )
-_ALL = (*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _UNEXPLAINED, _INCOMPLETE)
+_ALL = (*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _UNEXPLAINED, _INCOMPLETE, *_IMPORTED)
 METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
 """Every metric by name, in the order of documents."""

@@ -34,6 +34,7 @@ from emulator.statistics.tester_model import InstanceLayouts, TesterModel, Teste
 from emulator.statistics.transfers import NO_TRANSFERS, TransferSummary, summarise_transfers
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.statistics.worst_steps import WorstStep, worst_steps_of
+from emulator.trace.imported import ImportFacts
 from emulator.trace.model import CommKind
 
 WORST_FLOWS = 20
@@ -115,6 +116,7 @@ class RunSummary:
         background: traffic alongside the job, see background.py.
         worst_steps: of the recorded ones, see worst_steps.py.
         iterations: those that count.
+        imported: what the import of the trace guessed and dropped; None: not stored with the run.
         flows: of the whole run, those on the wire; None in a summary made by hand.
     """
 
@@ -130,6 +132,7 @@ class RunSummary:
     totals: Totals
     tester: TesterFacts
     warnings: Mapping[str, int]
+    imported: ImportFacts | None = None
     worst_flows: tuple[WorstFlow, ...] = ()
     loss_foci: tuple[LossFocus, ...] = ()
     transfers: TransferSummary = NO_TRANSFERS
@@ -173,6 +176,7 @@ def summarise(run: Run) -> RunSummary:
         totals=_totals(run, flows, samples, merged, iteration),
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
+        imported=manifest.trace.imported,
         worst_flows=worst_flows(on_the_wire, counters, manifest, most=WORST_FLOWS, flow_events=flow_events),
         loss_foci=loss_foci(on_the_wire, counters, manifest),
         transfers=summarise_transfers(samples, merged),

@@ -171,3 +171,55 @@ def test_ranks_that_disagree_are_refused_before_anything_is_written(
     assert "kineto_0.json: has 2 collectives" in said
     assert "has 3" in said
     assert not (job.parent / "made").exists()
+
+
+@pytest.fixture
+def guessed(tmp_path: Path) -> Path:
+    """Two ranks that do not say which they are, so that the names of the files decide."""
+    for rank in range(2):
+        document = data_parallel_rank(rank, 2)
+        document.info = None
+        write(document, tmp_path / "guessed" / f"kineto_{rank}.json")
+    return tmp_path / "guessed"
+
+
+def test_what_was_guessed_is_in_every_result(guessed: Path, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    what = "import guessed: the rank is that in the name of the file"
+    assert main(["check", str(guessed), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["warnings"][what] == 2
+    first = f"import from pytorch {what.removeprefix('import ')} (2 times); first: {guessed / 'kineto_0.json'}"
+    assert first in printed.err
+    assert main(["plan", str(guessed), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert (json.loads(printed.out)["warnings"][what], first in printed.err) == (2, True)
+
+    rules = guessed.parent / "rules.yaml"
+    rules.write_text("charkha_rules: 1\nrules:\n- {metric: import_guessed, at_most: 0}\n")
+    run = guessed.parent / "run"
+    played = charkha("run", guessed, "--out", run, "--expect", rules, cwd=job.parent)
+    assert (played.code, first in played.stderr, f"{what} (2 times)" in played.stdout) == (5, True, True), played.stderr
+    assert "FAIL: import_guessed is 6" in played.stdout
+    stored = json.loads((run / "manifest.json").read_text())["trace"]["imported"]
+    assert [(one["fate"], one["count"]) for one in stored["losses"] if what.endswith(one["what"])] == [("guessed", 2)]
+    page = (run / "report.html").read_text()
+    assert "Guessed: the recording lacks 6 facts about its traffic" in page
+    assert what in page
+
+    for trace in (run / "trace", guessed):
+        assert main(["check", str(trace), "--strict"]) == 2
+        assert "needs a guess" in capsys.readouterr().err
+    exact = charkha("run", job, "--out", job.parent / "exact", "--expect", rules, "--strict", cwd=job.parent)
+    assert (exact.code, "PASS: the one check is met" in exact.stdout) == (0, True), exact.stderr
+
+
+def test_an_imported_trace_without_its_report_is_no_exact_one(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = job.parent / "made"
+    assert main(["convert", str(job), str(made)]) == 0
+    assert main(["check", str(made), "--strict"]) == 0
+    (made / "import.json").write_text("[]")
+    assert main(["check", str(made)]) == 2
+    assert "is not the report on an import" in capsys.readouterr().err
+    (made / "import.json").unlink()
+    assert main(["check", str(made), "--strict"]) == 2
+    assert "what was guessed is not known" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
-from emulator.cli.playing import status
+from emulator.cli.playing import notify_of_import, status
 from emulator.errors import InputError
 from emulator.experiment.spec import Experiment
 from emulator.experiment.workload import load_job
@@ -66,6 +66,7 @@ def _run(args: argparse.Namespace) -> None:
         load_job(experiment.job, on_step=on_step) as job,
     ):
         summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
+    notify_of_import(job)
     flows = [] if args.file is None else _flows(experiment, job.ranks)
     if args.json:
         print_json(trace_to_json(summary) | ({} if args.file is None else {"flows_beside": flows_to_json(flows)}))

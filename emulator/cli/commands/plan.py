@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(
             plan_to_json(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note)
             | {
+                "warnings": made.imported.warnings(),
                 "flows_beside": flows_to_json(made.flows),
                 "flows_beside_links": flow_links_to_json(made.flow_links, made.plan.paths),
             }

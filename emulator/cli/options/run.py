@@ -111,6 +111,7 @@ TRACE = OptionGroup(
         Option("--groups", "job.trace.groups", 'process groups: JSON {"1": [0, 1], …}', metavar="FILE"),
         Option("--ranks", "job.trace.ranks", "number of ranks that the trace must have", metavar="N", read=whole(1)),
         Option("--lenient", "job.trace.lenient", "drop dependencies on missing nodes", constant=True),
+        Option("--strict", "job.trace.strict", "refuse an import that needs guesses", constant=True),
         Option(
             "--element-bytes",
             "job.trace.element_bytes",

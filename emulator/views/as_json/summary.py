@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from emulator.statistics.summary import RunSummary
+from emulator.trace.imported import DROPPED, GUESSED
 
 
 def summary_to_json(summary: RunSummary) -> dict[str, Any]:
@@ -24,4 +25,6 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
             "exposed_fraction": summary.iteration.exposed_fraction,
             "overlap_fraction": summary.iteration.overlap_fraction,
         }
+    if summary.imported is not None:
+        document["imported"] |= {fate: summary.imported.number(fate) for fate in (GUESSED, DROPPED)}
     return document

@@ -10,6 +10,7 @@ from pathlib import Path
 from emulator.errors import HostError
 from emulator.wire.trace.compression import Encoding
 from emulator.wire.trace.files import TraceSet
+from emulator.wire.trace.import_report import REPORT_FILE
 from emulator.wire.trace.load import LoadedTrace
 from emulator.wire.trace.rewrite import rewrite_trace
 from emulator.wire.trace.write_workload import GROUP_FILE, trace_folder
@@ -25,7 +26,7 @@ def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
         folder: made where it is absent.
 
     Returns:
-        The files, in the order of the ranks, then comm_group.json where the trace has a group file.
+        The files, in the order of the ranks, then comm_group.json and import.json where the trace has them.
 
     Raises:
         InputError: the folder is not empty.
@@ -34,12 +35,16 @@ def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
     prefix = trace_name(loaded.files)
     ranks = [folder / f"{prefix}.{rank}.et" for rank in range(len(loaded.files))]
     groups = loaded.group_file if loaded.groups else None
-    paths = ranks if groups is None else [*ranks, folder / GROUP_FILE]
+    report = loaded.files.folder / REPORT_FILE
+    copies = {} if groups is None else {folder / GROUP_FILE: groups}
+    if loaded.imported.losses and report.is_file():
+        copies[folder / REPORT_FILE] = report
+    paths = [*ranks, *copies]
     with trace_folder(folder, paths):
         for source, path in zip(loaded.files.paths, ranks, strict=True):
             rewrite_trace(source, path, {}, metadata={}, encoding=Encoding.PLAIN)
-        if groups is not None:
-            _copy(groups, paths[-1])
+        for target, source in copies.items():
+            _copy(source, target)
     return paths
 
 

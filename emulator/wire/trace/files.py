@@ -33,6 +33,11 @@ class TraceSet:
     def __len__(self) -> int:
         return len(self.paths)
 
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self.paths[0].parent
+
 
 class _Candidate(NamedTuple):
     path: Path

@@ -10,9 +10,11 @@ from pathlib import Path
 from emulator.errors import InputError
 from emulator.shipped import TRACES
 from emulator.trace.groups import parse_group_file
+from emulator.trace.imported import NOT_IMPORTED, ImportFacts
 from emulator.trace.model import RankTrace
 from emulator.wire.trace.et import read_rank
 from emulator.wire.trace.files import TraceSet, find_trace
+from emulator.wire.trace.import_report import import_facts
 
 _BLOCK_BYTES = 1 << 20
 MAX_GROUP_FILE_BYTES = 64 << 20
@@ -28,6 +30,7 @@ class LoadedTrace:
         traces: one per rank.
         groups: content of the group file; empty without one.
         group_file: where they came from.
+        imported: what the import of the trace guessed and dropped.
     """
 
     path: Path
@@ -35,6 +38,7 @@ class LoadedTrace:
     traces: Sequence[RankTrace]
     groups: Mapping[str, tuple[int, ...]]
     group_file: Path | None
+    imported: ImportFacts = NOT_IMPORTED
 
     @property
     def nodes(self) -> int:
@@ -68,7 +72,7 @@ def load_trace(
         traces.append(read_rank(file, rank))
         if on_rank is not None:
             on_rank(rank + 1, len(files))
-    return LoadedTrace(path, files, traces, _read_groups(group_file), group_file)
+    return LoadedTrace(path, files, traces, _read_groups(group_file), group_file, import_facts(traces, files.folder))
 
 
 def digest(files: TraceSet) -> str:

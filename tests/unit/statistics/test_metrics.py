@@ -11,6 +11,7 @@ from emulator.statistics.flow_figures import FlowKey
 from emulator.statistics.metric import IterationKey, Metric, Scope, Unit
 from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
+from emulator.trace.imported import DROPPED, GUESSED, NOT_IMPORTED, ImportFacts, ImportLoss
 from emulator.views.as_json.summary import summary_to_json
 from tests.support.runs import collective, ranks, write_run
 
@@ -22,7 +23,9 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> RunSummary:
     rows = [one for n in (0, 1) for one in collective([0, 0], [100, 50], iteration=n, ideal_ns=80)]
     flows = [FlowCounters(0, 1, bytes=5, packets=100, retransmits=9, duplicates=4, out_of_order=2, timeouts=1)]
     spans = {n: ranks((0, 500), (0, 400)) for n in (0, 1)}
-    return summarise(write_run(tmp_path_factory.mktemp("metrics") / "run", rows, iterations=spans, flows=flows))
+    run = write_run(tmp_path_factory.mktemp("metrics") / "run", rows, iterations=spans, flows=flows)
+    losses = (ImportLoss(GUESSED, "root", 4), ImportLoss(GUESSED, "splits", 2), ImportLoss(DROPPED, "events", 3))
+    return replace(summarise(run), imported=ImportFacts("pytorch", losses))
 
 
 def in_json(document: Any, key: str) -> list[Any]:
@@ -44,6 +47,17 @@ _SIMPLE = [one for one in METRICS.values() if one.key != "totals.dut" and one no
 def test_a_metric_is_what_json_prints_under_its_key(metric: Metric, summary: RunSummary) -> None:
     values = [one.value for one in metric.read(summary)]
     assert values == in_json(summary_to_json(summary), metric.key)
+
+
+@pytest.mark.parametrize(
+    ("imported", "guessed", "dropped"), [(None, None, None), (NOT_IMPORTED, 0, 0), ("as the fixture", 6, 3)]
+)
+def test_an_exact_import_has_no_guess_and_an_older_run_does_not_know(
+    summary: RunSummary, imported: Any, guessed: int | None, dropped: int | None
+) -> None:
+    one = summary if imported == "as the fixture" else replace(summary, imported=imported)
+    values = [[reading.value for reading in METRICS[name].read(one)] for name in ("import_guessed", "import_dropped")]
+    assert values == [[guessed], [dropped]]
 
 
 def test_units_of_metrics_are_those_of_their_keys() -> None:

@@ -10,6 +10,7 @@ from emulator.statistics.classes import IN_A_HOST
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import NetworkTraffic
+from emulator.trace.imported import GUESSED
 from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
 from emulator.views.figures import (
@@ -76,6 +77,12 @@ def warnings(facts: RunFacts) -> Iterator[str]:
     if facts.summary.scaling.is_scaled:
         how = describe_scaling(facts.summary.scaling)
         yield f"Scaled: {how}. The results are those of the scaled run, not of the original trace."
+    imported = facts.manifest.trace.imported
+    if imported is not None and (guesses := imported.number(GUESSED)):
+        yield (
+            f"Guessed: the recording lacks {count_of(guesses, 'fact')} about its traffic; the import from "
+            f"{imported.format} guessed. The method section lists them."
+        )
     if facts.summary.totals.early:
         yield f"{describe_early(facts.summary.totals.early)}."
 
