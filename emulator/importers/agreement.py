@@ -66,7 +66,7 @@ def _check_collectives(
                 "the same steps",
                 rank=rank,
             )
-        _check_roots(row)
+        _check_roots(row, members)
         _check_splits(row, members)
 
 
@@ -88,9 +88,12 @@ def _fill_in(row: Mapping[int, Operation]) -> None:
             one.root = next(iter(roots))
 
 
-def _check_roots(row: Mapping[int, Operation]) -> None:
+def _check_roots(row: Mapping[int, Operation], members: Sequence[int]) -> None:
     first, operation = next(iter(row.items()))
     for rank, one in row.items():
+        if one.root >= len(members):
+            problem = f"{one.where}: root {one.root} of a {one.kind.label} is not in its group of {len(members)} ranks"
+            raise TraceError(problem, rank=rank)
         if one.root != operation.root:
             _disagree(one, rank, f"root {one.root} of a {one.kind.label}", operation, first, f"root {operation.root}")
 
