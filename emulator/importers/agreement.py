@@ -16,6 +16,7 @@ from emulator.units import format_size
 
 GroupKey = tuple[str, tuple[int, ...]]
 _SIZES_DIFFER = {CommKind.ALL_TO_ALL, CommKind.BARRIER}
+_EVEN_SHARDS = {CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER}
 _ROOTED = {CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER}
 
 
@@ -54,6 +55,8 @@ def _check_collectives(
         for rank, described in seen.items():
             if described != usual:
                 other = next(one for one, text in seen.items() if text == usual)
+                if row[rank].kind is row[other].kind and row[rank].kind in _EVEN_SHARDS:
+                    usual += f" (unequal shards of one {row[rank].kind.label} cannot be played)"
                 _disagree(row[rank], rank, f"{described} is collective {number + 1}", row[other], other, usual)
         if len(row) < len(sequences):
             rank = next(one for one in sequences if one not in row)

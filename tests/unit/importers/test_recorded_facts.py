@@ -172,3 +172,35 @@ def test_groups_of_one_split_share_a_name(tmp_path: Path) -> None:
         (tmp_path / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
     trace = import_trace(IMPORTERS["flight-recorder"], tmp_path)
     assert [one.ranks for own in operations(trace) for one in own] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+
+
+def test_shards_of_unequal_size_are_refused_by_name(tmp_path: Path) -> None:
+    def calls(rank: int, document: KinetoDocument) -> None:
+        document.collective("allgather", 1024 * (rank + 1), 0, (30, 10), **WORLD)
+
+    with pytest.raises(TraceError, match="unequal shards of one all_gather cannot be played"):
+        imported(tmp_path, calls)
+
+
+OTHER_KERNELS = (
+    "void deep_ep::internode::dispatch<false, 8, true, 128>(int4*, float*)",
+    "nvshmemi_transfer_rma_nbi",
+    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
+    "one_shot_all_reduce_kernel",
+    "void mscclpp::allreduce6<__half>(__half*)",
+)
+
+
+def test_kernels_of_other_libraries_are_no_compute_without_a_word(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        for number, name in enumerate((*OTHER_KERNELS, "gemm", "reduce_kernel")):
+            document.kernel(name, 10 + 10 * number, 5, launch=5 + number)
+        document.collective("allreduce", 1024, 100, (130, 10), **WORLD)
+
+    trace = imported(tmp_path, calls)
+    found = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.GUESSED}
+    assert found == {
+        "kernels that look like communication of libraries other than NCCL: played as compute": 4 * len(OTHER_KERNELS)
+    }
+    with pytest.raises(TraceError, match=f"needs a guess {4 * len(OTHER_KERNELS)} times: kernels that look like"):
+        import_trace(IMPORTERS["pytorch"], tmp_path, strict=True)
