@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 REMOVED = {
     "ray": "Slurm, Kubernetes and SSH start agents on clusters",
+    "--phase": "use --vary job.start=0ms:200ms:10ms",
     "--ray": "an import uses the cores of this machine",
 }
 """Words of earlier versions → what there is instead."""

@@ -144,8 +144,8 @@ MISTAKES = {
     "pairs -n 3 --rounds 3": "3 rounds: 3 ranks have from 1 to 2",
     "pairs -n 1": "at least 2",
     # Runs of runs.
-    "sweep -f run.yaml": "give --vary NAME=VALUES or --phase VALUES",
-    "sweep -f run.yaml --phase 0:1:0.5": "--phase needs two jobs",
+    "sweep -f run.yaml": "give --vary NAME=VALUES",
+    "sweep -f run.yaml --phase 0:1:0.5": "'--phase'; it was removed: use --vary job.start=0ms:200ms:10ms",
     "sweep -f run.yaml --vary qps=1,99": "point qps=99: --qps 99: from 1 to 64",
     "sweep -f run.yaml --vary qps=1 --resume": "--resume needs --out DIR",
     "sweep -f run.yaml --vary qps=1 --out .": "is not an empty folder",
