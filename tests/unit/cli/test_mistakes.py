@@ -128,6 +128,8 @@ MISTAKES = {
     "bench all_reduce": "required: -n/--ranks (see `charkha bench --help`)",
     "bench allredcue -n 2": "there is no collective 'allredcue'; did you mean 'all_reduce'?",
     "bench sendrecv -n 1": "send_recv needs at least 2 ranks",
+    "bench all_reduce -n 1": "all_reduce needs at least 2 ranks",
+    "bench barrier -n 1": "barrier needs at least 2 ranks",
     "generate collective sendrecv -n 2 --out g": "'sendrecv' is not a collective but a pair of ranks",
     "bench all_reduce -n two": "argument -n/--ranks: 'two': give a whole number",
     f"{BENCH} -b 1X": "'1X' is not a size",
