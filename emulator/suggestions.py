@@ -5,24 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-REMOVED = {
-    "ray": "Slurm, Kubernetes and SSH start agents on clusters",
-    "--phase": "use --vary job.start=0ms:200ms:10ms",
-    "--ray": "an import uses the cores of this machine",
-}
-"""Words of earlier versions → what there is instead."""
-
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'ring'?`, to be added to an error, or what replaces a removed word; "" if no name is close to it.
+    """`; did you mean 'ring'?`, to be added to an error; "" if no known name is close to the word.
 
     Args:
         word: that is not known.
         known: names that are. A name that is spelled nearly the same comes first, then up to three that begin with the
             word, then one that is spelled somewhat alike.
     """
-    if word in REMOVED:
-        return f"; it was removed: {REMOVED[word]}"
     spelled = {name.lower(): name for name in known}
     word = word.lower()
     near = difflib.get_close_matches(word, spelled, n=1, cutoff=0.85)

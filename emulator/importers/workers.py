@@ -1,4 +1,4 @@
-"""Ranks of a large trace read, or written, by several processes at a time."""
+"""Ranks of a large trace read, or written, by several processes of this machine at a time."""
 
 from __future__ import annotations
 
