@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
 
-from tests.guest.machine import Guest, NoGuest
+from tests.guest.image import NoGuest
+from tests.guest.machine import Guest
 from tests.guest.matrix import Cell, Frame, cells, icrc_is_right, play, roce_frames, sample
 from tests.support.full import IS_FULL
 from tests.support.shared_traces import require_shared
@@ -22,7 +19,7 @@ SEED = 1
 @pytest.mark.timeout(300)
 def test_stock_perftest_and_charkha_count_the_same() -> None:
     """One test, as one machine plays all cells."""
-    guest = Guest(Path(tempfile.gettempdir()) / f"charkha-guest-{os.getuid()}")
+    guest = Guest()
     try:
         guest.up()
         problems = {str(cell): play(guest, cell) for cell in sample(PART, seed=SEED)}
