@@ -29,6 +29,11 @@ SNAP_BYTES = 9216
 """Bytes captured of a packet: all of it. tcpdump's buffer holds packets of this size, and its default is 256 KiB."""
 _READY = "CHARKHA-GUEST-READY"
 _BOOT_S = 120
+_TOOLS = {
+    **{"ip": "iproute2", "nft": "nftables", "ethtool": "ethtool", "tcpdump": "tcpdump"},
+    "qemu-system-x86_64": "qemu-system-x86",
+}
+"""Commands that running it needs → Debian's package."""
 _ASK = Path(__file__).with_name("ask.py")
 _LOSS = "charkha_loss"
 
@@ -71,6 +76,9 @@ class Guest:
         """
         if os.geteuid():
             raise NoGuest("needs root")
+        missing = sorted({package for tool, package in _TOOLS.items() if shutil.which(tool) is None})
+        if missing:
+            raise NoGuest(f"needs tools: apt-get install {' '.join(missing)}")
         build(self.image)
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
