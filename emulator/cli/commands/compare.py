@@ -17,6 +17,7 @@ from emulator.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.units import parse_fraction
 from emulator.views.as_json.comparison import comparison_to_json
 from emulator.views.comparison_files import write_comparison
+from emulator.views.comparison_markdown import comparison_to_markdown
 from emulator.views.comparison_text import undecided_text
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
@@ -85,6 +86,7 @@ def add_parser(subparsers: Subparsers) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--html", metavar="FILE", type=Path, help="write a page with charts, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
+    output.add_argument("--markdown", action="store_true", help="print it as Markdown, for the summary of a CI job")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_explain("comparison_table", "trend_table")
     parser.set_defaults(handler=_run)
@@ -107,6 +109,8 @@ def _run(args: argparse.Namespace) -> int:
     write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == "strict")
     if args.json:
         print_json(comparison_to_json(comparison))
+    elif args.markdown:
+        print(comparison_to_markdown(comparison), end="")
     else:
         print_tables(render_trend(comparison) if args.trend else render(comparison))
     if args.gate is not None and comparison.is_undecided:
