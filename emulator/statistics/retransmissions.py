@@ -46,7 +46,7 @@ def unexplained(
 
     Args:
         lost: see `lost_packets`.
-        device: frames that the device lost, as in - out or as it counted them, whichever is more; None if it was not monitored.
+        device: frames that the device lost, as in - out or as it counted them; None if it was not monitored.
         receivers: see `receiver_drops`. The kernel counts receptions, each of one or several packets: any explains all.
     """
     if not lost:

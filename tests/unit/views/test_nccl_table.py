@@ -24,7 +24,7 @@ GOLDEN = """\
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
         1024          1024     uint8    none      -1    20.00  0.0512  0.0768     N/A    20.00  0.0512  0.0768     N/A
-     1048576       1048576     uint8    none      -1  1050.00    1.00    1.50     N/A  1050.00    1.00    1.50     N/A
+     1048576       1048576     uint8    none      -1  1050.00   0.999    1.50     N/A  1050.00   0.999    1.50     N/A
 # Out of bounds values : 0 OK
 # Avg bus bandwidth    : 0.787383
 #
