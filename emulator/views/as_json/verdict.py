@@ -13,7 +13,7 @@ from emulator.views.verdict_text import headline
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    """The verdict: outcome, null without rules, a line of text, and every check with its value in the unit of its metric."""
+    """Outcome (null without rules), one line of text, and every check with its value in the unit of its metric."""
     return {
         "outcome": None if verdict.rules is None else verdict.outcome.value,
         "text": headline(verdict),
