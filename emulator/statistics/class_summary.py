@@ -31,6 +31,7 @@ class ClassSummary:
         count: collectives of this class in one iteration.
         samples: measurements behind the percentiles.
         algbw_bytes_per_s, busbw_bytes_per_s: at the median time of the measurements that have a bandwidth.
+        busbw_mean_bytes_per_s: at the mean time of the same measurements, as nccl-tests has it.
         ideal_percent: 100 x ideal / measured, at the median.
         cct_p50_ns, cct_p99_ns, cct_max_ns: of all measurements that are not negative.
         skew_p50_ns: median of last post - first post.
@@ -59,6 +60,7 @@ class ClassSummary:
     tester_percent: float | None = None
     slowest_to_mean: float | None = None
     where: str = ""
+    busbw_mean_bytes_per_s: float | None = None
 
     @property
     def key(self) -> ClassKey:
@@ -104,6 +106,7 @@ def _summarise(
     has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
     timed = rows[has_bandwidth]
     algbw = bandwidth(key.size_bytes, median(merged.cct_ns[timed]))
+    mean_algbw = bandwidth(key.size_bytes, float(merged.cct_ns[timed].mean()) if len(timed) else None)
     ideal = _median_ratio(merged.ideal_ns, merged.cct_ns, timed)
     ratio = _median_ratio(merged.traced_ns, merged.cct_ns, timed)
     return ClassSummary(
@@ -125,6 +128,7 @@ def _summarise(
         slowest_to_mean=_slowest_to_mean(merged, rows),
         where=key.where,
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
+        busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
     )
 
 
