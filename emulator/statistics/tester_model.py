@@ -126,7 +126,10 @@ class TesterShare:
         return cls(model, merged, sent, layouts)
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
-        """100 x time that the tester needs by itself / measured time, at the median of the rows of one class.
+        """100 x time that the tester adds to the ideal time / measured time, at the median of the rows of one class.
+
+        A step costs its time whatever the network does. The tester moves bytes while the ports do: it adds only what
+        it needs longer than they.
 
         None if the algorithm is unknown here, the group is too large, or no time is above zero.
         """
@@ -141,7 +144,8 @@ class TesterShare:
         if not steps or not np.any(valid):
             return None
         rate = model.rate_bytes_per_s(step_bytes)
-        needed_ns = steps * model.step_ns + self.machine_bytes[rows] / rate * NS_PER_S
+        moving_ns = self.machine_bytes[rows] / rate * NS_PER_S
+        needed_ns = steps * model.step_ns + np.maximum(moving_ns - np.maximum(merged.ideal_ns[rows], 0), 0)
         return median(100 * needed_ns[valid] / cct_ns[valid])
 
 
