@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from scipy.special import stdtrit
 
 from emulator.errors import PlanError
 from emulator.planner.algorithms import depends_on_layout, schedule
@@ -84,6 +85,26 @@ def fit_tester_model(
             rate = float(median(machine_bytes[rows]) or 0) / max(transfer_ns, 1) * NS_PER_S
             rates.append((step_bytes[size], rate))
     return TesterModel(rates, step_ns)
+
+
+def slowest_likely(models: Sequence[TesterModel]) -> TesterModel:
+    """The slow end of what several calibrations found: of each mean the end of its 95 % interval (Student's t).
+
+    Args:
+        models: one per calibration. A size counts if all of them have a rate for it.
+    """
+    shared = set.intersection(*({size for size, _ in one.rates} for one in models))
+    rates = {size: [rate for one in models for at, rate in one.rates if at == size] for size in shared}
+    slow = [(size, 1e9 / _upper_mean([1e9 / max(rate, 1.0) for rate in found])) for size, found in rates.items()]
+    return TesterModel(sorted(slow), _upper_mean([one.step_ns for one in models]))
+
+
+def _upper_mean(values: Sequence[float]) -> float:
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    return mean + float(stdtrit(len(values) - 1, 0.975)) * error
 
 
 @dataclass(frozen=True, slots=True)
