@@ -7,6 +7,7 @@ the machine, so their bytes count too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -103,7 +104,7 @@ def _upper_mean(values: Sequence[float]) -> float:
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean
-    error = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    error: float = float(np.std(values, ddof=1)) / math.sqrt(len(values))
     return mean + float(stdtrit(len(values) - 1, 0.975)) * error
 
 
