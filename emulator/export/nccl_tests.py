@@ -70,7 +70,7 @@ def measured_classes(run: Run) -> Sequence[MeasuredClass]:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
     return [_measured_class(key, merged, rows) for key, rows in class_rows(merged)]
 
 

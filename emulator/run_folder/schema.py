@@ -12,7 +12,7 @@ import pyarrow as pa
 from emulator.control.observations import EVENTS
 from emulator.run_folder.flow_results import FLOW_RESULTS_SCHEMA
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the run folder: raised when a reader of the old version would misread the new one."""
 
 Columns: TypeAlias = Mapping[str, Any]

@@ -13,7 +13,7 @@ from emulator.statistics.summary import RunSummary
 from emulator.trace.imported import DROPPED, GUESSED
 
 _NS, _RATE, _RATIO, _PERCENT = Unit.NS, Unit.BYTES_PER_S, Unit.RATIO, Unit.PERCENT
-_JCT, _CCT = "job completion time of an iteration", "collective completion time: last done - last post"
+_JCT, _CCT = "job completion time of an iteration", "collective completion time: last arrival - last post"
 _BUSY = "of the slowest rank in the median iteration"
 _ITERATIONS = (  # name, unit, attribute of IterationSummary, family, statistic, what
     ("jct", _NS, "jct_ns", "jct", "p50", _JCT),

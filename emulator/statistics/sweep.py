@@ -108,7 +108,7 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
     Raises:
         ResultError: the samples are missing or damaged.
     """
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
     rows = []
     for number, size in enumerate(sizes):
         is_pair = kind is CommKind.SEND

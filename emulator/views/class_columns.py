@@ -53,7 +53,7 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     ),
     Column(
         "cct\np50",
-        "collective completion time, median: last done - last post over the members; ! = tester-limited: the "
+        "collective completion time, median: last arrival - last post over the members; ! = tester-limited: the "
         "calibrated tester alone needs nearly as long, so the row describes the tester rather than the DUT",
         cell=lambda row: duration_cell(row.cct_p50_ns) + ("!" if row.is_tester_limited else ""),
         style=bold,
