@@ -43,7 +43,7 @@ class MeasuredClass:
         size_bytes: as nccl-tests counts it.
         algorithm: "" for send and receive.
         cct_ns: times of the measured iterations, in the order they were played, without negative ones.
-        early: measurements whose payload arrived before a post.
+        early: measurements part of whose payload moved before the last post: nccl-tests' speeds are of all bytes.
     """
 
     kind: CommKind
@@ -82,7 +82,7 @@ def _measured_class(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Mea
         size_bytes=key.size_bytes,
         algorithm=key.algorithm,
         cct_ns=cct_ns[cct_ns >= 0],
-        early=int(np.count_nonzero(merged.early[rows])),
+        early=int(np.count_nonzero(merged.early[rows] | ~merged.had_all_to_move[rows])),
     )
 
 

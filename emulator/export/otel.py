@@ -115,7 +115,7 @@ def measures(summary: RunSummary) -> Iterator[Measure]:
     # A point per flow or iteration would be a series of its own in the collector.
     for metric in (one for one in METRICS.values() if not one.scope.is_many):
         statistic: Attributes = {"statistic": metric.statistic} if metric.statistic else {}
-        for subject, value, _ in metric.read(summary):
+        for subject, value, *_ in metric.read(summary):
             if value is not None:
                 is_sum = metric.kind is Kind.COUNTER
                 new = Measure(metric.otel_name, metric.published_unit, metric.what, [], is_sum)

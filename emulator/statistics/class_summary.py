@@ -1,7 +1,8 @@
 """One row per class of collectives: bandwidths, completion times, comparison with ideal and trace.
 
 Bandwidths come from the median time of the measurements that have a bandwidth. Those whose payload arrived before a
-post, and those with a time of zero or less, are counted but have none.
+post, and those with a time of zero or less, are counted but have none. Where a rank was late, they are of the bytes
+that had still to move after its post; measurements for which that is not known have none either.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ class ClassSummary:
         count: collectives of this class in one iteration.
         samples: measurements behind the percentiles.
         algbw_bytes_per_s, busbw_bytes_per_s: at the median time of the measurements that have a bandwidth.
-        ideal_percent: 100 x ideal / measured, at the median.
+        ideal_percent: 100 x ideal / measured, at the median; ideal is of what had still to move after the last post.
         cct_p50_ns, cct_p99_ns, cct_max_ns: of all measurements that are not negative.
         skew_p50_ns: median of last post - first post.
         traced_ns: median over collectives of the shortest duration that the trace recorded for a member.
         bw_ratio: measured bandwidth / traced bandwidth, at the median.
         slowest_to_mean: completion of the slowest member / mean over the members, from the last post on; median.
         where: between hosts or in a host, see ClassKey.
+        late: measurements without a bandwidth because a rank was late.
         tester_percent: 100 x time that the calibrated tester needs by itself / measured, at the median.
     """
 
@@ -59,6 +61,7 @@ class ClassSummary:
     tester_percent: float | None = None
     slowest_to_mean: float | None = None
     where: str = ""
+    late: int = 0
 
     @property
     def key(self) -> ClassKey:
@@ -102,8 +105,8 @@ def _summarise(
     valid_ns = cct_ns[cct_ns >= 0]
     factor = busbw_factor(kind, members=key.members)
     has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
-    timed = rows[has_bandwidth]
-    algbw = bandwidth(key.size_bytes, median(merged.cct_ns[timed]))
+    timed = merged.comparable(rows[has_bandwidth])
+    algbw = bandwidth(key.size_bytes, median(merged.whole_ns[timed]))
     ideal = _median_ratio(merged.ideal_ns, merged.cct_ns, timed)
     ratio = _median_ratio(merged.traced_ns, merged.cct_ns, timed)
     return ClassSummary(
@@ -124,6 +127,7 @@ def _summarise(
         bw_ratio=None if ratio is None else ratio * scaled_by,
         slowest_to_mean=_slowest_to_mean(merged, rows),
         where=key.where,
+        late=int(np.count_nonzero(has_bandwidth & merged.is_late[rows])),
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
     )
 
@@ -136,7 +140,7 @@ def _median_ratio(reference_ns: IntArray, measured_ns: IntArray, rows: IntArray)
 
 
 def _slowest_to_mean(merged: MergedSamples, rows: IntArray) -> float | None:
-    valid = rows[(merged.mean_ns[rows] > 0) & ~merged.early[rows]]
+    valid = rows[(merged.mean_ns[rows] > 0) & ~merged.early[rows] & merged.had_all_to_move[rows]]
     return median(merged.cct_ns[valid] / merged.mean_ns[valid])
 
 

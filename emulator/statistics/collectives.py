@@ -37,8 +37,12 @@ MERGE_COLUMNS: Sequence[str] = (
     "early",
     "traced_ns",
     "ideal_ns",
+    "remaining_ideal_ns",
 )
 """Columns of the samples that `merge` reads."""
+NEGLIGIBLE_SKEW = 0.005
+"""Skew over the ideal of all bytes: up to here, what moved before the last post is left out of account, at most that
+share of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,10 @@ class MergedSamples:
         between_hosts: members are on more than one host; False if that is not known.
         early: payload reached a member of a collective before it had posted.
         traced_ns: shortest duration that the trace recorded for a member; UNKNOWN if it recorded none.
-        ideal_ns: ideal time from the plan; UNKNOWN without one.
+        ideal_ns: ideal time, from the last post on, of the bytes that had still to move then; UNKNOWN without one.
+        whole_ideal_ns: ideal time of all bytes of the plan.
+        is_late: a rank was late, and what had still to move after its post is not known, or nothing.
+        is_worked_out: `ideal_ns` follows from the posts, also if nobody was late: all of a class, or a sample of it.
         incomplete: measurements left out because a member did not report.
         has_hosts: `between_hosts` is known.
     """
@@ -76,12 +83,40 @@ class MergedSamples:
     early: BoolArray
     traced_ns: IntArray
     ideal_ns: IntArray
+    whole_ideal_ns: IntArray
+    is_late: BoolArray
+    is_worked_out: BoolArray
     algorithms: tuple[str, ...]
     incomplete: int
     has_hosts: bool = False
 
     def __len__(self) -> int:
         return len(self.cct_ns)
+
+    @property
+    def had_all_to_move(self) -> BoolArray:
+        """Next to nothing can have moved before the last post, or there is no ideal."""
+        return (self.whole_ideal_ns <= 0) | (self.ideal_ns >= (1 - NEGLIGIBLE_SKEW) * self.whole_ideal_ns)
+
+    @property
+    def whole_ns(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Time that all bytes would have taken at the speed of those that had still to move after the last post."""
+        known = (self.whole_ideal_ns > 0) & (self.ideal_ns > 0)
+        return self.cct_ns * np.where(known, self.whole_ideal_ns / np.where(known, self.ideal_ns, 1), 1.0)
+
+    def comparable(self, rows: IntArray) -> IntArray:
+        """Those of some rows of a class of which it is known what had still to move after the last post.
+
+        Where only a sample was worked out, those of the sample: the others are those where nobody was late.
+        """
+        known = rows[~self.is_late[rows]]
+        sampled = known[self.is_worked_out[known]]
+        return sampled if len(known) < len(rows) and len(sampled) else known
+
+
+def is_negligible(skew_ns: IntArray, ideal_ns: IntArray) -> BoolArray:
+    """Whether next to nothing of what takes `ideal_ns` can have moved before the last post."""
+    return np.asarray(skew_ns <= NEGLIGIBLE_SKEW * ideal_ns, np.bool_)
 
 
 def merge(samples: pa.Table, hosts: Sequence[int] = (), *, until: CctEnd = LAST_ARRIVAL) -> MergedSamples:
@@ -105,6 +140,10 @@ def merge(samples: pa.Table, hosts: Sequence[int] = (), *, until: CctEnd = LAST_
     last_end = blocks.last_end_ns(until)
     cct_ns = last_end - last_post
     pair_ns = blocks.flight_ns(fallback=cct_ns)
+    skew_ns, whole, remaining = last_post - first_post, blocks.largest("ideal_ns"), blocks.largest("remaining_ideal_ns")
+    # A pair waits for nobody. Before version 2, the ideal was that of all bytes.
+    settled = pair | storage | is_negligible(skew_ns, whole) | (whole <= 0) | (until == LAST_DONE)
+    ideal_ns = np.where(settled & (remaining == UNKNOWN), whole, remaining)
     merged = {
         "iteration": blocks.first("iteration"),
         "instance": blocks.first("instance"),
@@ -114,12 +153,15 @@ def merge(samples: pa.Table, hosts: Sequence[int] = (), *, until: CctEnd = LAST_
         "algorithm": blocks.first("algorithm"),
         "cct_ns": np.where(pair, pair_ns, cct_ns),
         "span_ns": last_end - first_post,
-        "skew_ns": last_post - first_post,
+        "skew_ns": skew_ns,
         "mean_ns": np.where(pair, pair_ns, cct_ns - blocks.mean_lead_ns(last_end, until)),
         "between_hosts": (blocks.largest("host") != blocks.smallest("host")) | (storage & bool(len(hosts))),
         "early": blocks.largest("early").astype(np.bool_) & ~pair,
         "traced_ns": blocks.smallest_known("traced_ns"),
-        "ideal_ns": blocks.largest("ideal_ns"),
+        "ideal_ns": ideal_ns,
+        "whole_ideal_ns": whole,
+        "is_late": (whole > 0) & (ideal_ns <= 0),
+        "is_worked_out": remaining != UNKNOWN,
     }
     kept: dict[str, Any] = {name: column[complete] for name, column in merged.items()}
     incomplete = int(np.count_nonzero(~complete))

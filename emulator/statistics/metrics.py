@@ -41,6 +41,8 @@ _CLASSES = (  # the same of ClassSummary
     ("busbw", _RATE, "busbw_bytes_per_s", "busbw", "", "bus bandwidth at the median cct"),
     ("busbw_to_ideal", _PERCENT, "ideal_percent", "ideal", "", "bus bandwidth / the bandwidth that port rates allow"),
 )
+LATE = "a rank was late"
+_NEED_ALL_MEMBERS = ("algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent", "slowest_to_mean")
 _TRANSFERS = {  # attribute of TransferSummary: family, what
     "fct": ("flow.completion", "flow completion time: post of a send to its last byte"),
     "kv_latency": ("request.kv_latency", "first send of a request's key-value cache to its last byte"),
@@ -94,7 +96,8 @@ def _of_class(name: str, unit: Unit, field: str, family: str, statistic: str, wh
     def read(summary: RunSummary) -> Iterator[Reading]:
         for one in summary.classes:
             if one.size_bytes or field.startswith("cct"):
-                yield Reading(one.key, getattr(one, field), bool(one.is_tester_limited))
+                missing = LATE if field in _NEED_ALL_MEMBERS and one.late else ""
+                yield Reading(one.key, getattr(one, field), bool(one.is_tester_limited), missing)
 
     return Metric(name, name, unit, Scope.CLASS, what, f"classes[].{field}", Kind.TIMING, family, statistic, read)
 

@@ -166,9 +166,9 @@ def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) ->
 
 
 def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
-    subject, value, is_limited = reading
+    subject, value, is_limited, missing = reading
     if value is None:
-        return Finding(rule, subject, None, Outcome.UNDECIDED, "not measured")
+        return Finding(rule, subject, None, Outcome.UNDECIDED, missing or "not measured")
     holds = rule.bound.holds(value)
     limit = state.problem if rule.metric.kind is Kind.TIMING and state.problem else ""
     if is_limited and not limit:
