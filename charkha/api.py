@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from emulator.errors import InputError
 from emulator.experiment.spec import Experiment
@@ -13,7 +14,7 @@ from emulator.experiment.spec import Experiment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from emulator.comparison.verdicts import Comparison
+    from charkha.comparison import Comparison
     from emulator.run_folder.manifest import Manifest
     from emulator.statistics.summary import RunSummary as Summary
 else:
@@ -33,6 +34,11 @@ class Run:
 
     folder: Path
     manifest: Manifest
+
+    def __repr__(self) -> str:
+        trace, trials = self.manifest.trace, self.manifest.trials
+        what = f"{self.manifest.status}, {trace.ranks} ranks, {trials.included} iterations"
+        return f"<Run {str(self.folder)!r}: {Path(trace.path).name!r}, {what}>"
 
     @property
     def experiment(self) -> Experiment:
@@ -87,6 +93,13 @@ class Session:
     jobs: Mapping[str, Run]
     solo: Mapping[str, Run]
     starts_ns: Mapping[str, int]
+
+    def __repr__(self) -> str:
+        return f"<Session {str(self.folder)!r}: jobs {', '.join(self.jobs)}>"
+
+
+Runs: TypeAlias = "str | Path | Run | Sequence[str | Path | Run]"
+"""Runs that repeat each other: a run, a run folder, a folder of run folders, a pattern, or a list of these."""
 
 
 def play(
@@ -177,24 +190,49 @@ def read_experiment(path: str | Path) -> Experiment:
     return read(Path(path))
 
 
-def compare(before: str | Path, after: str | Path, *, margin: float = 0.03) -> Comparison:
-    """Compare two groups of runs, class by class.
+def compare(before: Runs, after: Runs, *, margin: float = 0.03) -> Comparison:
+    """Compare two groups of runs, class by class; `print` shows the table of `charkha compare`.
 
     Args:
-        before, after: a run folder, a folder of run folders, or a pattern of either.
+        before, after: runs, run folders, folders of run folders, patterns of either, or a list of them.
         margin: smallest relative difference of times that counts.
 
     Raises:
         InputError: there is no run, or the runs are not comparable.
         ResultError: a run cannot be read.
     """
+    from charkha.comparison import Comparison
     from emulator.comparison.comparability import check_comparability
-    from emulator.comparison.groups import groups_to_compare
+    from emulator.comparison.groups import groups_of, short_names
     from emulator.comparison.verdicts import Rules
     from emulator.comparison.verdicts import compare as compare_groups
 
-    groups = groups_to_compare([str(before), str(after)], by_firmware=False)
+    names = short_names([_name(before), _name(after)])
+    groups = groups_of(dict(zip(names, map(_folders, (before, after)), strict=True)))
     comparability = check_comparability(groups)
     if comparability.refused:
         raise InputError(f"the runs are not comparable: {' | '.join(map(str, comparability.refused))}")
-    return compare_groups(groups, comparability, Rules(margin=margin))
+    found = compare_groups(groups, comparability, Rules(margin=margin))
+    return Comparison(found.rules, found.groups, found.pairs, found.comparability)
+
+
+def _name(runs: Runs) -> str:
+    """What a group is called: its folder, that of its only run, or the folder that holds all of them."""
+    if isinstance(runs, str | Path):
+        return str(runs)
+    if isinstance(runs, Run):
+        return str(runs.folder)
+    names = [_name(one) for one in runs]
+    if not names:
+        raise InputError("a group to compare has no run")
+    return names[0] if len(names) == 1 else os.path.commonpath([os.path.abspath(name) for name in names])  # noqa: PTH100
+
+
+def _folders(runs: Runs) -> list[Path]:
+    from emulator.comparison.groups import find_group
+
+    if isinstance(runs, Run):
+        return [runs.folder]
+    if isinstance(runs, str | Path):
+        return find_group(str(runs))
+    return [folder for one in runs for folder in _folders(one)]

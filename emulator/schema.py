@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from emulator.removed import REMOVED_KEYS
 from emulator.suggestions import did_you_mean
 
 T = TypeVar("T")
@@ -86,6 +87,8 @@ def _in_words(problem: str, kind: Any, path: tuple[str | int, ...]) -> str:
     if unknown := _UNKNOWN.fullmatch(problem):
         if unknown[1] in (known := _field_names(kind)):
             return f"unknown key {unknown[1]!r} in this place: it belongs elsewhere"
+        if unknown[1] in REMOVED_KEYS:
+            return f"unknown key {unknown[1]!r}: {REMOVED_KEYS[unknown[1]]}"
         return f"unknown key {unknown[1]!r}{did_you_mean(unknown[1], known)}"
     if missing := _MISSING.fullmatch(problem):
         return f"the key {missing[1]!r} is missing"

@@ -1,4 +1,4 @@
-"""What holds for the whole suite: which tests are measured for coverage, and what is printed at its end."""
+"""What holds for the whole suite: marks, which tests are measured for coverage, and what is printed at its end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from coverage import Coverage
 from hypothesis import is_hypothesis_test, settings
 
 from tests.support.full import examples
+from tests.support.skips import skip_lines, skip_reason
 
 PROPERTIES = Path(__file__).parent / "property"
 
@@ -47,6 +48,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         measured.start()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the modules that read published traces, which are there only where the project is developed."""
+    for item in items:
+        if hasattr(getattr(item, "module", None), "require_shared"):
+            item.add_marker(pytest.mark.shared)
+
+
 def is_property(item: pytest.Item) -> bool:
     """Whether it is tried with many examples, of hypothesis or of its own."""
     return item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None))
@@ -59,7 +67,13 @@ def _no_loaded_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """How many of the tests that need root and namespaces ran: a suite that skipped them all is green, too."""
+    """What was left out and why, and how many tests of labs ran: a suite that skipped them all is green, too."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    lines = list(skip_lines(skip_reason(report.longrepr) for report in skipped))
+    if lines:
+        terminalreporter.section("left out")
+        for line in lines:
+            terminalreporter.write_line(line)
     counts = Counter(
         outcome
         for outcome in ("passed", "failed", "error", "skipped")

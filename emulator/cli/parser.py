@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 from emulator.errors import InputError
+from emulator.removed import REMOVED_WORDS
 from emulator.suggestions import did_you_mean
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -31,6 +32,9 @@ class Parser(argparse.ArgumentParser):
     Texts are shown as written. Options cannot be abbreviated: an abbreviation would change its meaning when a later
     version adds an option.
     """
+
+    hints: Mapping[str, str] = {}
+    """Options of other tools that a command does not have → what to write, as the end of the error."""
 
     def __init__(self, **settings: Any) -> None:
         self._advanced: list[argparse.Action] = []
@@ -99,14 +103,22 @@ class Parser(argparse.ArgumentParser):
             if name in _GLOBAL and not is_known:
                 self.error(f"{name} goes before the command: {self.prog.split()[0]} {name} …")
             if _OPTION.match(word) and not is_known:
+                if removed := self._removed(name):
+                    self.error(removed)
                 known = (option for action in self._options() for option in action.option_strings)
-                self.error(f"unknown option {name!r}{did_you_mean(name, [*known, '--help', '--help-all'])}")
+                hint = self.hints.get(name) or did_you_mean(name, [*known, "--help", "--help-all"])
+                self.error(f"unknown option {name!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
+            if removed := self._removed(value):
+                self.error(removed)
             choices = list(map(str, action.choices))
             advice = did_you_mean(str(value), choices) or f"; choose from {', '.join(choices)}"
             raise argparse.ArgumentError(action, f"there is no {value!r}{advice}")
+
+    def _removed(self, word: str) -> str | None:
+        return REMOVED_WORDS.get(f"{self.prog.split()[-1]} {word}")
 
     def _sorted(self, action: argparse.Action, *, advanced: bool) -> argparse.Action:
         if advanced:

@@ -172,19 +172,22 @@ def print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
     from emulator.views.terminal.summary_table import render, render_beside
     from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
     from emulator.views.terminal.verdict_table import render_findings, render_headline
-    from emulator.views.verdict_text import headline
+    from emulator.views.verdict_text import NO_RULES, headline
 
     tables = render_beside(outcome.summary)
     beside = ["", *tables] if tables else []
     verdict, folder = outcome.verdict, str(outcome.run.folder)
+    last = [f"Run folder: {folder}"]
+    if verdict.rules is None:
+        last = [*([f"Tester: {verdict.tester.problem}"] if verdict.tester.problem else []), *last, NO_RULES]
     if outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)
         print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder), *beside)
     elif outcome.pairs is not None:
-        print_tables(render_headline(verdict), *render_pairs(outcome.pairs), *beside, f"Run folder: {folder}")
+        print_tables(render_headline(verdict), *render_pairs(outcome.pairs), *beside, *last)
     else:
         summary = render(outcome.summary, limit=_MOST_CLASSES)
-        print_tables(render_headline(verdict), summary, *render_findings(verdict), f"Run folder: {folder}")
+        print_tables(render_headline(verdict), summary, *render_findings(verdict), *last)
 
 
 def _play_campaign(

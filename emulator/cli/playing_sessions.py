@@ -44,7 +44,9 @@ def play_and_show_session(experiment: Experiment, args: argparse.Namespace) -> i
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
     if experiment.campaign is not None:
-        raise InputError("--repeat and --profiles are for runs of one job: play the session again, or sweep --phase")
+        raise InputError(
+            "--repeat and --profiles are for runs of one job: play the session again, or sweep its settings"
+        )
     if args.live is not None:
         raise InputError("--live shows the report of one run: leave it out; every job of a session has a report.html")
     folder = args.out or new_run_folder("-".join(job.name for job in experiment.jobs))

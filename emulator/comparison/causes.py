@@ -23,6 +23,7 @@ _DEVICE = ("device_drops", "device_marks")
 _FLOWS = (
     "retransmissions",
     "spurious_retransmissions",
+    "network_duplicates",
     "timeouts",
     "naks",
     "rnr_naks",

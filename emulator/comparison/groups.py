@@ -82,7 +82,7 @@ def read_groups(arguments: Sequence[str]) -> list[RunGroup]:
     """
     folders = [find_group(argument) for argument in arguments]
     _refuse_shared_runs(arguments, folders)
-    names = [visible(name) for name in _short_names(arguments)]
+    names = [visible(name) for name in short_names(arguments)]
     return _read_groups(zip(names, folders, strict=True))
 
 
@@ -203,8 +203,8 @@ def _read_groups(named: Iterable[tuple[str, Sequence[Path]]]) -> list[RunGroup]:
     return groups
 
 
-def _short_names(arguments: Sequence[str]) -> list[str]:
-    """The shortest ends of the arguments that are all different; the arguments themselves if there are none."""
+def short_names(arguments: Sequence[str]) -> list[str]:
+    """Names of groups: the shortest ends of the arguments that all differ; without any, the arguments themselves."""
     parts = [[part for part in argument.rstrip("/").split("/") if part.strip("*")] for argument in arguments]
     for depth in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(one[-depth:]) or argument for one, argument in zip(parts, arguments, strict=True)]

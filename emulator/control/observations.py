@@ -99,7 +99,8 @@ class FlowCounters:
         rtt_ns: smoothed time from a packet to its acknowledgement.
         qpn: the destination queue pair number in the flow's packets.
         source_port: of its packets; None if they have several.
-        duplicates: packets that came again.
+        duplicates: packets that were sent again although they had arrived; in runs without `copies` those too.
+        copies: packets that came twice although they were sent once: the network made the second one.
         dropped_header, dropped_icrc, dropped_payload: packets that came with impossible headers, a wrong ICRC, or
             other bytes than were sent.
         medium: WIRE or DOMAIN.
@@ -127,6 +128,7 @@ class FlowCounters:
     dropped_icrc: int | None = None
     dropped_payload: int | None = None
     medium: str = WIRE
+    copies: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -158,6 +160,7 @@ EVENTS = (
     "rnr_naks",
     "out_of_order",
     "duplicates",
+    "copies",
     "ecn_marks",
     "cnps_sent",
     "cnps_received",

@@ -23,6 +23,7 @@ from emulator.run_folder.claim import claimed
 from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
+from emulator.run_folder.session import Session, complete_session
 from emulator.run_folder.store import is_run_folder
 from emulator.statistics.descriptive import median
 from emulator.statistics.iterations import iteration_durations
@@ -30,8 +31,8 @@ from emulator.statistics.iterations import iteration_durations
 _ALLOWED_FAILURES = 2
 """In a row. More are not a coincidence, and end the campaign."""
 
-PlayOne = Callable[[Experiment, Path], Run]
-"""Plays one run into a folder."""
+PlayOne = Callable[[Experiment, Path], Run | Session]
+"""Plays a run, or a session of several jobs, into a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a turn: `problem` is None if the run is complete; `jct_ns` is its median."""
+    """The result of a turn: `problem` is None if it is complete; `jct_ns` is the median of a run, None of a session."""
 
     turn: Turn
     folder: Path
@@ -162,10 +163,9 @@ def play_campaign(
     root = progress.root
     with claimed(root, is_new=not resume):
         for number, turn in enumerate(progress.turns, 1):
-            done = complete_run(turn.folder(root)) if resume else None
+            done = _complete(turn, root) if resume else None
             if done is not None:
-                require_same(done, turn.experiment)
-                progress.outcomes.append(Outcome(turn, done.folder, jct_ns(done), None))
+                progress.outcomes.append(_outcome(turn, done))
                 continue
             on_turn(number, turn)
             progress.outcomes.append(_play(turn, play_one, root))
@@ -187,6 +187,24 @@ def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield stem if seen[stem] == 1 else f"{stem}-{seen[stem]}", profile
 
 
+def _complete(turn: Turn, root: Path) -> Run | Session | None:
+    """What is complete in the folder of a turn and is of its run spec."""
+    folder = turn.folder(root)
+    if len(turn.experiment.jobs) == 1:
+        run = complete_run(folder)
+        if run is not None:
+            require_same(run, turn.experiment)
+        return run
+    session = complete_session(folder)
+    if session is not None:
+        _require_spec(session.facts.spec, turn.experiment, folder)
+    return session
+
+
+def _outcome(turn: Turn, played: Run | Session) -> Outcome:
+    return Outcome(turn, played.folder, jct_ns(played) if isinstance(played, Run) else None, None)
+
+
 def require_same(run: Run, experiment: Experiment) -> None:
     """Refuse a complete run that is not one of this experiment: they would be taken for repeats of each other.
 
@@ -196,11 +214,15 @@ def require_same(run: Run, experiment: Experiment) -> None:
     spec = run.manifest.spec
     if spec is None:
         return
+    _require_spec(spec, experiment, run.folder)
+    experiment_of_run(run)  # the trace and the topology are the same, too
+
+
+def _require_spec(spec: Mapping[str, Any], experiment: Experiment, folder: Path) -> None:
     if dict(spec) != with_absolute_paths(experiment).to_plain():
         raise InputError(
-            f"{run.folder}: has a run of a different run spec; resume with that one, or choose a different --out"
+            f"{folder}: has a run of a different run spec; resume with that one, or choose a different --out"
         )
-    experiment_of_run(run)  # the trace and the topology are the same, too
 
 
 def complete_run(folder: Path) -> Run | None:
@@ -214,12 +236,11 @@ def complete_run(folder: Path) -> Run | None:
 def _play(turn: Turn, play_one: PlayOne, root: Path) -> Outcome:
     folder = free_folder(turn.folder(root))
     try:
-        run = play_one(turn.experiment, folder)
+        return _outcome(turn, play_one(turn.experiment, folder))
     except RunInterrupted:
         raise
     except RunError as error:
         return Outcome(turn, folder, None, str(error))
-    return Outcome(turn, folder, jct_ns(run), None)
 
 
 def free_folder(folder: Path) -> Path:

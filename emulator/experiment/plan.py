@@ -19,14 +19,12 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.group_layout import Layouts, layouts_on
 from emulator.planner.network.ecmp import FlowHash, LinuxHash, linux_hash, roce_source_ports, spray_hashes
 from emulator.planner.network.flow_loads import FlowLoad, LinkLoad, flow_link_loads
-from emulator.planner.network.packet_flows import Sending
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.from_transformer import traffic_of_transformer
 from emulator.planner.traffic.operation import Traffic, traffic_of_collective
 from emulator.planner.workloads.transformer import Transformer
-from emulator.roce.constants import LEAST_WINDOW_PACKETS
 from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
 from emulator.trace.critical_path import longest_path_ns
@@ -115,7 +113,7 @@ def plan_experiment(
         flow_hash=_flow_hash(resolved, topology, traffic, seed=seed),
         sprays=_sprays(resolved, topology, seed=seed),
     )
-    plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead, sending=_sending(resolved, topology))
+    plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead)
     flows = flow_loads(planned_flows(experiment, topology, resolved), topology)
     jct_ns, jct_note = _jct(traffic, workload, plan)
     return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology), imported)
@@ -142,27 +140,6 @@ def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str]
         group_size=load.group_size,
         overrides=overrides,
         layouts=layouts,
-    )
-
-
-def _sending(resolved: Resolved, topology: Topology) -> Sending | None:
-    """How `run` would send there; None if that depends on sockets, or the model does not cover it."""
-    roce = resolved.roce
-    if (
-        roce is None
-        or not roce.window_bytes
-        or roce.qps > 1
-        or roce.multipath
-        or roce.flow_rate_bps
-        or roce.rate_cap_bps
-    ):
-        return None
-    return Sending(
-        path_mtu=roce.path_mtu,
-        message_bytes=resolved.message_bytes,
-        window_packets=max(LEAST_WINDOW_PACKETS, roce.window_bytes // roce.path_mtu),
-        timeout_ns=roce.connection(window_packets=1).timeout_ns,
-        ipv6=topology.is_ipv6,
     )
 
 

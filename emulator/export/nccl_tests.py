@@ -2,8 +2,8 @@
 
 A table per collective and group size, a row per size and algorithm. Time is the mean cct, as nccl-tests averages.
 In-place and out-of-place are the same operation: the table repeats the measurement, the JSON has null in place.
-Statistics per iteration are defined as nccl-tests defines them (nearest rank whatever the count, deviation of the
-population).
+Statistics per iteration are those of every other view (lower median, deviation of the sample), but p95 and p99 are the
+nearest rank whatever the count.
 
 Source: nccl-tests 2.19, src/util.cu (layout and names), doc/PERFORMANCE.md (factors).
 """
@@ -172,13 +172,13 @@ def _result(row: MeasuredClass) -> dict[str, Any]:
 def _per_iteration(row: MeasuredClass) -> dict[str, Any]:
     times = row.cct_ns / NS_PER_US
     ordered = np.sort(times)
-    mean, deviation = float(np.mean(times)), float(np.std(times))
+    mean, deviation = float(np.mean(times)), float(np.std(times, ddof=1)) if len(times) > 1 else 0.0
     return {
         "skipped_iterations": 0,
         "min_us": float(ordered[0]),
         "max_us": float(ordered[-1]),
         "avg_us": mean,
-        "p50_us": float(ordered[len(ordered) // 2]),
+        "p50_us": float(ordered[(len(ordered) - 1) // 2]),
         "p95_us": _nearest_rank(ordered.tolist(), 95),
         "p99_us": _nearest_rank(ordered.tolist(), 99),
         "stdev_us": deviation,

@@ -16,6 +16,7 @@ from emulator.units import format_size
 
 GroupKey = tuple[str, tuple[int, ...]]
 _SIZES_DIFFER = {CommKind.ALL_TO_ALL, CommKind.BARRIER}
+_EVEN_SHARDS = {CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER}
 _ROOTED = {CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER}
 
 
@@ -54,6 +55,8 @@ def _check_collectives(
         for rank, described in seen.items():
             if described != usual:
                 other = next(one for one, text in seen.items() if text == usual)
+                if row[rank].kind is row[other].kind and row[rank].kind in _EVEN_SHARDS:
+                    usual += f" (unequal shards of one {row[rank].kind.label} cannot be played)"
                 _disagree(row[rank], rank, f"{described} is collective {number + 1}", row[other], other, usual)
         if len(row) < len(sequences):
             rank = next(one for one in sequences if one not in row)
@@ -66,7 +69,7 @@ def _check_collectives(
                 "the same steps",
                 rank=rank,
             )
-        _check_roots(row)
+        _check_roots(row, members)
         _check_splits(row, members)
 
 
@@ -88,9 +91,12 @@ def _fill_in(row: Mapping[int, Operation]) -> None:
             one.root = next(iter(roots))
 
 
-def _check_roots(row: Mapping[int, Operation]) -> None:
+def _check_roots(row: Mapping[int, Operation], members: Sequence[int]) -> None:
     first, operation = next(iter(row.items()))
     for rank, one in row.items():
+        if one.root >= len(members):
+            problem = f"{one.where}: root {one.root} of a {one.kind.label} is not in its group of {len(members)} ranks"
+            raise TraceError(problem, rank=rank)
         if one.root != operation.root:
             _disagree(one, rank, f"root {one.root} of a {one.kind.label}", operation, first, f"root {operation.root}")
 

@@ -23,6 +23,7 @@ class Operation:
         group_size: number of ranks in the group if the operation says so, else 0.
         send_splits, recv_splits: all-to-all: bytes to and from each member; None: even.
         root, peer: rank within the group, -1: none or unknown.
+        peer_in_world: world rank of the peer, where the source says that instead; -1: it does not.
         reads, writes: storages of the tensors.
         handle: what tells process groups without a name apart in the records of this rank.
     """
@@ -38,6 +39,7 @@ class Operation:
     recv_splits: tuple[int, ...] | None = None
     root: int = -1
     peer: int = -1
+    peer_in_world: int = -1
     tag: int = 0
     is_guess: bool = False
     reads: frozenset[int] = frozenset()

@@ -1,7 +1,7 @@
 """Logs of NCCL's Inspector plugin: a JSON object a line for every collective and message that a rank completed.
 
 Source: NVIDIA/nccl at 5067397, plugins/profiler/inspector (inspector_json.cc: fields; inspector.cc: what a size
-counts), src/plugin/profiler.cc (numbers count each function of a communicator apart). Output format v4.0.
+counts), src/plugin/profiler.cc (numbers count each function of a communicator apart).
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from emulator.trace.model import CommKind
 from emulator.units import NS_PER_US
 
 NAME = "nccl-inspector"
+KNOWN_FORMAT = "v4.0"
+"""Output format of the source above. Records that a newer one adds are counted."""
 _HEAD = re.compile(rb'^\s*\{\s*"header"\s*:\s*\{\s*"id"\s*:')
+_KNOWN_KEYS = {"header", "metadata", "coll_perf", "p2p_perf"}
 _LATEST_US = 1 << 56
 
 
@@ -39,6 +42,7 @@ class _Header(msgspec.Struct):
 class _Metadata(msgspec.Struct):
     hostname: str
     pid: int
+    inspector_output_format_version: str = KNOWN_FORMAT
 
 
 class _Times(msgspec.Struct):
@@ -142,10 +146,30 @@ def _read_file(path: Path, lines: list[_Line], losses: Losses) -> None:
             if not is_whole:
                 losses.count(Fate.DROPPED, "records cut off at the end of the file", where)
                 continue
-            raise TraceError(f"is not a record of NCCL Inspector, or a corrupt one: {error}", path=where) from error
-        if (record.coll_perf is None) == (record.p2p_perf is None):
-            raise TraceError("needs one of coll_perf and p2p_perf: the record is corrupt", path=where)
+            raise TraceError(f"is not a record of NCCL Inspector{_version(text)}: {error}", path=where) from error
+        if record.coll_perf is not None and record.p2p_perf is not None:
+            raise TraceError("has both coll_perf and p2p_perf: the record is corrupt", path=where)
+        if record.coll_perf is None and record.p2p_perf is None:
+            others = sorted(msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys() - _KNOWN_KEYS)
+            if not others:
+                raise TraceError("has neither coll_perf nor p2p_perf: the record is corrupt", path=where)
+            what = f"records of an unknown kind, {', '.join(others)[:60]}{_version(text)}"
+            losses.count(Fate.DROPPED, what, where)
+            continue
         lines.append(_Line(record, where, str(path)))
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Metadata
+
+
+def _version(text: bytes) -> str:
+    """The format of a record and the known one, where they differ: not the file but this reader may be wrong."""
+    try:
+        found = msgspec.json.decode(text, type=_Versioned).metadata.inspector_output_format_version
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return "" if found == KNOWN_FORMAT else f" (Inspector output {found[:20]}; known: {KNOWN_FORMAT})"
 
 
 def _processes(lines: list[_Line]) -> Callable[[_Line], tuple[str | int, ...]]:

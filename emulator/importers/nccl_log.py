@@ -31,6 +31,7 @@ _CALL = re.compile(
     rb"sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d+ root (?P<root>-?\d{1,9}) "
     rb"comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<ranks>\d{1,9})\] stream (?P<stream>\S+)(?: .*)?$"
 )
+_MESSAGES = {"Send", "Recv"}
 _INIT_END = re.compile(rb"- Init (START|COMPLETE)\s*$")
 _INIT = re.compile(
     _PREFIX + rb".*?\bcomm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[rR]anks (?P<ranks>\d{1,9})"
@@ -50,7 +51,7 @@ class _Line:
     process: Process
     communicator: Hashable
     name: str
-    op_count: bytes
+    op_count: int
     message_bytes: int
     root: int
     ranks: int
@@ -158,7 +159,7 @@ def _add_call(found: re.Match[bytes], where: str, path: Path, reading: _Reading)
             process,
             communicator,
             found["name"].decode(),
-            found["op"],
+            int(found["op"], 16),
             int(found["count"]) * element,
             int(found["root"]),
             int(found["ranks"]),
@@ -208,14 +209,39 @@ def _world(reading: _Reading) -> World:
 def _calls(reading: _Reading, world: World, losses_of: LossesOfRanks) -> dict[int, list[RecordedCall]]:
     calls: dict[int, list[RecordedCall]] = {world.rank_of[process]: [] for process in reading.files}
     counts: defaultdict[tuple[int, Hashable], int] = defaultdict(int)
+    _check_op_counts(reading, world)
+    with_messages = {line.communicator for line in reading.lines if line.name in _MESSAGES}
     for line in reading.lines:
         rank = world.rank_of[line.process]
         call = _call(line, rank, world, losses_of[rank])
         if call is not None:
             if call.operation.kind.is_collective:
-                call.number = counts[rank, line.communicator] = counts[rank, line.communicator] + 1
+                counts[rank, line.communicator] += 1
+                # Each rank counts its own messages, too: with some, collectives are numbered by their order instead.
+                is_ordered = line.communicator in with_messages
+                call.number = counts[rank, line.communicator] if is_ordered else line.op_count
             calls[rank].append(call)
     return calls
+
+
+def _check_op_counts(reading: _Reading, world: World) -> None:
+    """Refuse a log that lacks a line: NCCL counts the calls of a rank in a communicator, and a lost one leaves a gap.
+
+    Raises:
+        TraceError: a rank lacks a count between two of its own that another rank has.
+    """
+    seen: defaultdict[Hashable, defaultdict[int, dict[int, str]]] = defaultdict(lambda: defaultdict(dict))
+    for line in reading.lines:
+        seen[line.communicator][world.rank_of[line.process]].setdefault(line.op_count, line.where)
+    for ranks in seen.values():
+        everywhere = sorted({count for own in ranks.values() for count in own})
+        for rank, own in sorted(ranks.items()):
+            first, last = min(own), max(own)
+            lost = next((count for count in everywhere if first < count < last and count not in own), None)
+            if lost is not None:
+                before = own[max(count for count in own if count < lost)]
+                problem = f"the call with opCount {lost:x}, which other ranks have, is missing after this one"
+                raise TraceError(f"{before}: {problem}: the log has lost lines; record again", rank=rank)
 
 
 def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall | None:

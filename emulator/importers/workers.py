@@ -1,15 +1,13 @@
-"""Ranks of a large trace read, or written, by several processes at a time: of this machine, or of a cluster."""
+"""Ranks of a large trace read, or written, by several processes of this machine at a time."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TypeVar
 
 from emulator.errors import HostError
@@ -20,20 +18,6 @@ WORTH_BYTES = 32 << 20
 
 T = TypeVar("T")
 R = TypeVar("R")
-_chosen: ContextVar[Executor | None] = ContextVar("_chosen", default=None)
-
-
-@contextmanager
-def spread_over(executor: Executor) -> Iterator[None]:
-    """Have `run_all` give its tasks to an executor, however little there is to read.
-
-    Its processes must see the same files, those in the folder for temporary files too.
-    """
-    before = _chosen.set(executor)
-    try:
-        yield
-    finally:
-        _chosen.reset(before)
 
 
 def run_all(
@@ -54,9 +38,6 @@ def run_all(
     Raises:
         HostError: a process ended before its task was done.
     """
-    chosen = _chosen.get()
-    if chosen is not None:
-        return _all(chosen, work, tasks, on_done)
     processes = min(len(tasks), len(os.sched_getaffinity(0)))
     if processes < 2 or total_bytes < WORTH_BYTES:
         return [_noted(work(task), number, len(tasks), on_done) for number, task in enumerate(tasks, 1)]

@@ -82,6 +82,9 @@ class Responder:
         receive_bytes: room of each.
         delivered: messages that are complete; the owner takes them and clears the list.
         unacknowledged: packets taken since the last reply.
+        duplicates: packets that the requester sent again although they had arrived.
+        copies: packets that came twice although they were sent once: the network made the second one.
+        early_packets: those ahead of `expected`, without copies.
         refused_packets: those with a PSN that cannot be the peer's, of another service, or after the connection broke.
         reads, read_bytes: READs taken, each once, and what they requested.
     """
@@ -98,6 +101,7 @@ class Responder:
     unacknowledged: int = 0
     naks: int = 0
     duplicates: int = 0
+    copies: int = 0
     early_packets: int = 0
     largest_displacement: int = 0
     refused_packets: int = 0
@@ -115,6 +119,8 @@ class Responder:
     _last_early: Psn | None = None  # the newest packet that came too early since the last NAK
     _nak: tuple[Psn, int] | None = None  # PSN and syndrome; void once that PSN has arrived
     _ack_owed: bool = False
+    _refused: Psn | None = None  # the newest PSN that a NAK named: the requester goes back to it
+    _resent: Psn | None = None  # the next PSN of a resend in progress that repeats what had arrived
 
     def __post_init__(self) -> None:
         self._path_mtu = self.settings.path_mtu
@@ -270,9 +276,23 @@ class Responder:
                 self._answer_again(arrival, behind)
             return replace(arrival, packets=0)
         old = min(behind, arrival.packets)
-        self.duplicates += old
+        if self._is_copy(arrival.psn, behind):
+            self.copies += old
+        else:
+            self.duplicates += old
+            self._resent = add(arrival.psn, old)
         self._ack_owed = self.ack_requested = True
         return replace(arrival, psn=add(arrival.psn, old), packets=arrival.packets - old)
+
+    def _is_copy(self, psn: Psn, behind: int) -> bool:
+        """Whether the network repeated packets that had arrived.
+
+        A requester repeats what a NAK asked for, what follows it, and, after a silence, what was not acknowledged. It
+        has had no silence yet for packets whose acknowledgement is still owed.
+        """
+        if psn == self._resent or behind > self.unacknowledged:
+            return False
+        return self._refused is None or distance(self._refused, psn) > 0
 
     def _answer_again(self, arrival: Arrival, behind: int) -> None:
         if arrival.opcode != Opcode.RC_READ_REQUEST:
@@ -286,6 +306,12 @@ class Responder:
     # Out of order.
 
     def _take_early(self, arrival: Arrival, ahead: int) -> None:
+        # A requester that went back begins with the gap: the same packet twice, with one before it, is a copy.
+        if arrival.psn == self._last_early and (ahead > 1 or self._nak is not None):
+            self.copies += 1
+            if arrival.packets == 1:
+                return
+            arrival, ahead = replace(arrival, psn=add(arrival.psn, 1), packets=arrival.packets - 1), ahead + 1
         self.early_packets += arrival.packets
         self.largest_displacement = max(self.largest_displacement, ahead)
         is_taken = self.settings.is_ooo and ahead + arrival.packets <= self.settings.ooo_window
@@ -301,6 +327,7 @@ class Responder:
 
     def _refuse(self, syndrome: int) -> None:
         self._nak = self.expected, syndrome
+        self._refused = self.expected
 
     def _break(self, syndrome: Syndrome) -> None:
         """Refuse for good: the connection is in error. Responses that are owed still precede the NAK."""

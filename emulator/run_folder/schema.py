@@ -92,6 +92,7 @@ FLOWS_SCHEMA = pa.schema(
         pa.field("dropped_icrc", pa.int64()),
         pa.field("dropped_payload", pa.int64()),
         pa.field("medium", _LABEL),
+        pa.field("copies", pa.int64()),
     ]
 )
 

@@ -26,7 +26,6 @@ class Configuration(Section, frozen=True, kw_only=True):
         listen: [ADDRESS:]PORT; another address than one of loopback needs `identity`.
         traces, topologies, profiles, suites: folders whose files run specs may name, beside those that Charkha ships.
         identity: PEM file with key and certificate, as `charkha certs issue` writes it: the service speaks TLS.
-        grpc: [ADDRESS:]PORT for the same operations over gRPC; None: not served.
     """
 
     charkha_service: Literal[1] = 1
@@ -36,7 +35,6 @@ class Configuration(Section, frozen=True, kw_only=True):
     profiles: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
     identity: str | None = None
-    grpc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +119,11 @@ def read_configuration(place: Place, *, listen: str | None = None) -> Configurat
     found = _absolute(found, place.folder.absolute(), path)
     if listen is not None:
         found = replace(found, listen=listen)
-    for listen in (found.listen, found.grpc):
-        if listen is not None and not ip_address(address_of(listen).address).is_loopback and found.identity is None:
-            raise InputError(
-                f"{listen}: is not an address of loopback, so tokens would cross the network in clear: name an"
-                f" identity in {path} (charkha certs issue), or listen on 127.0.0.1 and forward the port with ssh -L"
-            )
+    if not ip_address(address_of(found.listen).address).is_loopback and found.identity is None:
+        raise InputError(
+            f"{found.listen}: is not an address of loopback, so tokens would cross the network in clear: name an"
+            f" identity in {path} (charkha certs issue), or listen on 127.0.0.1 and forward the port with ssh -L"
+        )
     return found
 
 

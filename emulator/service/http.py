@@ -198,16 +198,10 @@ def add_operations(routes: Routes) -> None:
     async def describe(request: web.Request) -> web.Response:
         return web.json_response(openapi())
 
-    async def describe_grpc(request: web.Request) -> web.Response:
-        from emulator.service.rpc import described  # takes a tenth of a second, which few need
-
-        return web.Response(text=described().proto())
-
     async def health(request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
 
     routes.add("GET", "/openapi.json", describe, role=Role.VIEWER)
-    routes.add("GET", "/service.proto", describe_grpc, role=Role.VIEWER)
     routes.add("GET", "/health", health, role=None)
 
 

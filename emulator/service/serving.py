@@ -76,7 +76,7 @@ async def serving(store: Store, place: Place, configuration: Configuration) -> A
         async with Queues(store, place, changes) as queues:
             catalogue = Catalogue(configuration, rules=place.rules.absolute())
             service = Service(store, place, catalogue, queues, changes)
-            async with LivePages(service) as live, _grpc(service, configuration):
+            async with LivePages(service) as live:
                 application = routes_of(service, live, is_secret=tls is not None).application
                 runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
                 await runner.setup()
@@ -109,19 +109,6 @@ async def serve(store: Store, place: Place, configuration: Configuration, *, not
         notify(f"serves {place.folder} at {url}")
         await ended.wait()
         notify("ends; runs that are playing are interrupted")
-
-
-@contextlib.asynccontextmanager
-async def _grpc(service: Service, configuration: Configuration) -> AsyncIterator[None]:
-    """gRPC beside HTTP, if it is configured; grpc takes a tenth of a second to load."""
-    if configuration.grpc is None:
-        yield
-        return
-    from emulator.service.rpc import rpc_server
-
-    identity = None if configuration.identity is None else Path(configuration.identity)
-    async with rpc_server(service, address_of(configuration.grpc), identity=identity):
-        yield
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | None:

@@ -32,6 +32,7 @@ class ClassSummary:
         count: collectives of this class in one iteration.
         samples: measurements behind the percentiles.
         algbw_bytes_per_s, busbw_bytes_per_s: at the median time of the measurements that have a bandwidth.
+        busbw_mean_bytes_per_s: at the mean time of the same measurements, as nccl-tests has it.
         ideal_percent: 100 x ideal / measured, at the median; ideal is of what had still to move after the last post.
         cct_p50_ns, cct_p99_ns, cct_max_ns: of all measurements that are not negative.
         skew_p50_ns: median of last post - first post.
@@ -62,6 +63,7 @@ class ClassSummary:
     slowest_to_mean: float | None = None
     where: str = ""
     late: int = 0
+    busbw_mean_bytes_per_s: float | None = None
 
     @property
     def key(self) -> ClassKey:
@@ -106,7 +108,9 @@ def _summarise(
     factor = busbw_factor(kind, members=key.members)
     has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
     timed = merged.comparable(rows[has_bandwidth])
-    algbw = bandwidth(key.size_bytes, median(merged.whole_ns[timed]))
+    whole_ns = merged.whole_ns[timed]
+    algbw = bandwidth(key.size_bytes, median(whole_ns))
+    mean_algbw = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
     ideal = _median_ratio(merged.ideal_ns, merged.cct_ns, timed)
     ratio = _median_ratio(merged.traced_ns, merged.cct_ns, timed)
     return ClassSummary(
@@ -129,6 +133,7 @@ def _summarise(
         where=key.where,
         late=int(np.count_nonzero(has_bandwidth & merged.is_late[rows])),
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
+        busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
     )
 
 

@@ -1,7 +1,7 @@
 """Frames that the device under test lost, dropped and marked during a run, from its counters.
 
 What a device lost is arithmetic, frames in - frames out, whatever its drop counters show. A difference that no counter
-explains is a finding.
+explains is a finding. A device that also makes frames hides a loss as large: then its drop counters are all there is.
 """
 
 from __future__ import annotations
@@ -50,14 +50,21 @@ class DeviceFrames:
     dropped: Mapping[str, int]
 
     @property
-    def lost(self) -> int:
-        """Frames that came in and did not leave; below zero if it sent frames of its own, or flooded some."""
-        return self.frames_in + self.added - self.frames_out
+    def lost(self) -> int | None:
+        """Frames that came in and did not leave; None: more left than came in, and nothing counted a loss."""
+        counted = sum(self.dropped.values())
+        return self.frames_in + self.added - self.frames_out if not self.surplus else counted or None
 
     @property
-    def unexplained(self) -> int:
-        """Lost frames that no drop counter shows."""
-        return self.lost - sum(self.dropped.values())
+    def unexplained(self) -> int | None:
+        """Lost frames that no drop counter shows; None: more left than the counters explain."""
+        balance = self.frames_in + self.added - self.frames_out - sum(self.dropped.values())
+        return None if self.surplus else balance
+
+    @property
+    def surplus(self) -> int:
+        """Frames that left, but neither came in nor were counted as added: duplicates, or an error of the counting."""
+        return max(0, self.frames_out + sum(self.dropped.values()) - self.frames_in - self.added)
 
 
 class CounterName(NamedTuple):
@@ -150,18 +157,29 @@ def describe_device(frames: Sequence[DeviceFrames], counts: Mapping[str, int]) -
     dropped = {name: count for name, count in counts.items() if name in DROPS}
     where = [f"{count:,} {DROPS[name]}" for name, count in dropped.items()]
     if frames:
-        into, out, lost = (sum(getattr(one, what) for one in frames) for what in ("frames_in", "frames_out", "lost"))
-        unexplained = sum(one.unexplained for one in frames)
-        where += [f"{unexplained:,} not counted"] if unexplained > 0 else []
+        into, out, surplus = (
+            sum(getattr(one, what) for one in frames) for what in ("frames_in", "frames_out", "surplus")
+        )
+        losses = [one.lost for one in frames]
+        lost = "loss unknown" if None in losses else f"{sum(filter(None, losses)):,} lost"
+        unexplained = sum(one.unexplained or 0 for one in frames)
+        where += [f"{unexplained:,} not counted"] if unexplained else []
         details = f" ({', '.join(where)})" if where else ""
-        parts.append(f"{into:,} frames in, {out:,} out: {max(lost, 0):,} lost{details}")
-        if unexplained < 0:
-            parts.append(f"{-unexplained:,} more out than its counters explain")
+        parts.append(f"{into:,} frames in, {out:,} out: {lost}{details}")
+        if surplus:
+            parts.append(describe_surplus(surplus))
     elif dropped:
         parts.append(f"{sum(dropped.values()):,} frames dropped ({', '.join(where)})")
     if MARKS in counts:
         parts.append(f"{counts[MARKS]:,} marked (ECN)")
     return ", ".join(parts)
+
+
+def describe_surplus(surplus: int) -> str:
+    """`2 more out than its counters explain (duplicates, frames of its own, or an error of the counting)`."""
+    return (
+        f"{surplus:,} more out than its counters explain (duplicates, frames of its own, or an error of the counting)"
+    )
 
 
 def device_nodes(manifest: Manifest) -> Collection[str]:

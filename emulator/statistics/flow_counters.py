@@ -13,8 +13,28 @@ SUMMED = ("packets", *EVENTS)
 MAXIMA = ("largest_displacement",)
 
 
+def told_apart(flows: pa.Table) -> pa.Table:
+    """The flows, with duplicates that nobody sent among the copies: more came again than were sent again.
+
+    Receivers tell copies of the network from resends. Runs of earlier versions, and transports whose receivers cannot,
+    have both as duplicates; then only this remainder is known.
+    """
+    again, sent = to_ints(flows["duplicates"], null=0), to_ints(flows["retransmits"], null=0)
+    remainder = np.where(flows["retransmits"].is_null().to_numpy(zero_copy_only=False), 0, np.maximum(again - sent, 0))
+    if not remainder.any():
+        return flows
+    is_known = ~flows["copies"].is_null().to_numpy(zero_copy_only=False) | (remainder > 0)
+    copies = pa.array(to_ints(flows["copies"], null=0) + remainder, pa.int64(), mask=~is_known)
+    is_counted = ~flows["duplicates"].is_null().to_numpy(zero_copy_only=False)
+    resends = pa.array(again - remainder, pa.int64(), mask=~is_counted)
+    for name, values in (("copies", copies), ("duplicates", resends)):
+        flows = flows.set_column(flows.schema.get_field_index(name), name, values)
+    return flows
+
+
 def sum_flow_counters(flows: pa.Table) -> dict[str, int]:
     """Counter → its sum over all flows, or its maximum if a sum has no meaning; unknown counters are absent."""
+    flows = told_apart(flows)
     return {name: _total(flows, name) for name in (*SUMMED, *MAXIMA) if flows.num_rows > flows[name].null_count}
 
 

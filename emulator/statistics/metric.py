@@ -66,13 +66,13 @@ class Reading(NamedTuple):
         subject: the class, the iteration, the flow, or the name of the device; None: the run.
         value: in the unit of the metric; None: not measured.
         is_tester_limited: the tester rather than the device set the value.
-        missing: why there is no value, if more is known than that it was not measured.
+        why: why there is no value; "": it was not measured.
     """
 
     subject: Subject
     value: float | None
     is_tester_limited: bool = False
-    missing: str = ""
+    why: str = ""
 
 
 Reader: TypeAlias = Callable[[RunSummary], Iterator[Reading]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import starmap
 
-from emulator.statistics.dut_counters import MARKS, dropped_frames
+from emulator.statistics.dut_counters import MARKS, describe_surplus, dropped_frames
 from emulator.statistics.flow_counters import MAXIMA
 from emulator.statistics.flow_figures import GOODPUT, RTT
 from emulator.statistics.metric import IterationKey, Kind, Metric, Reading, Scope, Unit
@@ -39,10 +39,11 @@ _CLASSES = (  # the same of ClassSummary
     ("slowest_to_mean", _RATIO, "slowest_to_mean", "slowest_to_mean", "", "slowest rank / mean over the ranks, median"),
     ("algbw", _RATE, "algbw_bytes_per_s", "algbw", "", "algorithm bandwidth at the median cct"),
     ("busbw", _RATE, "busbw_bytes_per_s", "busbw", "", "bus bandwidth at the median cct"),
+    ("busbw_mean", _RATE, "busbw_mean_bytes_per_s", "busbw_mean", "", "bus bandwidth at the mean cct, as in bench"),
     ("busbw_to_ideal", _PERCENT, "ideal_percent", "ideal", "", "bus bandwidth / the bandwidth that port rates allow"),
 )
 LATE = "a rank was late"
-_NEED_ALL_MEMBERS = ("algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent", "slowest_to_mean")
+_OF_ALL_BYTES = {"algbw_bytes_per_s", "busbw_bytes_per_s", "busbw_mean_bytes_per_s", "ideal_percent", "slowest_to_mean"}
 _TRANSFERS = {  # attribute of TransferSummary: family, what
     "fct": ("flow.completion", "flow completion time: post of a send to its last byte"),
     "kv_latency": ("request.kv_latency", "first send of a request's key-value cache to its last byte"),
@@ -56,6 +57,7 @@ _FLOWS = (  # name, counter, title, what
     ("naks", "naks", "NAKs", "PSN sequence errors reported by receivers"),
     ("rnr_naks", "rnr_naks", "RNR NAKs", "times a receiver was not ready"),
     ("spurious_retransmissions", "duplicates", "", "packets retransmitted although they had arrived"),
+    ("network_duplicates", "copies", "duplicated by the network", "packets received twice that were sent once"),
     ("out_of_order", "out_of_order", "", "packets received early"),
     ("largest_displacement", "largest_displacement", "", "largest number of packets by which one was received early"),
     ("ecn_marks", "ecn_marks", "ECN marks", "packets received with Congestion Experienced"),
@@ -68,6 +70,7 @@ _FLOWS = (  # name, counter, title, what
 _OF_ITERATION_AND_FLOW = (
     "retransmissions",
     "spurious_retransmissions",
+    "network_duplicates",
     "timeouts",
     "naks",
     "out_of_order",
@@ -96,8 +99,8 @@ def _of_class(name: str, unit: Unit, field: str, family: str, statistic: str, wh
     def read(summary: RunSummary) -> Iterator[Reading]:
         for one in summary.classes:
             if one.size_bytes or field.startswith("cct"):
-                missing = LATE if field in _NEED_ALL_MEMBERS and one.late else ""
-                yield Reading(one.key, getattr(one, field), bool(one.is_tester_limited), missing)
+                why = LATE if field in _OF_ALL_BYTES and one.late else ""
+                yield Reading(one.key, getattr(one, field), bool(one.is_tester_limited), why)
 
     return Metric(name, name, unit, Scope.CLASS, what, f"classes[].{field}", Kind.TIMING, family, statistic, read)
 
@@ -155,12 +158,13 @@ def _jct_of_each_iteration(summary: RunSummary) -> Iterator[Reading]:
 def _of_device(name: str, field: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         for one in summary.totals.device_frames:
-            yield Reading(one.device, getattr(one, field))
+            value = getattr(one, field)
+            yield Reading(one.device, value, why=describe_surplus(one.surplus) if value is None else "")
         if not summary.totals.device_frames:
             yield Reading(None, None)
 
     key, family = f"totals.device_frames[].{field}", f"device.{name}"
-    return Metric(name, name, Unit.COUNT, Scope.DEVICE, what, key, Kind.LEVEL, family, "", read)
+    return Metric(name, name, Unit.COUNT, Scope.DEVICE, what, key, Kind.COUNTER, family, "", read)
 
 
 def _total(
@@ -205,7 +209,7 @@ _UNEXPLAINED = _total(
     "",
     "totals.unexplained_retransmissions",
     "flow.unexplained_retransmissions",
-    "packets retransmitted that were neither spurious nor dropped by the device or the receiving host",
+    "lost packets beyond what the device lost or a receiving host dropped",
     lambda summary: summary.totals.unexplained_retransmissions,
 )
 _INCOMPLETE = _total(

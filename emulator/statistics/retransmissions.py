@@ -3,7 +3,9 @@
 A packet is sent again because it was lost, because an earlier one was lost (a go-back-N receiver discards early
 packets), or although it had arrived. Receivers count the last two, so what is left was lost:
 
-    lost = retransmissions - duplicates - early packets that were discarded
+    lost = retransmissions - spurious ones - early packets that were discarded
+
+Packets that the network duplicated are in neither: receivers count those apart.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ def receiver_drops(manifest: Manifest) -> int | None:
 def unexplained(
     lost: int | None, counters: Mapping[str, int], *, device: int | None, receivers: int | None
 ) -> int | None:
-    """Lost packets that nobody counted as dropped; None if that cannot be said.
+    """Lost packets beyond what the device lost and receiving hosts dropped; None if that cannot be said.
 
     Args:
         lost: see `lost_packets`.
-        device: frames that the device lost; None if it was not monitored.
+        device: frames that the device lost, as in - out or as it counted them; None if it was not monitored.
         receivers: see `receiver_drops`. The kernel counts receptions, each of one or several packets: any explains all.
     """
     if not lost:

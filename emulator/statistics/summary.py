@@ -18,7 +18,7 @@ from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
-from emulator.statistics.flow_counters import domain_share, sum_flow_counters, wire_flows
+from emulator.statistics.flow_counters import domain_share, sum_flow_counters, told_apart, wire_flows
 from emulator.statistics.flow_figures import FlowFigures, flow_figures
 from emulator.statistics.iterations import (
     IterationSummary,
@@ -61,7 +61,7 @@ class Totals:
         is_dut_monitored: whether counters of the device were read, so that an absent one is 0.
         receiver_drops: receptions that the kernel of a receiving host dropped; None if no transport counts them.
         lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
-        unexplained_retransmissions: lost packets that neither the device nor a receiving host dropped; None if flows
+        unexplained_retransmissions: lost packets beyond what the device lost or a receiving host dropped; None if flows
             alongside the job crossed the device too: what it dropped may be theirs.
         paths: of sprayed flows; empty if every flow has one path.
     """
@@ -151,7 +151,7 @@ def summarise(run: Run) -> RunSummary:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    manifest, flows = run.manifest, run.table(Part.FLOWS)
+    manifest, flows = run.manifest, told_apart(run.table(Part.FLOWS))
     on_the_wire = wire_flows(flows)
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "read_delay_ns"])
     merged = merge(samples, hosts_of_ranks(manifest), until=manifest.cct_until)
@@ -202,7 +202,7 @@ def _totals(
     lost = lost_packets(counters, run.manifest)
     frames = device_frames(readings, run.manifest)
     dropped = dropped_frames(dut)
-    device = max(dropped, *(0, *(one.lost for one in frames))) if is_monitored else None
+    device = max(dropped, *(0, *(one.lost or 0 for one in frames))) if is_monitored else None
     is_shared = run.table(Part.FLOW_RESULTS, ["flow"]).num_rows > 0
     return Totals(
         samples=samples.num_rows,

@@ -186,7 +186,10 @@ def sweep_to_json(table: SweepTable) -> dict[str, Any]:
         "dut": dict(table.dut),
         "warnings": dict(table.warnings),
         "worst_steps": [asdict(one) for one in table.worst_steps],
-        "units": {"time": "us, mean of cct over iterations", "bandwidth": "1e9 bytes per second"},
+        "units": {
+            "time": "as the key says (_ns; _us in those of version 0.1), mean of cct over iterations",
+            "bandwidth": "as the key says (_bytes_per_s); 1e9 bytes per second in _gbps, those of version 0.1",
+        },
     }
 
 

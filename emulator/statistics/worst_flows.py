@@ -14,7 +14,7 @@ from emulator.statistics.dut_counters import DROPS, counter_series, device_nodes
 from emulator.statistics.retransmissions import REFUSED, lost_packets
 from emulator.statistics.table_columns import to_ints
 
-EVENTS = ("retransmits", "timeouts", "naks", "rnr_naks", "out_of_order", "ecn_marks")
+EVENTS = ("retransmits", "timeouts", "naks", "rnr_naks", "out_of_order", "ecn_marks", "copies")
 _LOSS_COLUMNS = ("retransmits", "duplicates", "out_of_order")
 FOCUS = 0.8
 """Share of all lost packets from which on a port is named."""
@@ -31,7 +31,9 @@ class WorstFlow:
         packets: sent, repeated ones included.
         retransmissions: packets sent again.
         lost: packets that no receiver reported, see retransmissions.py; None if the transport does not count them.
-        spurious: of the retransmissions, packets that had arrived (duplicates at the receiver).
+        spurious: of the retransmissions, packets that had arrived.
+        copies: packets that came twice although they were sent once: the network made the second one; None if the
+            receiver cannot tell.
         timeouts, naks, out_of_order, ecn_marks: events.
         damaged: packets refused because of a wrong header, ICRC or payload.
         device_drops: frames that the device dropped at the two ports next to the flow's, whoever sent them; None if the
@@ -56,6 +58,7 @@ class WorstFlow:
     damaged: int
     device_drops: int | None
     iterations: tuple[int, ...] = ()
+    copies: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,7 @@ def worst_flows(
     is_complete = not any(flows[name].null_count for name in _LOSS_COLUMNS)
     counted = {row: {name: int(column[row]) for name, column in columns.items()} for row in chosen}
     ports, drops = ports_of_ranks(manifest), drops_next_to(counters, manifest)
-    ids = {name: flows[name].to_pylist() for name in ("qpn", "source_port")}
+    ids = {name: flows[name].to_pylist() for name in ("qpn", "source_port", "copies")}
     when = iterations_of_flows(flow_events) if flow_events is not None else {}
     found = []
     for row in chosen:
@@ -179,6 +182,7 @@ def worst_flows(
                 damaged=sum(value[name] for name in REFUSED),
                 device_drops=None if drops is None else sum(drops.get(port, 0) for port in near),
                 iterations=when.get((value["src"], value["dst"], ids["qpn"][row]), ()),
+                copies=ids["copies"][row],
             )
         )
     return tuple(found)

@@ -14,15 +14,17 @@ from msgspec.structs import replace
 from emulator.errors import HostError, InputError
 from emulator.experiment.campaign import Turn, in_turns
 from emulator.experiment.play import prepare
+from emulator.experiment.session import check_session, load_jobs
 from emulator.experiment.spec import AUTO, Experiment
 from emulator.experiment.workload import LatestJob
 from emulator.schema import SchemaProblem
 from emulator.sweep.axis import MOST_VALUES, Axis
-from emulator.sweep.settings import with_setting
+from emulator.sweep.settings import START, with_setting
 from emulator.verdict.rules import load_rules
 
 SWEEPS = Path("sweeps")
 """Default root of the folders of sweeps."""
+CONTINUOUS = "continuous"
 _UNSAFE = re.compile(r"[^\w.+-]+", re.ASCII)
 _LONGEST_VALUE = 60
 
@@ -34,12 +36,14 @@ class Point:
     Attributes:
         values: name of the axis → value, as text.
         folder: below that of the sweep: `qps=2/dscp=26`, which readers of Parquet take for columns.
-        experiment: the run spec of one run.
+        experiment: the run spec of one run, or of a session of several jobs.
+        settings: paths of what varies.
     """
 
     values: Mapping[str, str]
     folder: str
     experiment: Experiment
+    settings: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
@@ -123,11 +127,26 @@ def check_points(sweep: Sweep, jobs: LatestJob, *, on_step: Callable[[str], None
         try:
             if point.experiment.observe.expect is not None:
                 load_rules(point.experiment.observe.expect)
-            with prepare(point.experiment, jobs.load(point.experiment.job)):
-                pass
+            if len(point.experiment.jobs) > 1:
+                _check_session(point)
+            else:
+                with prepare(point.experiment, jobs.load(point.experiment.job)):
+                    pass
         except (InputError, HostError) as error:
             kind = InputError if isinstance(error, InputError) else HostError
             raise kind(f"point {point}: {error}") from error
+
+
+def _check_session(point: Point) -> None:
+    if START in point.settings:
+        for job in point.experiment.jobs:
+            if job.pace != CONTINUOUS:
+                raise InputError(
+                    f"job {job.name} needs `pace: {CONTINUOUS}`: with a barrier, the gaps between iterations move the "
+                    "jobs against each other"
+                )
+    with load_jobs(point.experiment) as loaded:
+        check_session(point.experiment, loaded)
 
 
 def _point(base: Experiment, axes: Sequence[Axis], values: Sequence[str], folder: str) -> Point:
@@ -138,7 +157,7 @@ def _point(base: Experiment, axes: Sequence[Axis], values: Sequence[str], folder
             experiment = with_setting(experiment, axis.path, value)
         except SchemaProblem as problem:
             raise InputError(f"point {axis.name}={value}: {problem}") from problem
-    return Point(named, folder, experiment)
+    return Point(named, folder, experiment, frozenset(axis.path for axis in axes))
 
 
 def _folders(axis: Axis) -> Mapping[str, str]:

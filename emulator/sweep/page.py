@@ -31,6 +31,8 @@ def sweep_page(record: SweepRecord) -> Page:
 
 
 def _sentence(record: SweepRecord) -> str:
+    if any(one.jobs for one in record.points):
+        return _worst(record)
     timed = [(one.jct_ns.value, one) for one in record.points if one.jct_ns is not None]
     if not timed:
         return "No point has a complete run."
@@ -40,6 +42,15 @@ def _sentence(record: SweepRecord) -> str:
         f"An iteration takes {format_duration(low)} at {_name(fastest)}, the fastest of "
         f"{count_of(len(timed), 'point')}, and {format_duration(high)} at {_name(slowest)}, the slowest."
     )
+
+
+def _worst(record: SweepRecord) -> str:
+    """The largest interference factor of a session of several jobs."""
+    factors = [(job.factor.value, job.job, one) for one in record.points for job in one.jobs if job.factor is not None]
+    if not factors:
+        return "No point has a job that was measured both alone and with the others."
+    value, job, point = max(factors, key=lambda one: one[0])
+    return f"Job {job} takes {value:.3f} times as long as alone at {_name(point)}: the largest factor of all points."
 
 
 def _name(point: PointRecord) -> str:
@@ -63,10 +74,13 @@ def _curves(record: SweepRecord) -> Iterator[Block]:
     first, *others = record.axes
     about = f"Over {first.name} ({first.setting}). Lines up and down: 95 % interval of a point. {_units(record)}"
     about += f" Colours: {' and '.join(one.name for one in others)}." if others else ""
-    jct, busbw = Rows(), Rows()
+    jct, busbw, factors = Rows(), Rows(), Rows()
     for one in record.points:
         series = ", ".join(f"{axis.name}={one.values[axis.name]}" for axis in others) or "JCT"
         _add(jct, one, one.values[first.name], series, one.jct_ns, 1.0)
+        for job in one.jobs:
+            alongside = f"job {job.job}" + (f", {series}" if others else "")
+            _add(factors, one, one.values[first.name], alongside, job.factor, 1.0)
         of_class = series if others else (one.collective or "").partition(",")[0]
         _add(busbw, one, one.values[first.name], of_class, one.busbw_bytes_per_s, _GIGA)
     if jct.columns:
@@ -84,6 +98,15 @@ def _curves(record: SweepRecord) -> Iterator[Block]:
             about,
             "Bus bandwidth of the class at every point, with its interval; the numbers are in the table below.",
             Picture("sweep_busbw", {"points": busbw.columns}),
+        )
+
+    if factors.columns:
+        yield Chart(
+            "factors",
+            f"Interference factor over {first.name}",
+            about,
+            "Time of an iteration with the other jobs over that alone; the numbers are in the table below.",
+            Picture("sweep_factor", {"points": factors.columns}),
         )
 
 

@@ -6,6 +6,7 @@ holds for this run. Of several runs it is the Hodges-Lehmann estimate of their m
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,10 +14,14 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from emulator.comparison import inference
+from emulator.comparison.interference import JobInterference, measure_interference
 from emulator.experiment.campaign import Outcome
+from emulator.experiment.spec import Experiment
 from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.session import load_session
 from emulator.run_folder.stream import write_text
 from emulator.statistics.bootstrap import Interval, median_interval
 from emulator.statistics.class_summary import ClassSummary
@@ -41,6 +46,22 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
 
 
+class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of the sessions of a point.
+
+    Attributes:
+        jct_ns: median of the iterations that the other jobs cover.
+        factor: interference factor of the JCT: with the other jobs / alone; None: not measured.
+        covered, left_out: iterations that the other jobs cover, and that they do not.
+    """
+
+    job: str
+    jct_ns: float | None
+    factor: Figure | None
+    covered: int
+    left_out: int
+
+
 class PointRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a point.
 
@@ -55,6 +76,8 @@ class PointRecord(msgspec.Struct, frozen=True, kw_only=True):
         scaling: how the runs differ from their trace; "" if they do not.
         tester_limited: why the figures describe the tester rather than the device; "" if nothing is known of it.
         problem: why a run failed; "" if none did.
+        jobs: of a session; the figures of the point itself are then None.
+        fairness: Jain's index of a session, see Interference.
     """
 
     values: Mapping[str, str]
@@ -68,6 +91,8 @@ class PointRecord(msgspec.Struct, frozen=True, kw_only=True):
     scaling: str = ""
     tester_limited: str = ""
     problem: str = ""
+    jobs: tuple[JobFigures, ...] = ()
+    fairness: float | None = None
 
 
 class AxisRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,8 +152,12 @@ def record_of(
     found: dict[str, list[Outcome]] = {point.folder: [] for point in sweep.points}
     for one in outcomes:
         found[one.turn.group].append(one)
-    points = []
+    points: list[PointRecord] = []
+    alone: dict[str, Mapping[str, Run]] = {}
     for point in sweep.points:
+        if len(point.experiment.jobs) > 1:
+            points.append(_of_sessions(point, found[point.folder], alone))
+            continue
         runs = [read_run(one.folder) for one in found[point.folder] if one.problem is None]
         problem = next((one.problem for one in found[point.folder] if one.problem), "")
         points.append(_measured(point, runs, collective, problem))
@@ -140,6 +169,46 @@ def record_of(
         axes=tuple(AxisRecord(name=one.name, setting=one.path, values=one.values) for one in sweep.axes),
         repeat=sweep.repeat,
         points=tuple(points),
+    )
+
+
+def apart_from_starts(experiment: Experiment) -> str:
+    """What sessions have in common in which the jobs only meet at other times: their jobs take as long alone."""
+    jobs = tuple(replace(job, start=None) for job in experiment.jobs)
+    return json.dumps(replace(experiment, jobs=jobs).to_plain(), sort_keys=True)
+
+
+def _of_sessions(point: Point, outcomes: Sequence[Outcome], alone: dict[str, Mapping[str, Run]]) -> PointRecord:
+    """The figures of a point of several jobs; `alone` has the runs alone of the points before, by what they share."""
+    sessions = [load_session(one.folder) for one in outcomes if one.problem is None]
+    problem = next((one.problem for one in outcomes if one.problem), "")
+    fixed = PointRecord(values=point.values, folder=point.folder, runs=len(sessions), problem=problem)
+    if not sessions:
+        return fixed
+    solo = alone.setdefault(apart_from_starts(point.experiment), next((one.solo for one in sessions if one.solo), {}))
+    measured = measure_interference([dataclasses.replace(one, solo=solo) for one in sessions])
+    runs = [run for one in sessions for run in one.jobs.values()]
+    found = [_Measured(summarise(run), {}) for run in runs]
+    return replace(
+        fixed,
+        unit="iterations" if len(sessions) == 1 else "runs",
+        verdict=_verdict(runs, found),
+        scaling=next(filter(None, (describe_scaling(one.summary.scaling) for one in found)), ""),
+        tester_limited=_limits(found, None),
+        jobs=tuple(map(_of_job, measured.jobs)),
+        fairness=measured.fairness,
+    )
+
+
+def _of_job(one: JobInterference) -> JobFigures:
+    jct = one.jct
+    effect = None if jct is None else jct.effect
+    return JobFigures(
+        job=one.name,
+        jct_ns=None if jct is None else jct.shared_ns,
+        factor=None if effect is None else _with(effect.ratio, effect.interval),
+        covered=one.covered,
+        left_out=one.left_out,
     )
 
 
@@ -173,7 +242,7 @@ def _measured(point: Point, runs: Sequence[Run], collective: str | None, problem
     busbw = None
     if row is not None and row.busbw_bytes_per_s and row.cct_p50_ns:
         busbw = _inverse(_figure(found, row.key), row.busbw_bytes_per_s * row.cct_p50_ns)
-    return msgspec.structs.replace(
+    return replace(
         fixed,
         unit="iterations" if len(runs) == 1 else "runs",
         jct_ns=_figure(found, ClassKey(JCT, first.ranks)),

@@ -43,6 +43,8 @@ _NOT_VARIED = {"charkha", "jobs", "flows", "campaign", "name", "kind", "transpor
 _UNITS = ("_bytes", "_bps", "_s")
 """Ends of keys that a short name leaves out."""
 _SIZES = "job.sweep.sizes"
+START = "job.start"
+"""Of several jobs, that of the last one."""
 _OTHER_NAMES = {_SIZES: "size", "network.transport.name": "transport", "network.allow_networks": "allow_network"}
 """What the command line calls them."""
 _LISTS = (_SIZES, "network.allow_networks")
@@ -78,7 +80,7 @@ def with_setting(experiment: Experiment, path: str, text: str) -> Experiment:
     """
     plain = copy.deepcopy(experiment.to_plain())
     target: Any = plain
-    *sections, key = _steps(path)
+    *sections, key = _steps(path, experiment)
     for section in sections:
         target = target[section] if isinstance(section, int) else target.setdefault(section, {})
     if path == _SIZES:  # in place of a range
@@ -101,26 +103,32 @@ def _scalar(text: str) -> Any:
     return value if isinstance(value, str | int | float | bool) else text
 
 
-def _steps(path: str) -> list[str | int]:
-    """Keys and indices: `job` is the first of `jobs`."""
+def _steps(path: str, experiment: Experiment) -> list[str | int]:
+    """Keys and indices: `job` is the only one of `jobs`, or the last one, whose start can vary."""
     parts = path.replace("[", ".").replace("]", "").split(".")
     steps: list[str | int] = [int(part) if part.isdecimal() else part for part in parts]
-    return ["jobs", 0, *steps[1:]] if steps[0] == "job" else steps
+    return ["jobs", len(experiment.jobs) - 1, *steps[1:]] if steps[0] == "job" else steps
 
 
 def _paths(experiment: Experiment) -> Iterator[str]:
-    """Of every setting that the run spec can have."""
+    """Of every setting that can vary: of several jobs, how they meet, not what one of them plays."""
     yield from _fields("", Experiment)
     for section, kind in _SECTIONS.items():
-        yield from _fields(f"{section}.", kind)
-    for workload, kind in _WORKLOADS.items():
-        if getattr(experiment.job, workload) is not None:
-            yield from _fields(f"job.{workload}.", kind)
+        if section != "job":
+            yield from _fields(f"{section}.", kind)
+    yield from _job_paths(experiment.job) if len(experiment.jobs) == 1 else (START,)
     options = {field.name for one in REGISTRY.values() if one.options for field in dataclasses.fields(one.options)}
     yield from (f"network.transport.options.{name}" for name in sorted(options))
-    yield from (f"job.algorithms.{collective}" for collective in COLLECTIVES)
     for at in range(len(experiment.flows)):
         yield from _fields(f"flows[{at}].", PerftestFlow)
+
+
+def _job_paths(job: Job) -> Iterator[str]:
+    yield from _fields("job.", Job)
+    for workload, kind in _WORKLOADS.items():
+        if getattr(job, workload) is not None:
+            yield from _fields(f"job.{workload}.", kind)
+    yield from (f"job.algorithms.{collective}" for collective in COLLECTIVES)
 
 
 def _fields(prefix: str, kind: type[Struct]) -> Iterator[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from emulator.sweep.record import Figure, PointRecord, SweepRecord
+from emulator.sweep.record import Figure, JobFigures, PointRecord, SweepRecord
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE, count_of, duration_cell, rate_cell
 from emulator.views.terminal.table import FittedTable
@@ -17,40 +16,10 @@ from emulator.views.verdict_columns import STYLES
 from emulator.visible import visible
 
 
-class Noted(Protocol):
-    """What may have gone wrong at a point."""
-
-    @property
-    def tester_limited(self) -> str:
-        """Why the figures describe the tester."""
-        ...
-
-    @property
-    def problem(self) -> str:
-        """Why a run failed."""
-        ...
-
-
-N = TypeVar("N", bound=Noted)
-
-
-def note(one: Noted) -> str:
+def note(one: PointRecord) -> str:
     """What a reader of this point must know."""
     limited = f"tester-limited: {one.tester_limited}" if one.tester_limited else ""
     return "; ".join(filter(None, (limited, f"failed: {one.problem}" if one.problem else "")))
-
-
-def note_column(_: type[N]) -> Column[N]:
-    """The column of notes, of a table with rows of this type."""
-    return Column(
-        "note",
-        "tester-limited: the tester, not the device, determined the figures; failed: why a run failed",
-        cell=lambda one: visible(note(one)) or NONE,
-        is_number=False,
-        is_optional=True,
-        folds=24,
-        style=lambda _: "yellow",
-    )
 
 
 def interval_cell(figure: Figure | None, cell: Callable[[float], str]) -> str:
@@ -62,15 +31,90 @@ def interval_cell(figure: Figure | None, cell: Callable[[float], str]) -> str:
 
 def columns_of(record: SweepRecord) -> list[Column[PointRecord]]:
     """The columns: one per setting, then the figures."""
-    return [*(_setting(axis.name) for axis in record.axes), *_FIGURES]
+    jobs = dict.fromkeys(one.job for point in record.points for one in point.jobs)
+    if jobs:
+        return [
+            *(_setting(axis.name) for axis in record.axes),
+            _RUNS,
+            *(c for job in jobs for c in _job(job)),
+            *_OF_SESSION,
+        ]
+    return [*(_setting(axis.name) for axis in record.axes), _RUNS, *_FIGURES]
+
+
+def _job(name: str) -> list[Column[PointRecord]]:
+    def found(point: PointRecord) -> JobFigures | None:
+        return next((one for one in point.jobs if one.job == name), None)
+
+    def factor(point: PointRecord) -> Figure | None:
+        one = found(point)
+        return None if one is None else one.factor
+
+    return [
+        Column(
+            f"{name}:\nJCT",
+            "time of an iteration of the job that the other jobs cover, median",
+            cell=lambda point: NONE if (one := found(point)) is None else duration_cell(one.jct_ns),
+            title=f"{name}: JCT",
+            sacrifice=5,
+        ),
+        Column(
+            f"{name}:\nfactor",
+            "interference factor of the JCT: with the other jobs / alone",
+            cell=lambda point: NONE if (one := factor(point)) is None else f"{one.value:.3f}",
+            title=f"{name}: factor",
+            style=bold,
+        ),
+        Column(
+            f"{name}:\n95 % interval",
+            "of the factor",
+            cell=lambda point: interval_cell(factor(point), "{:.3f}".format),
+            title=f"{name}: 95 % interval",
+            sacrifice=2,
+        ),
+        Column(
+            f"{name}:\nn",
+            "iterations covered by the other jobs, and those excluded",
+            cell=lambda point: NONE if (one := found(point)) is None else f"{one.covered}+{one.left_out}",
+            title=f"{name}: n",
+            sacrifice=4,
+        ),
+    ]
 
 
 def _setting(name: str) -> Column[PointRecord]:
     return Column(name, "value of the setting", cell=lambda one: visible(one.values[name]), is_number=False, folds=20)
 
 
+_JUDGED: tuple[Column[PointRecord], ...] = (
+    Column(
+        "verdict",
+        "by the rules of the run spec (--expect); for several runs, the worst",
+        cell=lambda one: NONE if one.verdict is None else one.verdict.value,
+        is_number=False,
+        is_optional=True,
+        style=lambda one: "" if one.verdict is None else STYLES[one.verdict],
+    ),
+    Column(
+        "scaled",
+        "how the runs differ from their trace",
+        cell=lambda one: one.scaling or NONE,
+        is_number=False,
+        is_optional=True,
+        folds=16,
+    ),
+    Column(
+        "note",
+        "tester-limited: the tester, not the device, determined the figures; failed: why a run failed",
+        cell=lambda one: visible(note(one)) or NONE,
+        is_number=False,
+        is_optional=True,
+        folds=24,
+        style=lambda _: "yellow",
+    ),
+)
+_RUNS: Column[PointRecord] = Column("runs", "complete runs of this point", cell=lambda one: str(one.runs), sacrifice=3)
 _FIGURES: tuple[Column[PointRecord], ...] = (
-    Column("runs", "complete runs of this point", cell=lambda one: str(one.runs), sacrifice=3),
     Column(
         "JCT",
         "time of an iteration: the median, or the Hodges-Lehmann estimate of the medians of several runs",
@@ -105,23 +149,16 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
         folds=24,
         sacrifice=4,
     ),
+    *_JUDGED,
+)
+_OF_SESSION: tuple[Column[PointRecord], ...] = (
     Column(
-        "verdict",
-        "by the rules of the run spec (--expect); for several runs, the worst",
-        cell=lambda one: NONE if one.verdict is None else one.verdict.value,
-        is_number=False,
-        is_optional=True,
-        style=lambda one: "" if one.verdict is None else STYLES[one.verdict],
+        "fairness",
+        "Jain's index of the rates that the jobs keep: 1 / factor of each",
+        cell=lambda one: NONE if one.fairness is None else f"{one.fairness:.4f}",
+        sacrifice=3,
     ),
-    Column(
-        "scaled",
-        "how the runs differ from their trace",
-        cell=lambda one: one.scaling or NONE,
-        is_number=False,
-        is_optional=True,
-        folds=16,
-    ),
-    note_column(PointRecord),
+    *_JUDGED,
 )
 
 

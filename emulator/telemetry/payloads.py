@@ -134,7 +134,7 @@ KINDS: Mapping[type[Payload], Kind] = {
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of every payload, under `$defs` by kind; exported to telemetry.schema.json."""
+    """The JSON Schema of every payload, under `$defs` by kind."""
     references, definitions = msgspec.json.schema_components(tuple(KINDS))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from emulator import exit_codes
@@ -88,6 +88,7 @@ class Verdict:
         rules: name of the rules; None: there were none.
         is_example: they are the shipped example.
         tester: state of the tester.
+        summary: of the run.
     """
 
     outcome: Outcome
@@ -95,6 +96,7 @@ class Verdict:
     rules: str | None
     is_example: bool
     tester: TesterState
+    summary: RunSummary = field(repr=False, compare=False)
 
     @property
     def exit_code(self) -> int:
@@ -128,13 +130,13 @@ def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
     """
     state = judge_tester(summary)
     if rules is None:
-        return Verdict(Outcome.UNDECIDED, (), None, False, state)
+        return Verdict(Outcome.UNDECIDED, (), None, False, state, summary)
     findings = [one for rule in rules.rules for one in _apply(rule, summary, state)]
     findings.sort(key=lambda one: (_GRAVITY.index(one.outcome), -one.distance))
     outcome = findings[0].outcome
     if outcome is Outcome.PASS and summary.status != COMPLETE:
         outcome = Outcome.UNDECIDED
-    return Verdict(outcome, findings, rules.name, rules.is_example, state)
+    return Verdict(outcome, findings, rules.name, rules.is_example, state, summary)
 
 
 def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Finding]:
@@ -166,9 +168,9 @@ def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) ->
 
 
 def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
-    subject, value, is_limited, missing = reading
+    subject, value, is_limited, why = reading
     if value is None:
-        return Finding(rule, subject, None, Outcome.UNDECIDED, missing or "not measured")
+        return Finding(rule, subject, None, Outcome.UNDECIDED, why or "not measured")
     holds = rule.bound.holds(value)
     limit = state.problem if rule.metric.kind is Kind.TIMING and state.problem else ""
     if is_limited and not limit:

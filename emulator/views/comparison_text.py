@@ -52,6 +52,38 @@ def largest_effect(pair: PairComparison) -> ClassComparison | None:
     return max(found, key=lambda one: abs(math.log(one.effect.ratio)) if one.effect else 0.0, default=None)
 
 
+CLASS: Column[ClassComparison] = Column(
+    "class",
+    "collective, ranks, size and algorithm, or the whole iteration (JCT)",
+    cell=lambda one: str(one.key),
+    is_number=False,
+)
+
+
+def gravest_verdict(comparison: Comparison) -> Verdict:
+    """What a comparison says in one word: slower before inconclusive before faster; no difference is the last."""
+    order = (Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.FASTER)
+    return next(filter(comparison.has, order), Verdict.NO_DIFFERENCE)
+
+
+def answer_words(comparison: Comparison) -> tuple[str, str]:
+    """The verdict above everything else, and the counts behind it."""
+    word = "UNDECIDED" if comparison.is_undecided else gravest_verdict(comparison).value.upper()
+    return word, _counts(comparison)
+
+
+def pair_sentence(pair: PairComparison) -> str:
+    """The largest difference of two groups, how many classes have which verdict, and the counter that explains it."""
+    counts = [f"{count} {verdict.value}" for verdict in Verdict if (count := pair.count(verdict))]
+    classes = count_of(len(pair.classes), "class", "classes")
+    most = largest_effect(pair)
+    largest = f"{most.key} is {most.verdict.value}, ratio {ratio_text(most.effect)}; " if most is not None else ""
+    listed = f"{largest}{classes}, {', '.join(counts) or 'none measured in both'}"
+    cause = cause_text(pair)
+    told = f"; {cause}" if cause else ""
+    return f"{pair.other.name} against {pair.baseline.name} ({runs_text(pair)}): {listed}{told}."
+
+
 def cause_columns(*, baseline: str, other: str) -> list[Column[Cause]]:
     """Columns of the table of what was counted in two groups; arguments as for `pair_columns`."""
     return [
@@ -137,11 +169,13 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
             f"{baseline}\n{statistic}",
             f"baseline: {median} (JCT for the iteration)",
             cell=lambda one: duration_cell(one.baseline.median_ns),
+            sacrifice=2,
         ),
         "other": Column(
             f"{other}\n{statistic}",
             "the same for the compared group",
             cell=lambda one: duration_cell(one.other.median_ns),
+            sacrifice=2,
         ),
         "ratio": Column(
             f"ratio\n{other} / {baseline}",
@@ -153,18 +187,20 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
             "95 %\ninterval",
             "95 % bootstrap interval of the ratio, with runs as units",
             cell=lambda one: interval_text(one.effect),
+            sacrifice=1,
         ),
-        "p": Column("Holm\np", SIGNIFICANCE, cell=p_text),
+        "p": Column("Holm\np", SIGNIFICANCE, cell=p_text, sacrifice=4),
         "tail": Column(
             "p99\nratio",
             "ratio of the 99th percentiles; affects the verdict only with --on p99",
             cell=lambda one: ratio_text(one.tail),
+            sacrifice=5,
         ),
         "finds": Column(
             "\nfinds",
             "the smallest slowdown that 95 of 100 comparisons with this number and spread of runs find",
             cell=lambda one: NONE if one.finds is None else f"{100 * (one.finds - 1):.1f} %",
-            sacrifice=2,
+            sacrifice=3,
             title="finds",
         ),
         "verdict": Column(

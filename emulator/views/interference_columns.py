@@ -11,7 +11,7 @@ from emulator.verdict.session import JudgedSession
 from emulator.views.columns import Column, bold
 from emulator.views.comparison_text import ratio_text
 from emulator.views.figures import NONE, count_of, duration_cell
-from emulator.views.verdict_text import headline
+from emulator.views.verdict_text import words
 
 _Row = tuple[str, ClassInterference]
 """A job, and a class of it."""
@@ -89,14 +89,13 @@ def interference_text(found: Interference) -> str:
     return ", ".join(parts)
 
 
-def session_headline(judged: JudgedSession) -> str:
-    """The verdict of the job that decides, and the factors."""
-    text = f"{headline(judged.verdict)}"
+def session_words(judged: JudgedSession) -> tuple[str, str]:
+    """The verdict of the job that decides, or what happened, and the factors; in two parts, as of a run."""
+    word, text = words(judged.verdict)
     if judged.verdict.rules is not None:
-        word, _, rest = text.partition(": ")
-        text = f"{word}: job {judged.decisive}: {rest}"
+        text = f"job {judged.decisive}: {text}"
     factors = interference_text(judged.interference)
-    return f"{text}; {factors}" if factors else text
+    return word, f"{text}; {factors}" if factors else text
 
 
 def tester_problems(judged: JudgedSession) -> Sequence[str]:

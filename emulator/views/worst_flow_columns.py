@@ -46,6 +46,10 @@ WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
         folds=12,
     ),
     Column("spurious", "packets retransmitted although they had arrived", cell=lambda one: count_cell(one.spurious)),
+    Column(
+        "dupli-\ncated", "packets received twice that were sent once: the network made the second one",
+        cell=lambda one: count_cell(one.copies), title="duplicated", is_optional=True,
+    ),
     Column("timeouts", "no acknowledgement came in time", cell=lambda one: count_cell(one.timeouts)),
     Column("NAKs", "sequence errors and receiver-not-ready replies", cell=lambda one: count_cell(one.naks)),
     Column("marked", "packets received with an ECN mark", cell=lambda one: count_cell(one.ecn_marks), sacrifice=4),

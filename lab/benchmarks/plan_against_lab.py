@@ -44,16 +44,12 @@ class Row:
 
     flows: str
     fair_s: float
-    queued_s: float
     measured_s: float
     iterations: int
 
     def __str__(self) -> str:
-        over_fair, over_queued = self.measured_s / self.fair_s - 1, self.measured_s / self.queued_s - 1
-        return (
-            f"| {self.flows} | {self.fair_s:.3f} s | {self.queued_s:.3f} s | {self.measured_s:.3f} s "
-            f"| {over_fair:+.1%} | {over_queued:+.1%} |"
-        )
+        over_fair = self.measured_s / self.fair_s - 1
+        return f"| {self.flows} | {self.fair_s:.3f} s | {self.measured_s:.3f} s | {over_fair:+.1%} |"
 
 
 def topology(row: str) -> str:
@@ -103,7 +99,7 @@ def measure(row: str, *, iterations: int) -> Row:
         finally:
             charkha("lab", "down", lab, folder=folder)
     ideal_ns = plan["operations"][0]["ideal_ns"]
-    return Row(TITLES[row], ideal_ns["fair_steps"] / 1e9, ideal_ns["queued_steps"] / 1e9, seconds, count)
+    return Row(TITLES[row], ideal_ns["fair_steps"] / 1e9, seconds, count)
 
 
 def main() -> None:
@@ -113,8 +109,8 @@ def main() -> None:
     parser.add_argument("--rows", default=",".join(TITLES), help=f"of {', '.join(TITLES)}")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
-    print("| flows | fair steps | queued steps | measured | more than fair | more than queued |")
-    print("|---|---|---|---|---|---|")
+    print("| flows | fair steps | measured | more than fair |")
+    print("|---|---|---|---|")
     rows = []
     for name in args.rows.split(","):
         rows.append(measure(name, iterations=args.iterations))

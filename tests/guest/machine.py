@@ -1,36 +1,41 @@
 """A virtual machine with Linux rdma_rxe and stock perftest, in network namespaces of its own.
 
-The script that builds and boots it lies beside the project where it is developed. Nothing is connected to the host's
-own network: namespace `…` has a bridge with the machine, namespace `…-gen` this end.
+Nothing is connected to the host's own network: namespace `NAME` has a bridge with the machines, namespace `NAME-gen`
+this end. image.py builds what they boot from.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.guest.image import FILES, KERNEL, NoGuest, build, image_folder
 
 HERE4, HERE6 = "10.99.0.9", "fd99::9"
 GUEST4, GUEST6 = "10.99.0.2", "fd99::2"
 GID_INDEX = {4: 1, 6: 2}
 """Of the machine's RDMA device: the address of that IP version."""
-SCRIPT = Path(__file__).resolve().parents[3] / "shared" / "rxe" / "rxe-vm.sh"
-
-
-BOOT_FILES = ("vmlinux", "initrd.cpio")
+MTU = 9000
 SNAP_BYTES = 9216
 """Bytes captured of a packet: all of it. tcpdump's buffer holds packets of this size, and its default is 256 KiB."""
-
-
-class NoGuest(Exception):
-    """No such machine can run here; the message says why."""
+_READY = "CHARKHA-GUEST-READY"
+_BOOT_S = 120
+_TOOLS = {
+    **{"ip": "iproute2", "nft": "nftables", "ethtool": "ethtool", "tcpdump": "tcpdump"},
+    "qemu-system-x86_64": "qemu-system-x86",
+}
+"""Commands that running it needs → Debian's package."""
+_ASK = Path(__file__).with_name("ask.py")
+_LOSS = "charkha_loss"
 
 
 class CaptureIncomplete(Exception):
@@ -39,7 +44,7 @@ class CaptureIncomplete(Exception):
 
 @dataclass(slots=True)
 class Guest:
-    """One machine and this end.
+    """Machines, and this end.
 
     Attributes:
         image: folder where the image is built; reused if it is there.
@@ -48,7 +53,7 @@ class Guest:
         memory_mib: of each.
     """
 
-    image: Path
+    image: Path = field(default_factory=image_folder)
     namespace: str = field(default_factory=lambda: f"rxe{os.getpid()}")
     machines: int = 1
     memory_mib: int = 384
@@ -63,66 +68,115 @@ class Guest:
         """What stands before a command of this end."""
         return ("ip", "netns", "exec", f"{self.namespace}-gen")
 
-    @property
-    def _variables(self) -> Mapping[str, str]:
-        names = {"RXE_VM_DIR": str(self.folder), "RXE_NS": self.namespace, "RXE_GEN_NS": f"{self.namespace}-gen"}
-        names["RXE_MEM"] = str(self.memory_mib)
-        return {**os.environ, **names}
-
     def up(self) -> None:
-        """Build it if need be, and boot it.
+        """Build the image if need be, and boot the machines.
 
         Raises:
-            NoGuest: it cannot run here.
+            NoGuest: they cannot run here.
         """
         if os.geteuid():
             raise NoGuest("needs root")
-        if not SCRIPT.exists():
-            raise NoGuest(
-                f"needs the script that boots it: {SCRIPT.parent.name}/{SCRIPT.name} is not beside the project"
-            )
-        if shutil.which("apt-get") is None and shutil.which("qemu-system-x86_64") is None:
-            raise NoGuest("needs qemu-system-x86_64, and there is no apt-get to install it")
-        self._make_image()
-        done = self._script("up", str(self.machines), timeout_s=240)
-        if done.returncode:
-            raise NoGuest(f"does not come up: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
-        segment = ("ethtool", "-K", "gen0", "tx-udp-segmentation", "off")  # what tcpdump shows is what is on the wire
-        subprocess.run([*self.here, *segment], check=True, capture_output=True)
-
-    def _make_image(self) -> None:
-        """Link the files that it boots from; the first one to come builds them, others wait."""
+        missing = sorted({package for tool, package in _TOOLS.items() if shutil.which(tool) is None})
+        if missing:
+            raise NoGuest(f"needs tools: apt-get install {' '.join(missing)}")
+        build(self.image)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.image / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not all((self.image / name).exists() for name in BOOT_FILES):
-                done = self._script("build", timeout_s=240, folder=self.image)
-                if done.returncode:
-                    raise NoGuest(f"cannot be built: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
-        for name in BOOT_FILES:
-            (self.folder / name).unlink(missing_ok=True)
-            (self.folder / name).hardlink_to(self.image / name)
+        try:
+            self._add_network()
+            for number in range(1, self.machines + 1):
+                self._boot(number)
+            for number in range(1, self.machines + 1):
+                self._await_boot(number)
+        except subprocess.CalledProcessError as error:
+            said = (error.stderr or b"").decode(errors="replace").strip()
+            raise NoGuest(f"does not come up: {' '.join(map(str, error.cmd))}: {said}") from error
+
+    def _add_network(self) -> None:
+        """A bridge with a tap for each machine, and this end; packets stay segments as they are on the wire."""
+        bridge, end = self.namespace, f"{self.namespace}-gen"
+        for name in (bridge, end):
+            _ip(f"netns add {name}")
+            _ip(f"-n {name} link set lo up")
+            for scope in ("all", "default"):  # addresses are usable at once
+                _run("ip", "netns", "exec", name, "sysctl", "-qw", f"net.ipv6.conf.{scope}.accept_dad=0")
+        _ip(f"-n {bridge} link add br0 mtu {MTU} type bridge stp_state 0 forward_delay 0 mcast_snooping 0")
+        _ip(f"-n {bridge} link add genbr mtu {MTU} type veth peer name gen0 mtu {MTU} netns {end}")
+        _ip(f"-n {bridge} link set genbr master br0 up")
+        _ip(f"-n {bridge} link set br0 up")
+        _ip(f"-n {bridge} address add 10.99.0.1/24 dev br0")
+        _ip(f"-n {end} link set gen0 up")
+        _ip(f"-n {end} address add {HERE4}/24 dev gen0")
+        _ip(f"-n {end} address add {HERE6}/64 dev gen0 nodad")
+        _run("ip", "netns", "exec", end, "ethtool", "-K", "gen0", "tx-udp-segmentation", "off")
+        for number in range(1, self.machines + 1):
+            _ip(f"-n {bridge} tuntap add tap{number} mode tap vnet_hdr")
+            _ip(f"-n {bridge} link set tap{number} mtu {MTU} master br0 up")
+
+    def _boot(self, number: int) -> None:
+        """Start a machine. It is emulated, as most machines that run tests are virtual themselves."""
+        settings = f"address4=10.99.0.{1 + number} address6=fd99::{1 + number} mtu={MTU}".split()
+        kernel_line = ["console=ttyS0", "quiet", "panic=-1", "mitigations=off", *(f"charkha.{one}" for one in settings)]
+        network = f"virtio-net-pci,netdev=net,mac=52:54:00:99:00:{1 + number:02x},host_mtu={MTU},romfile="
+        _run(
+            *("ip", "netns", "exec", self.namespace, "qemu-system-x86_64"),
+            *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-daemonize"),
+            *("-accel", "tcg,thread=multi", "-cpu", "max", "-m", str(self.memory_mib)),
+            *("-kernel", self.image / KERNEL, "-initrd", self.image / FILES, "-append", " ".join(kernel_line)),
+            *("-serial", f"file:{self._console(number)}", "-pidfile", self._pid_file(number)),
+            *("-netdev", f"tap,id=net,ifname=tap{number},script=no,downscript=no", "-device", network),
+        )
+
+    def _console(self, number: int) -> Path:
+        return self.folder / f"console{number}"
+
+    def _pid_file(self, number: int) -> Path:
+        return self.folder / f"pid{number}"
+
+    def _await_boot(self, number: int) -> None:
+        """Until a machine serves commands; only its console tells of that."""
+        until = time.monotonic() + _BOOT_S
+        while time.monotonic() < until:
+            if _READY in self._console(number).read_text(errors="replace"):
+                with suppress(AssertionError, subprocess.TimeoutExpired):
+                    self.run("true", machine=number)
+                    return
+            time.sleep(0.1)
+        last = self._console(number).read_text(errors="replace").strip().splitlines()[-1:]
+        raise NoGuest(f"does not come up within {_BOOT_S} s; the console says {last}")
 
     def down(self) -> None:
-        """Remove it and its namespaces."""
-        self._script("down", timeout_s=60)
+        """Remove the machines and their namespaces; may be called whether they are up or not."""
+        for number in range(1, self.machines + 1):
+            self.kill(machine=number)
+        for name in (self.namespace, f"{self.namespace}-gen"):
+            if (Path("/run/netns") / name).exists():
+                _ip(f"netns delete {name}")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def lose(self, percent: float) -> None:
         """Drop that share of all RoCEv2 packets in either direction."""
-        self._script("loss", f"{percent:g}", timeout_s=20)
+        nft = ("ip", "netns", "exec", self.namespace, "nft")
+        subprocess.run([*nft, "delete", "table", "bridge", _LOSS], check=False, capture_output=True)
+        if percent:
+            drop = f"udp dport 4791 numgen random mod 10000 < {round(percent * 100)} counter drop;"
+            hooks = ("forward", "output", "input")
+            chains = (f"chain {hook} {{ type filter hook {hook} priority 0; {drop} }}\n" for hook in hooks)
+            _run(*nft, f"table bridge {_LOSS} {{\n{''.join(chains)}}}")
 
     def start(self, command: str, *, machine: int = 1) -> subprocess.Popen[str]:
         """Start a command in a machine; its exit code is that of the process."""
         return subprocess.Popen(
-            [str(SCRIPT), "exec", "-v", str(machine), command],
-            env=self._variables,
+            self._asking(machine, "run", command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
+
+    def _asking(self, machine: int, request: str, argument: str) -> Sequence[str]:
+        python = (sys.executable, "-I", str(_ASK), f"10.99.0.{1 + machine}")
+        return ("ip", "netns", "exec", self.namespace, *python, request, argument)
 
     def run(self, command: str, *, timeout_s: float = 30, machine: int = 1) -> str:
         """What a command in a machine prints; it must succeed."""
@@ -133,11 +187,18 @@ class Guest:
 
     def kill(self, *, machine: int = 1) -> None:
         """Take a machine away, as a power failure does."""
-        os.kill(int((self.folder / "run" / f"vm{machine}.pid").read_text()), signal.SIGKILL)
+        with suppress(FileNotFoundError, ProcessLookupError):
+            pid = int(self._pid_file(machine).read_text())
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if str(self.folder).encode() in command:  # else the number is another process's by now
+                os.kill(pid, signal.SIGKILL)
 
     def put(self, file: Path, *, machine: int = 1) -> None:
         """Copy a file to /root; it may be executed."""
-        done = self._script("put", "-v", str(machine), str(file), file.name, timeout_s=60)
+        with file.open("rb") as source:
+            done = subprocess.run(
+                self._asking(machine, "put", file.name), stdin=source, check=False, capture_output=True, timeout=60
+            )
         assert not done.returncode, done.stderr
 
     def await_listener(self, port: int, *, machine: int = 1) -> None:
@@ -181,13 +242,10 @@ class Guest:
         if "\n0 packets dropped by kernel" not in said:
             raise CaptureIncomplete(" ".join(said.split()))
 
-    def _script(self, *words: str, timeout_s: float, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(SCRIPT), *words],
-            env={**self._variables, "RXE_VM_DIR": str(folder or self.folder)},
-            check=False,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=timeout_s,
-        )
+
+def _ip(words: str) -> None:
+    _run("ip", *words.split())
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

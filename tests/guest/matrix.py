@@ -31,7 +31,8 @@ from typing import Any
 from emulator.audit.capture import audit_file
 from emulator.peer.parameters import DEFAULT_PORT
 from emulator.roce.opcodes import Opcode
-from tests.guest.machine import GID_INDEX, GUEST4, GUEST6, HERE4, HERE6, CaptureIncomplete, Guest, NoGuest
+from tests.guest.image import NoGuest, image_folder
+from tests.guest.machine import GID_INDEX, GUEST4, GUEST6, HERE4, HERE6, CaptureIncomplete, Guest
 
 VERBS = ("write", "send", "read", "write-lat", "send-lat")
 ROLES = ("connect", "serve")
@@ -316,9 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cells", type=int, metavar="N", help="draw N cells instead of playing all")
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default: 1)")
     parser.add_argument("--only", metavar="TEXT", default="", help="cells whose name contains TEXT")
-    parser.add_argument(
-        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "charkha-guest", help="of the image"
-    )
+    parser.add_argument("--folder", type=Path, default=image_folder(), help="of the image")
     args = parser.parse_args(arguments)
     chosen = sample(args.cells, args.seed) if args.cells else cells()
     chosen = [cell for cell in chosen if args.only in str(cell)]

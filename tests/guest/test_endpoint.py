@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.guest.endpoint import CONTROL, RPING_PORT
-from tests.guest.machine import GID_INDEX, GUEST4, GUEST6, HERE4, HERE6, SCRIPT, Guest, NoGuest
+from tests.guest.image import VERBS_END, NoGuest
+from tests.guest.machine import GID_INDEX, GUEST4, GUEST6, HERE4, HERE6, Guest
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
-
-
-def _program(folder: Path) -> Path:
-    """The verbs program, compiled."""
-    compiler = shutil.which("gcc")
-    if compiler is None or not Path("/usr/include/infiniband/verbs.h").exists():
-        raise NoGuest("needs gcc and libibverbs-dev to compile a verbs program")
-    program = folder / "rcpeer"
-    source = SCRIPT.with_name("rcpeer.c")
-    subprocess.run([compiler, "-O2", "-o", program, source, "-libverbs", "-lz"], check=True, capture_output=True)
-    return program
 
 
 def played(guest: Guest, scenario: str, *, ip: int = 4, path_mtu: int = 1024, receives: int = 64) -> dict[str, Any]:
     """What a scenario shows."""
     gid = GID_INDEX[ip]
-    program = guest.start(f"/root/rcpeer {CONTROL[1]} {gid} {path_mtu} 0x100000 {receives} 16384")
+    program = guest.start(f"{VERBS_END} {CONTROL[1]} {gid} {path_mtu} 0x100000 {receives} 16384")
     guest.await_listener(CONTROL[1])
     try:
         return _this_end(guest, scenario, ip, path_mtu)
     finally:
-        guest.run("pkill rcpeer || true")
+        guest.run(f"pkill {VERBS_END} || true")
         program.communicate(timeout=60)
 
 
@@ -68,10 +54,9 @@ def _serving_rping(guest: Guest) -> dict[str, Any]:
 
 def test_the_software_nic_and_linux_rxe_agree() -> None:
     """One test, as one machine plays all scenarios."""
-    guest = Guest(Path(tempfile.gettempdir()) / f"charkha-guest-{os.getuid()}")
+    guest = Guest()
     try:
         guest.up()
-        guest.put(_program(guest.folder))
         for ip, path_mtu in ((4, 1024), (6, 4096)):
             shown = played(guest, "transfers", ip=ip, path_mtu=path_mtu)
             assert shown == {"wrong": [], "reason": "", "retransmits": 0, "drops": {}}

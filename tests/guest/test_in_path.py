@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.guest.machine import GUEST4, Guest, NoGuest
+from tests.guest.image import NoGuest
+from tests.guest.machine import GUEST4, Guest
 from tests.support.command import Finished, charkha, wait_for
 from tests.support.full import IS_FULL
 
@@ -22,8 +22,7 @@ pytestmark = pytest.mark.lab
 @pytest.fixture(scope="module")
 def guests() -> Iterator[Guest]:
     """Two guests; the second hangs on a cable `box0`-`box1` and its tap, which are free for a box between them."""
-    image = Path(tempfile.gettempdir()) / f"charkha-guest-{os.getuid()}"
-    machine = Guest(image, namespace=f"rxi{os.getpid()}", machines=2)
+    machine = Guest(namespace=f"rxi{os.getpid()}", machines=2)
     ip = ("ip", "-n", machine.namespace)
     try:
         machine.up()

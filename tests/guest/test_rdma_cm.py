@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.guest.machine import GUEST4, HERE4, Guest, NoGuest
+from tests.guest.image import NoGuest
+from tests.guest.machine import GUEST4, HERE4, Guest
 from tests.guest.matrix import COMMAND, unsound
 from tests.support.full import IS_FULL
 
@@ -32,7 +31,7 @@ FLOW_ADDRESSES = ("10.99.0.21", "10.99.0.22", "10.99.0.23")
 
 @contextmanager
 def _booted() -> Iterator[Guest]:
-    guest = Guest(Path(tempfile.gettempdir()) / f"charkha-guest-{os.getuid()}")
+    guest = Guest()
     try:
         guest.up()
         yield guest

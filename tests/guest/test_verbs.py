@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.guest.machine import Guest, NoGuest
+from tests.guest.image import NoGuest
+from tests.guest.machine import Guest
 from tests.guest.python_root import PROJECT, pack
 from tests.guest.verbs_bed import FIRST_HERE, FIRST_THERE, PLAYED, SERVER_PORT
 from tests.support.full import IS_FULL
@@ -34,7 +34,6 @@ TOKEN = "a token of at least sixteen characters"
 @pytest.fixture(scope="module")
 def guests() -> Iterator[Guest]:
     machine = Guest(
-        Path(tempfile.gettempdir()) / f"charkha-guest-{os.getuid()}",
         namespace=f"rxp{os.getpid()}",
         machines=2,
         memory_mib=1536,

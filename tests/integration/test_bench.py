@@ -74,7 +74,24 @@ def test_every_collective_is_swept(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_log_names_agents_and_iterations(tmp_path: Path) -> None:
-    sweep = ("bench", "all_reduce", "-n", 1, "-b", 8, "-e", 8, "--iterations", 1, "--warmup", 1, "--out", "run")
+    sweep = (
+        "bench",
+        "all_reduce",
+        "-n",
+        2,
+        "--agents",
+        1,
+        "-b",
+        8,
+        "-e",
+        8,
+        "--iterations",
+        1,
+        "--warmup",
+        1,
+        "--out",
+        "run",
+    )
     finished = charkha("--log-level", "info", *sweep, cwd=tmp_path)
     said = [line.removeprefix("INFO emulator.experiment.log: ") for line in finished.stderr.splitlines()]
     assert said[:2] == ["waiting for agents: agent-0", "iteration -1 begins (a warm-up)"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,12 +32,6 @@ def test_the_files_and_the_progress_are_the_same(job: Path, monkeypatch: pytest.
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     assert converted(job, job.parent / "together") == alone
     assert alone[1] == [(1, 3), (2, 3), (3, 3)]
-
-
-def test_any_executor_will_do(job: Path) -> None:
-    alone = converted(job, job.parent / "alone")
-    with ThreadPoolExecutor(2) as pool, workers.spread_over(pool):
-        assert converted(job, job.parent / "together") == alone
 
 
 def test_an_error_of_a_process_is_that_of_the_command(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,11 +183,11 @@ def test_the_manifest_says_what_was_run(folder: Path, document: dict[str, Any]) 
 
 def test_the_table_says_that_the_run_is_scaled(tmp_path: Path) -> None:
     lines = _play(tmp_path, "--compute", "skip", "--iterations", 1).stdout.splitlines()
-    assert lines[0].startswith("UNDECIDED: no rules were given (--expect FILE), so nothing was decided")
+    assert lines[0].startswith("Played 1 iteration of transformer-8r on 8 ranks: ")
     assert any(line.endswith("8 ranks, 1 iteration after 1 warm-up") for line in lines)
     assert any(line.startswith("Scaled") and "0.015625" in line and "compute skipped" in line for line in lines)
     assert sum(line.startswith(("all_reduce", "send_recv")) for line in lines) == 7
-    assert lines[-1] == "Run folder: run"
+    assert lines[-2:] == ["Run folder: run", "No rules: --expect example"]
     assert all(row["compute_ns"] == 0 for row in _rows(tmp_path / "run", "iterations"))
 
 

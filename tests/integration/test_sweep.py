@@ -37,17 +37,32 @@ def test_a_sweep_that_was_killed_is_resumed_and_plays_no_point_twice(tmp_path: P
     assert "charkha sweep" in (out / "report.html").read_text()
 
 
-def test_two_jobs_are_swept_over_their_phase(tmp_path: Path) -> None:
+def test_two_jobs_are_swept_over_the_start_of_the_second(tmp_path: Path) -> None:
     job = "warmup: 1, pace: continuous, sweep: {collective: all_reduce, ranks: 2, sizes: [1K]}"
     jobs = "".join(f"  - {{name: {name}, iterations: 8, {job}}}\n" for name in "ab")
     (tmp_path / "session.yaml").write_text(f"charkha: 1\njobs:\n{jobs}observe: {{report: false}}\n")
-    played = charkha("sweep", "-f", "session.yaml", "--phase", "0", "--out", "out", "--json", cwd=tmp_path)
+    vary = ("--vary", "job.start=0ms,2ms")
+    played = charkha("sweep", "-f", "session.yaml", *vary, "--out", "out", "--json", cwd=tmp_path)
     assert played.code == exit_codes.DONE, played.stderr
-    (point,) = json.loads(played.stdout)["points"]
-    assert [one["job"] for one in point["jobs"]] == ["a", "b"]
-    assert all(one["covered"] + one["left_out"] == 8 for one in point["jobs"])
-    assert "b against a over 1 phase" in (tmp_path / "out" / "report.html").read_text()
-    assert set(complete_runs(tmp_path / "out")) == {
-        *(f"solo/01/job={name}" for name in "ab"),
-        *(f"phase=0/01/job={name}" for name in "ab"),
+    points = json.loads(played.stdout)["points"]
+    assert [one["values"] for one in points] == [{"job.start": "0ms"}, {"job.start": "2ms"}]
+    for point in points:
+        assert [one["job"] for one in point["jobs"]] == ["a", "b"]
+        assert all(one["covered"] + one["left_out"] == 8 for one in point["jobs"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Interference factor over job.start" in page
+    assert set(complete_runs(tmp_path / "out")) == {  # alone once: when they meet does not matter there
+        *(f"job.start=0ms/01/solo/job={name}" for name in "ab"),
+        *(f"job.start={start}/01/job={name}" for name in "ab" for start in ("0ms", "2ms")),
     }
+    again = charkha("sweep", "-f", "session.yaml", *vary, "--out", "out", "--resume", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["points"] == points
+
+
+def test_jobs_that_a_barrier_would_move_are_not_swept_over_their_start(tmp_path: Path) -> None:
+    jobs = "".join(f"  - {{name: {name}, sweep: {{collective: all_reduce, ranks: 2, sizes: [1K]}}}}\n" for name in "ab")
+    (tmp_path / "session.yaml").write_text(f"charkha: 1\njobs:\n{jobs}")
+    refused = charkha("sweep", "-f", "session.yaml", "--vary", "job.start=0ms,2ms", cwd=tmp_path)
+    assert (refused.code, "job a needs `pace: continuous`" in refused.stderr) == (2, True), refused.stderr
+    refused = charkha("sweep", "-f", "session.yaml", "--vary", "job.iterations=2,4", cwd=tmp_path)
+    assert (refused.code, "this run spec has no such setting" in refused.stderr) == (2, True), refused.stderr

@@ -126,7 +126,7 @@ def judged(run: Run, fault: Fault) -> Found:
     planted = summary.totals.dut.get("profile_drops", 0)
     return Found(
         planted,
-        sum(frames.lost for frames in summary.totals.device_frames) - planted,
+        sum(frames.lost or 0 for frames in summary.totals.device_frames) - planted,
         verdict.outcome.value,
         verdict.outcome is Outcome.FAIL and bool(failed.intersection(_LOSSES)),
         fault.is_named_by(summary.loss_foci),

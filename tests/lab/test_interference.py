@@ -34,27 +34,26 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     made.down()
 
 
-def phases(lab: Lab, values: str, *options: object) -> dict[str, Any]:
-    """A sweep over phases."""
-    swept = ("sweep", "-f", "session.yaml", "--phase", values, *TRANSPORT, *options, "--json")
+def starts(lab: Lab, values: str, *options: object) -> list[dict[str, Any]]:
+    """The points of a sweep over the start of the second job."""
+    swept = ("sweep", "-f", "session.yaml", "--vary", f"job.start={values}", *TRANSPORT, *options, "--json")
     finished = lab.play(*swept, out="out", timeout_s=900)
     assert finished.code == 0, finished.stderr
-    found: dict[str, Any] = json.loads(finished.stdout)
+    found: list[dict[str, Any]] = json.loads(finished.stdout)["points"]
     return found
 
 
 @pytest.mark.timeout(300)
 def test_two_jobs_that_send_all_the_time_take_twice_as_long(lab: Lab) -> None:
-    (point,) = phases(lab, "0", "--compute", "skip", "--iterations", 30, "--repeat", 3)["points"]
+    (point,) = starts(lab, "0ms", "--compute", "skip", "--iterations", 30, "--repeat", 3)
     for one in point["jobs"]:
         assert one["factor"]["value"] == pytest.approx(2, rel=0.01)
     assert point["fairness"] == pytest.approx(1, abs=0.001)
 
 
-@pytest.mark.timeout(900)
-def test_the_curve_over_the_phase_is_that_of_two_square_waves(lab: Lab) -> None:
-    found = phases(lab, "0:0.95:0.05", "--iterations", 10)
-    for curve in found["curves"]:
-        assert curve["duty"] == pytest.approx(0.4, abs=0.02)
-        assert curve["least"] == pytest.approx(1, abs=0.01)
-        assert curve["area"] == pytest.approx(curve["expected_area"], rel=0.03)
+@pytest.mark.timeout(300)
+def test_jobs_that_begin_half_an_iteration_apart_do_not_meet(lab: Lab) -> None:
+    """With a duty of 0.4, they meet from 0 to 0.4 of an iteration: begun together they take 1.4 times as long."""
+    together, apart = starts(lab, "0ms,335ms", "--iterations", 10)
+    assert [one["factor"]["value"] for one in together["jobs"]] == pytest.approx([1.4, 1.4], rel=0.03)
+    assert [one["factor"]["value"] for one in apart["jobs"]] == pytest.approx([1, 1], rel=0.02)

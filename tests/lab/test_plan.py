@@ -54,7 +54,7 @@ def planned(folder: Path, *options: object) -> dict[str, Any]:
 )
 def test_steps_take_what_the_plan_says_on_the_links_that_it_says(raised: tuple[Path, str]) -> None:
     folder, lab = raised
-    expected_ns = planned(folder)["operations"][0]["ideal_ns"]["queued_steps"]
+    expected_ns = planned(folder)["operations"][0]["ideal_ns"]["fair_steps"]
     play = ("bench", *WHAT, "-e", "4M", "--iterations", 3, "--lab", lab, "--out", "run")
     finished = charkha(*play, cwd=folder)
     assert finished.code == 0, finished.stderr
@@ -77,4 +77,4 @@ def test_steps_take_what_the_plan_says_on_the_links_that_it_says(raised: tuple[P
     fed = planned(folder, "--link-loads", "loads.json")
     if fed["observed_difference"] is not None:  # nothing is chosen where all is pinned
         assert fed["observed_difference"] < 0.01
-    assert fed["operations"][0]["ideal_ns"]["queued_steps"] == expected_ns
+    assert fed["operations"][0]["ideal_ns"]["fair_steps"] == expected_ns

@@ -53,7 +53,7 @@ class Mosquitto:
 def mosquitto(folder: Path) -> Iterator[Mosquitto]:
     """A running broker; skips the test where mosquitto is not installed."""
     if not (shutil.which("mosquitto") or Path("/usr/sbin/mosquitto").exists()):
-        pytest.skip("no mosquitto (apt-get install mosquitto)")
+        pytest.skip("mosquitto: apt-get install mosquitto")
     broker = Mosquitto(folder)
     broker.start()
     try:

@@ -13,5 +13,5 @@ def require_shared(*parts: str) -> Path:
     """The path of something under the shared folder; skips the calling test when it is absent."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
-        pytest.skip(f"needs published traces that are not here: {'/'.join(parts)}")
+        pytest.skip("published traces, which lie beside the project where it is developed")
     return path

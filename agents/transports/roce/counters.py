@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agents.nic.channel import Channel
 from agents.transports.base import FlowCounters
+from emulator.roce.multipath.responder import MultipathResponder
 
 HEADER_DROPS = ("header", "length", "opcode", "refused", "rkey")
 
@@ -40,6 +41,7 @@ def has_events(channel: Channel) -> bool:
         or requester.rnr_naks
         or responder.early_packets
         or responder.duplicates
+        or responder.copies
         or pair.ecn_marks
         or pair.cnps_sent
         or pair.cnps_received
@@ -59,6 +61,7 @@ def received(channel: Channel, rank: int, peer: int) -> FlowCounters:
         out_of_order=responder.early_packets,
         qpn=channel.facts.qpn,
         duplicates=responder.duplicates,
+        copies=None if isinstance(responder, MultipathResponder) else responder.copies,
         largest_displacement=responder.largest_displacement,
         dropped_header=sum(drops[reason] for reason in HEADER_DROPS),
         dropped_icrc=drops["icrc"],

@@ -41,6 +41,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_output_options(parser)
     parser.add_argument("--columns", choices=LAYOUTS, default=LAYOUTS[0], advanced=True, help="layout of the table")
     parser.add_explain("sweep", "campaign_table", advanced=True)
+    parser.hints = {"-g": ": a rank stands for a GPU, so give their number with -n"}
     parser.set_defaults(handler=run)
 
 

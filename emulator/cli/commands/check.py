@@ -6,7 +6,6 @@ import argparse
 
 from rich.console import Group
 
-from emulator.cli.options.ray import add_ray, spread_import
 from emulator.cli.options.run import TRACE, trace_argument
 from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
@@ -42,7 +41,6 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_options(parser, GROUPS)
     add_spec_file(parser)
-    add_ray(parser)
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
     parser.add_explain("trace_summary", "flow_load_table")
     parser.set_defaults(handler=_run)
@@ -60,11 +58,7 @@ def _run(args: argparse.Namespace) -> None:
     if (args.file is None) is (part.get("job", {}).get("trace", {}).get("path") is None):
         raise InputError("give one of TRACE and -f FILE")
     experiment = build(part, GROUPS) if args.file is None else experiment_of_file(args.file, part, GROUPS)
-    with (
-        spread_import(args.ray, experiment.job.trace),
-        status() as on_step,
-        load_job(experiment.job, on_step=on_step) as job,
-    ):
+    with status() as on_step, load_job(experiment.job, on_step=on_step) as job:
         summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
     notify_of_import(job)
     flows = [] if args.file is None else _flows(experiment, job.ranks)

@@ -11,17 +11,19 @@ from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.comparison.comparability import check_comparability
 from emulator.comparison.groups import groups_to_compare
-from emulator.comparison.verdicts import MEDIAN, TAIL, Rules, compare
+from emulator.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compare
 from emulator.errors import InputError
 from emulator.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.units import parse_fraction
 from emulator.views.as_json.comparison import comparison_to_json
 from emulator.views.comparison_files import write_comparison
+from emulator.views.comparison_markdown import comparison_to_markdown
 from emulator.views.comparison_text import undecided_text
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
 
 _STATISTICS = {"p25": 0.25, "p50": MEDIAN, "p90": 0.9, "p95": 0.95, "p99": TAIL}
+_SLOWER, _STRICT, _LENIENT = _GATES = ("slower", "strict", "lenient")
 _EPILOG = """example:
   charkha compare runs/fw-a runs/fw-b --gate --junit compare.xml
 
@@ -33,7 +35,8 @@ How to make the runs:
 Runs are the unit of the statistics: 4 per group can decide one class, 6 up to 23 classes.
 docs/compare.md explains every column and verdict.
 
-exit codes: 0 done, or the gate passed; 2 bad input or not comparable; 4 the gate found a regression
+exit codes: 0 done, or the gate passed; 2 bad input or not comparable; 4 the gate found a regression;
+7 the gate decided nothing (strict: left a class undecided)
 """
 
 
@@ -54,9 +57,9 @@ def add_parser(subparsers: Subparsers) -> None:
     rules.add_argument(
         "--gate",
         nargs="?",
-        const="slower",
-        choices=("slower", "strict"),
-        help="exit with 4 if a class is slower; strict: or inconclusive",
+        const=_SLOWER,
+        choices=_GATES,
+        help="exit with 4 if a class is slower, 7 if none is decided; strict: 7 if one is not; lenient: never 7",
     )
     rules.add_argument(
         "--margin",
@@ -85,6 +88,7 @@ def add_parser(subparsers: Subparsers) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--html", metavar="FILE", type=Path, help="write a page with charts, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
+    output.add_argument("--markdown", action="store_true", help="print it as Markdown, for the summary of a CI job")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_explain("comparison_table", "trend_table")
     parser.set_defaults(handler=_run)
@@ -104,12 +108,20 @@ def _run(args: argparse.Namespace) -> int:
         raise InputError(comparability.refusal)
     rules = Rules(margin=args.margin, quantile=_STATISTICS[args.on], seed=args.seed, find=args.find)
     comparison = compare(groups, comparability, rules)
-    write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == "strict")
+    write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == _STRICT)
     if args.json:
         print_json(comparison_to_json(comparison))
+    elif args.markdown:
+        print(comparison_to_markdown(comparison), end="")
     else:
         print_tables(render_trend(comparison) if args.trend else render(comparison))
     if args.gate is not None and comparison.is_undecided:
         notify(undecided_text(comparison))
-    is_passed = args.gate is None or comparison.passes_gate(is_strict=args.gate == "strict")
-    return exit_codes.DONE if is_passed else exit_codes.REGRESSION
+    return exit_codes.DONE if args.gate is None else _gate_code(comparison, args.gate)
+
+
+def _gate_code(comparison: Comparison, gate: str) -> int:
+    if not comparison.passes_gate(is_strict=False):
+        return exit_codes.REGRESSION
+    is_open = comparison.is_undecided or (gate == _STRICT and not comparison.passes_gate(is_strict=True))
+    return exit_codes.UNDECIDED if is_open and gate != _LENIENT else exit_codes.DONE

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import at_least
-from emulator.cli.options.ray import add_ray, spread
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
@@ -50,7 +49,6 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
-    add_ray(parser)
     parser.add_explain("import_report")
     parser.set_defaults(handler=_run)
 
@@ -71,10 +69,8 @@ def _run(args: argparse.Namespace) -> None:
     else:
         importer = None if args.source_format == CHAKRA else importer_named(args.source_format)
     if importer is None:
-        if args.strict or args.ray is not None:
-            raise InputError(
-                "--strict and --ray are for imported traces; SRC is a trace of Chakra, or of no known format"
-            )
+        if args.strict:
+            raise InputError("--strict is for imported traces; SRC is a trace of Chakra, or of no known format")
         _convert(args)
     elif args.groups is not None:
         raise InputError("--groups is for traces of Chakra; an imported trace has its own process groups")
@@ -88,8 +84,8 @@ def _to_master(args: argparse.Namespace) -> None:
     from emulator.wire.trace.convert import trace_name
     from emulator.wire.trace.master.write import write_master
 
-    if args.strict or args.source_format is not None or args.ray is not None:
-        raise InputError("--strict, --from and --ray are for --to et: convert an imported trace to .et first")
+    if args.strict or args.source_format is not None:
+        raise InputError("--strict and --from are for --to et: convert an imported trace to .et first")
     check_file(args.target, "DST")
     groups = None if args.groups is None else str(args.groups)
     with status() as on_step:
@@ -113,10 +109,8 @@ def _from_master(args: argparse.Namespace) -> None:
     from emulator.wire.trace.master.read import read_master
     from emulator.wire.trace.write_workload import write_workload
 
-    if args.strict or args.groups is not None or args.source_format is not None or args.ray is not None:
-        raise InputError(
-            "--strict, --groups, --from and --ray are not for a master file, which holds all that they decide"
-        )
+    if args.strict or args.groups is not None or args.source_format is not None:
+        raise InputError("--strict, --groups and --from are not for a master file, which holds all that they decide")
     master = read_master(args.source, ranks=args.ranks)
     paths = write_workload(master.streams(), args.target)
     nodes = sum(
@@ -147,7 +141,7 @@ def _import(args: argparse.Namespace, importer: Importer) -> None:
     from emulator.views.terminal.import_report import render
     from emulator.views.terminal.written_trace import files_line
 
-    with spread(args.ray), status() as on_step:
+    with status() as on_step:
 
         def on_rank(done: int, ranks: int) -> None:
             on_step(f"importing the trace: {done} of {ranks} ranks")

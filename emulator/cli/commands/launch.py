@@ -16,10 +16,9 @@ ENGINES = {
     "ssh": launch_here.SSH,
     "slurm": launch_here.SLURM,
     "kubernetes": launch_kubernetes.KUBERNETES,
-    "ray": launch_here.RAY,
 }
 _EXAMPLE = """example:
-  charkha launch ray --interface eth1 -- run traces/my-job --topology rack.yaml
+  charkha launch slurm --interface eth1 -- run traces/my-job --topology rack.yaml
 """
 PLAYS = ("run", "bench", "controller")
 

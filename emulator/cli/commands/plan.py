@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import argument, at_least
-from emulator.cli.options.ray import add_ray, spread_import
 from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, roce_option, trace_argument
 from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
@@ -55,7 +54,6 @@ def add_parser(subparsers: Subparsers) -> None:
     add_spec_file(parser)
     _add_other_workloads(parser)
     _add_routing(parser)
-    add_ray(parser)
     parser.add_argument("--json", action="store_true", help="print every link and flow as JSON")
     parser.add_explain("plan_table", "flow_load_table", advanced=True)
     parser.set_defaults(handler=run)
@@ -71,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
         InputError: a file of link loads cannot be read.
     """
     experiment, load = experiment_of(args), _load(args)
-    with spread_import(args.ray, experiment.job.trace):
-        made = plan_experiment(experiment, load, seed=args.seed, link_loads=args.link_loads, notify=notify)
+    made = plan_experiment(experiment, load, seed=args.seed, link_loads=args.link_loads, notify=notify)
     if args.json:
         print_json(
             plan_to_json(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 
+from emulator.cli.output import print_json
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.experiment.telemetry import broker
+from emulator.telemetry.payloads import schema
 from emulator.views.terminal.watching import follow
 
 _EPILOG = """example:
@@ -25,14 +27,20 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Follow a run over MQTT: state, progress, and the classes of the last iteration.",
         epilog=_EPILOG,
     )
-    parser.add_argument("broker", metavar="URL", help="mqtt://[USER@]HOST[:PORT][/PREFIX]")
+    parser.add_argument("broker", metavar="URL", nargs="?", help="mqtt://[USER@]HOST[:PORT][/PREFIX]")
     parser.add_argument("--run", metavar="ID", help="follow this run only (default: the first that has not ended)")
     parser.add_argument("--json", action="store_true", help="print every message as a line of JSON")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of all messages, and end")
     parser.add_explain("watching")
     parser.set_defaults(handler=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
+    if args.schema:
+        print_json(schema())
+        return
+    if args.broker is None:
+        raise InputError("give the URL of the broker that the run publishes to: mqtt://[USER@]HOST[:PORT][/PREFIX]")
     if args.run is not None and any(character in args.run for character in "/+#"):
         raise InputError(f"--run {args.run}: a run id has no /, + or #")
     asyncio.run(follow(broker(args.broker), args.run, is_json=args.json))

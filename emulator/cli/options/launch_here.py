@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emulator.cli.options.converters import argument, at_least
+from emulator.cli.options.converters import argument
 from emulator.errors import InputError
 
 if TYPE_CHECKING:
@@ -228,33 +228,4 @@ on Ctrl-C. The current folder must be on a file system that all nodes share: doc
 """,
     _add_slurm,
     _run_slurm,
-)
-
-
-def _add_ray(parser: Parser) -> None:
-    add_interfaces(parser)
-    parser.add_argument("--address", default="auto", help="address of the cluster (default: that of this node)")
-    parser.add_argument("--cores", metavar="N", type=at_least(0), default=1, help="cores reserved for each agent (1)")
-    parser.add_argument("--join-timeout", metavar="S", type=at_least(1), default=60, help="wait for nodes (60 s)")
-    add_insecure(parser)
-
-
-def _run_ray(args: argparse.Namespace, command: Sequence[str]) -> int:
-    from emulator.launch.ray_engine import RayEngine
-
-    placement = placement_of(args, agents_of(command))
-    engine = RayEngine(placement, args.address, cores=args.cores, join_timeout_s=args.join_timeout)
-    return print_or_play(engine, args, command)
-
-
-RAY = EngineOptions(
-    "as actors of a Ray cluster",
-    """example, on a node of the cluster:
-  charkha launch ray --interface eth1 -- run traces/my-job --topology rack.yaml
-
-Every agent in the topology runs in an actor on a separate node; the controller runs here. All of it
-ends with this command. docs/launch.md explains it.
-""",
-    _add_ray,
-    _run_ray,
 )

@@ -94,7 +94,7 @@ class _Job:
     dumps: Mapping[int, Dump]
     world_size: int
     losses: LossesOfRanks
-    groups: dict[str, tuple[tuple[int, ...] | None, tuple[int, ...]]] = field(default_factory=dict)
+    callers: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def without_beginning(self) -> set[int]:
@@ -113,7 +113,7 @@ class _Job:
             operation = operation_of(dump, entry, self.losses[rank])
             if operation is None:
                 continue
-            operation.ranks = self._ranks(entry, operation.where, self.losses[rank])
+            operation.ranks = self._ranks(entry, operation.where, rank)
             self._settle(operation, entry, rank)
             calls.append(_call(operation, entry))
         return calls
@@ -131,24 +131,33 @@ class _Job:
         if not entry.retired and entry.state in ("scheduled", "started"):
             losses.count(Fate.INFERRED, "calls that had not ended: played like the others", operation.where)
 
-    def _ranks(self, entry: Entry, where: str, losses: Losses) -> tuple[int, ...]:
+    def _ranks(self, entry: Entry, where: str, rank: int) -> tuple[int, ...]:
         """World ranks of the process group; () stands for all."""
         name, description = entry.process_group
-        recorded, callers = self._group(name)
+        recorded = self._recorded(name, rank)
         if recorded is None and (name == _DEFAULT_GROUP[0] or description == _DEFAULT_GROUP[1]):
             return ()
         if recorded is None:
-            losses.count(Fate.GUESSED, "ranks of a process group are not recorded: those that call in it", where)
-        known = callers if recorded is None else recorded
+            self.losses[rank].count(
+                Fate.GUESSED, "ranks of a process group are not recorded: those that call in it", where
+            )
+        known = self._callers(name) if recorded is None else recorded
         return () if len(known) == self.world_size and list(known) == list(range(self.world_size)) else known
 
-    def _group(self, name: str) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
-        """Ranks of a process group as recorded, None if they are not, and the ranks that call in it."""
-        if name not in self.groups:
-            recorded = next((dump.groups[name] for dump in self.dumps.values() if name in dump.groups), None)
-            callers = tuple(rank for rank, dump in self.dumps.items() if recorded is None and _calls_in(dump, name))
-            self.groups[name] = recorded, callers
-        return self.groups[name]
+    def _recorded(self, name: str, rank: int) -> tuple[int, ...] | None:
+        """Ranks of the process group that a rank knows by a name; None: no dump records one that holds the rank.
+
+        Groups of one split have one name: every rank records the part that it is in.
+        """
+        dumps = (self.dumps[rank], *self.dumps.values())
+        known = (dump.groups[name] for dump in dumps if name in dump.groups)
+        return next((ranks for ranks in known if not ranks or rank in ranks), None)
+
+    def _callers(self, name: str) -> tuple[int, ...]:
+        """The ranks that call in a process group."""
+        if name not in self.callers:
+            self.callers[name] = tuple(rank for rank, dump in self.dumps.items() if _calls_in(dump, name))
+        return self.callers[name]
 
 
 def _calls_in(dump: Dump, name: str) -> bool:

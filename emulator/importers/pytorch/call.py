@@ -30,6 +30,7 @@ class Call:
         group_size, ranks: of the process group.
         send_splits, recv_splits: as recorded: rows, elements or bytes; empty: even.
         root, peer: rank within the group.
+        peer_in_world: world rank of the peer.
         own_rank: of this process within the group.
         reads, writes: storages of the tensors.
     """
@@ -46,6 +47,7 @@ class Call:
     recv_splits: tuple[int, ...] | None = None
     root: int | None = None
     peer: int | None = None
+    peer_in_world: int | None = None
     tag: int | None = None
     own_rank: int | None = None
     reads: frozenset[int] | None = None
@@ -79,7 +81,7 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
     if size is None:
         losses.count(Fate.DROPPED, f"{kind.label} of unknown size", call.where)
         return None
-    if kind in _OWN_KINDS and (call.peer is None or call.peer < 0):
+    if kind in _OWN_KINDS and max(_or_unknown(call.peer), _or_unknown(call.peer_in_world)) < 0:
         losses.count(Fate.DROPPED, f"{kind.label} whose peer is not recorded", call.where)
         return None
     if kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER) and call.root is None:
@@ -95,8 +97,9 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
         group_size=call.group_size or 0,
         send_splits=send,
         recv_splits=recv,
-        root=-1 if call.root is None else call.root,
-        peer=-1 if call.peer is None else call.peer,
+        root=_or_unknown(call.root),
+        peer=_or_unknown(call.peer),
+        peer_in_world=_or_unknown(call.peer_in_world),
         tag=call.tag or 0,
         reads=call.reads or frozenset(),
         writes=call.writes or frozenset(),
@@ -104,12 +107,16 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
     )
 
 
+def _or_unknown(rank: int | None) -> int:
+    return -1 if rank is None else rank
+
+
 def _check(call: Call) -> None:
     sizes = {
         "size": (call.sent_bytes, call.received_bytes),
         "split": (call.send_splits or ()) + (call.recv_splits or ()),
     }
-    small = {"root": (call.root,), "peer": (call.peer,), "tag": (call.tag,)}
+    small = {"root": (call.root,), "peer": (call.peer, call.peer_in_world), "tag": (call.tag,)}
     for what, values, least, most in (
         *((what, values, 0, MAX_SIZE_BYTES) for what, values in sizes.items()),
         *((what, values, -1, LARGEST_TAG) for what, values in small.items()),
@@ -142,10 +149,11 @@ def _splits(call: Call, size: int, losses: Losses) -> tuple[tuple[int, ...] | No
         return None, None
     received = call.received_bytes
     rows: int = sum(call.send_splits)
-    if received is None and rows:
+    if received is None and rows and call.recv_splits:
         received = size * sum(call.recv_splits) // rows
-    send = scaled(call.send_splits, size)
-    recv = None if received is None else scaled(call.recv_splits, received)
+    members = len(call.send_splits or call.recv_splits)  # [] stands for equal parts
+    send = scaled(call.send_splits or (1,) * members, size)
+    recv = None if received is None else scaled(call.recv_splits or (1,) * members, received)
     if send is None or recv is None or len(send) != len(recv):
         losses.count(Fate.GUESSED, "splits of an all_to_all do not fit its tensors: even", call.where)
         return None, None

@@ -50,6 +50,17 @@ class GroupFinder:
             operation.group, operation.ranks = self._noted(note, operation)
         else:
             self._guess(operation)
+        if operation.peer < 0 <= operation.peer_in_world:
+            self._settle_peer(operation)
+
+    def _settle_peer(self, operation: Operation) -> None:
+        """From the world rank of the peer to its rank within the group."""
+        peer, members = operation.peer_in_world, operation.ranks
+        if members and peer not in members:
+            shown = f"{list(members)[:8]}{' …' if len(members) > 8 else ''}"
+            problem = f"{operation.where}: the peer, rank {peer}, is not in the process group, which has ranks {shown}"
+            raise TraceError(problem, rank=self._rank)
+        operation.peer = members.index(peer) if members else peer
 
     def _ranks(self, operation: Operation) -> tuple[int, ...]:
         group = operation.group or ""

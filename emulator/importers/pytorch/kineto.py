@@ -174,9 +174,10 @@ def _parameters(event: Event, where: str) -> Call:
     if call.kind is not None:
         peer = said.get("Dst Rank") if call.kind.name == "SEND" else said.get("Src Rank")
         if call.kind.name in ("SEND", "RECV") and isinstance(peer, int):
-            call.peer = peer
+            call.peer_in_world = peer
         if call.kind.name in ("BROADCAST", "REDUCE", "GATHER", "SCATTER"):
-            call.root = _concrete(said, 3)
+            root = said.get("Rank")  # ProcessGroupNCCL passes the root there, and this rank for other collectives
+            call.root = root if isinstance(root, int) else _concrete(said, 3)
     if not call.name:
         call.sent_bytes = _shape_bytes(said, 0)
     return call

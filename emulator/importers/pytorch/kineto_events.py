@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from emulator.importers.pytorch.names import CALL, DISPATCHED, GROUP_NOTE, LATEST_US, LIBRARY, is_library_kernel
+from emulator.importers.pytorch.names import (
+    CALL,
+    DISPATCHED,
+    GROUP_NOTE,
+    LATEST_US,
+    LIBRARY,
+    is_library_kernel,
+    is_other_communication,
+)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -125,6 +133,7 @@ class KinetoEvents:
         notes: annotations of libraries, and those that name a process group, by start.
         waits: calls of the runtime that wait or make a stream wait, by start.
         recorded: record function id → operator, of those asked for.
+        others: kernels that look like communication of other libraries: their number, and one of them.
         ignored: category → number of other events.
     """
 
@@ -138,6 +147,7 @@ class KinetoEvents:
     notes: Sequence[Event]
     waits: Sequence[Event]
     recorded: dict[int, Event]
+    others: tuple[int, Event | None]
     ignored: dict[str, int]
 
 
@@ -183,6 +193,7 @@ class EventCollector:
         self._notes: list[Event] = []
         self._waits: list[Event] = []
         self._recorded: dict[int, Event] = {}
+        self._others: tuple[int, Event | None] = 0, None
         self._ignored: dict[str, int] = {}
         self._record_id = msgspec.json.Decoder(_OperatorArguments).decode
         self._said = msgspec.json.Decoder(_DeviceArguments).decode
@@ -228,6 +239,7 @@ class EventCollector:
             notes=self._notes,
             waits=self._waits,
             recorded=self._recorded,
+            others=self._others,
             ignored=self._ignored,
         )
 
@@ -267,6 +279,9 @@ class EventCollector:
         said = self._said(event.args)
         if is_library_kernel(event.name):
             self._library[len(self._streams)] = _whole(event)
+        elif is_other_communication(event.name):
+            number, first = self._others
+            self._others = number + 1, first or _timed(event)
         self._tasks.add(event, self._name(event))
         stream = (_key(said.device), _key(event.tid if said.stream is None else said.stream))
         self._streams.append(self._stream_numbers.setdefault(stream, len(self._stream_numbers)))

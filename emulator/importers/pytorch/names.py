@@ -78,6 +78,18 @@ def element_bytes(dtype: str) -> int | None:
     return _ELEMENT_BYTES.get(word)
 
 
+_OTHER_LIBRARIES = re.compile(
+    r"deep_?ep|nvshmem|msccl|symm_?mem|multimem|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all",
+    re.IGNORECASE,
+)
+"""In the names of kernels of DeepEP, NVSHMEM, MSCCL++, symmetric memory, vLLM, TensorRT-LLM and the like."""
+
+
+def is_other_communication(name: str) -> bool:
+    """Whether a task of the device that is none of NCCL or RCCL looks like communication all the same."""
+    return _OTHER_LIBRARIES.search(name) is not None
+
+
 def is_library_kernel(name: str) -> bool:
     """Whether a task of the device is one of NCCL or RCCL."""
     lower = name.lower()

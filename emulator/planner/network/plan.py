@@ -24,8 +24,6 @@ from emulator.planner.network.link_loads import (
     longest_ns,
     round_up_ns,
 )
-from emulator.planner.network.packet_flows import Sending
-from emulator.planner.network.packet_simulation import queued_ns
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation, Traffic, check_size
 from emulator.planner.traffic.phase import Phase
@@ -62,7 +60,6 @@ class OperationPlan:
         hashed_ns: the same with each flow on the path that its hash chooses.
         together_ns, together_hashed_ns: as ideal_ns and hashed_ns, with all groups at once.
         fair_ns: simulated time with flows as fluids, on hashed paths; None for large groups and sprayed flows too.
-        queued_ns: simulated time packet by packet, on hashed paths; None where packet_simulation does not apply too.
         group_ns: float64, shape (groups,): ideal_ns of each group, NaN if unknown.
     """
 
@@ -79,7 +76,6 @@ class OperationPlan:
     together_ns: int | None
     together_hashed_ns: int | None
     fair_ns: int | None
-    queued_ns: int | None
     group_ns: FloatArray
 
 
@@ -152,20 +148,17 @@ class Plan:
         return sum(plan.domain_bytes for plan in self.operations)
 
 
-def make_plan(
-    traffic: Traffic, topology: Topology, *, router: Router, overhead: WireOverhead, sending: Sending | None = None
-) -> Plan:
+def make_plan(traffic: Traffic, topology: Topology, *, router: Router, overhead: WireOverhead) -> Plan:
     """Map traffic onto the links of a topology.
 
     Args:
         topology: the topology with all ranks placed.
-        sending: how the transport sends; None if the packet simulation does not cover it.
 
     Raises:
         PlanError: an algorithm does not exist, there is no path between two ranks, or the plan would take too long.
     """
     check_size(traffic, most=MOST_TRANSFERS)
-    planner = _Planner(router, overhead, sending)
+    planner = _Planner(router, overhead)
     operations = [planner.operation(operation) for operation in traffic.operations]
     return Plan(
         topology,
@@ -191,8 +184,8 @@ def instance_ns(traffic: Traffic, plan: Plan) -> IntArray | None:
 class _Planner:
     """Plans operations one by one and adds up their loads."""
 
-    def __init__(self, router: Router, overhead: WireOverhead, sending: Sending | None) -> None:
-        self._router, self._sending = router, sending
+    def __init__(self, router: Router, overhead: WireOverhead) -> None:
+        self._router = router
         links = router.paths.network.links
         rates = [link.rate_bps or np.nan for link in links]
         self._rate_bps = np.repeat(np.array(rates, dtype=np.float64), 2)
@@ -220,9 +213,6 @@ class _Planner:
         return self._flow_list.flows()
 
     def _operation_plan(self, operation: Operation, work: OperationLoads, flows: Spread) -> OperationPlan:
-        queued = None
-        if self._sending is not None:
-            queued = queued_ns(operation, self._router, self._rate_bps, self._sending)
         network, local, domain = work.bytes.tolist()
         return OperationPlan(
             operation=operation,
@@ -238,7 +228,6 @@ class _Planner:
             together_ns=longest_ns(work.together_ns),
             together_hashed_ns=longest_ns(work.together_hashed_ns),
             fair_ns=None if self._router.sprays else fluid_ns(operation, self._router, self._byte_ns),
-            queued_ns=queued,
             group_ns=work.even_ns,
         )
 

@@ -78,10 +78,11 @@ def listed_sizes(kind: CommKind, *, ranks: int, sizes: Iterable[int]) -> list[in
     Raises:
         PlanError: all sizes round down to 0.
     """
+    if ranks < 2:
+        name = SEND_RECV if kind is CommKind.SEND else kind.label
+        raise PlanError(f"{name} needs at least 2 ranks: one alone sends nothing that could be measured")
     if kind is CommKind.BARRIER:
         return [0]
-    if kind is CommKind.SEND and ranks < 2:
-        raise PlanError(f"{SEND_RECV} needs at least 2 ranks")
     requested = {0, *sizes}
     shard = ranks if kind in (CommKind.ALL_GATHER, CommKind.GATHER) else 1
     distinct = sorted({size // shard * shard for size in requested} - {0})

@@ -77,7 +77,6 @@ def _operation_json(plan: OperationPlan) -> dict[str, Any]:
             "links": plan.ideal_ns,
             "hashed": plan.hashed_ns,
             "fair_steps": plan.fair_ns,
-            "queued_steps": plan.queued_ns,
             "together": plan.together_ns,
             "together_hashed": plan.together_hashed_ns,
         },

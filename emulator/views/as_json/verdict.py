@@ -13,9 +13,9 @@ from emulator.views.verdict_text import headline
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    """The verdict: outcome, one line of text, and every check with its value in the unit of its metric."""
+    """Outcome (null without rules), one line of text, and every check with its value in the unit of its metric."""
     return {
-        "outcome": verdict.outcome.value,
+        "outcome": None if verdict.rules is None else verdict.outcome.value,
         "text": headline(verdict),
         "rules": verdict.rules,
         "is_example": verdict.is_example,

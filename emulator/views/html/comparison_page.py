@@ -12,19 +12,20 @@ from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
 from emulator.views.columns import Column, Header, texts
 from emulator.views.comparison_text import (
+    CLASS,
+    answer_words,
     cause_columns,
-    cause_text,
     fact_lines,
-    largest_effect,
+    gravest_verdict,
     needs_text,
     pair_columns,
+    pair_sentence,
     ratio_text,
-    runs_text,
     statistic_name,
     trend_rows,
 )
-from emulator.views.figures import NONE, count_of, percent_cell
-from emulator.views.html.page.document import Block, Chart, Facts, Page, Section, Table, table_of
+from emulator.views.figures import NONE, percent_cell
+from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, Table, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
 
@@ -32,12 +33,7 @@ CHOICES = 24
 """Classes that the reader can select: those that take most time."""
 TREND_LINES = 8
 _CURVE_POINTS = 60
-_CLASS: Column[ClassComparison] = Column(
-    "class",
-    "collective, ranks, size and algorithm, or the whole iteration (JCT)",
-    cell=lambda one: str(one.key),
-    is_number=False,
-)
+_TONES = {Verdict.SLOWER: "bad", Verdict.FASTER: "good", Verdict.NO_DIFFERENCE: "good"}
 _VARIATION: Column[ClassComparison] = Column(
     "run-to-run CV",
     "coefficient of variation between runs: baseline / other",
@@ -60,24 +56,14 @@ def comparison_page(comparison: Comparison) -> Page:
     return Page(
         title=f"{heading} · charkha compare",
         heading=heading,
-        sentence=" ".join(_sentence(pair) for pair in comparison.pairs),
+        sentence=" ".join(map(pair_sentence, comparison.pairs)),
+        answer=Answer(*answer_words(comparison), _TONES.get(gravest_verdict(comparison), "open")),
         labels=[f"{group.name}: {len(group.runs)} runs" for group in comparison.groups]
         + [f"margin {100 * comparison.rules.margin:g} %"],
         warnings=list(_warnings(comparison)),
         sections=[*sections, _side_by_side(comparison), _method(comparison)],
         footer="Written by charkha compare from the run folders listed above.",
     )
-
-
-def _sentence(pair: PairComparison) -> str:
-    counts = [f"{count} {verdict.value}" for verdict in Verdict if (count := pair.count(verdict))]
-    classes = count_of(len(pair.classes), "class", "classes")
-    most = largest_effect(pair)
-    largest = f"{most.key} is {most.verdict.value}, ratio {ratio_text(most.effect)}; " if most is not None else ""
-    listed = f"{largest}{classes}, {', '.join(counts) or 'none measured in both'}"
-    cause = cause_text(pair)
-    told = f"; {cause}" if cause else ""
-    return f"{pair.other.name} against {pair.baseline.name} ({runs_text(pair)}): {listed}{told}."
 
 
 def _warnings(comparison: Comparison) -> Iterator[str]:
@@ -119,7 +105,7 @@ def _verdicts(pair: PairComparison, comparison: Comparison, number: int) -> Tabl
     found = pair_columns(comparison.rules, baseline=pair.baseline.name, other=pair.other.name)
     verdict = replace(found["verdict"], cell=lambda one: one.verdict.value)
     measured = [found[name] for name in ("baseline", "other", "ratio", "interval")]
-    columns = [_CLASS, verdict, *measured, _VARIATION, found["p"], found["tail"], _RUNS, _NEEDS]
+    columns = [CLASS, verdict, *measured, _VARIATION, found["p"], found["tail"], _RUNS, _NEEDS]
     return table_of(f"verdicts-{number}", "Verdicts", columns, pair.classes)
 
 

@@ -22,7 +22,7 @@ from emulator.views.interference_columns import (
     interference_facts,
     interference_rows,
     interference_text,
-    session_headline,
+    session_words,
     tester_problems,
 )
 
@@ -64,7 +64,7 @@ def write_session_report(session: Session, path: Path | None = None) -> Path:
 def session_page(judged: JudgedSession) -> Page:
     """The page."""
     facts, names = judged.session.facts, " and ".join(judged.jobs)
-    word, _, text = session_headline(judged).partition(": ")
+    word, text = session_words(judged)
     return Page(
         title=f"{names} · {facts.session_id} · charkha",
         heading=f"{names} at once",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
@@ -21,6 +22,15 @@ def console() -> Console:
     out = plain if plain.is_terminal else _Results(width=WIDTH, markup=False, emoji=False)
     out.push_render_hook(_AsText())
     return out
+
+
+def as_text(what: RenderableType) -> str:
+    """What the console shows of it when stdout is no terminal."""
+    text = io.StringIO()
+    out = _Results(file=text, width=WIDTH, markup=False, emoji=False)
+    out.push_render_hook(_AsText())
+    out.print(what)
+    return text.getvalue().rstrip("\n")
 
 
 class _Results(Console):

@@ -114,12 +114,6 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
         sacrifice=5,
     ),
     Column(
-        "queued\nsteps",
-        "model of RoCE: like fair steps, with windows, queues and acknowledgements",
-        cell=lambda one: duration_cell(one.queued_ns),
-        sacrifice=4,
-    ),
-    Column(
         "all at\nonce",
         "ideal hashed with all groups playing at the same time",
         cell=lambda one: duration_cell(one.together_hashed_ns),

@@ -28,7 +28,7 @@ _HEADERS = (
     Header("root", "rank of the root; -1 if the collective has none"),
     Header("time", "mean cct over the iterations; cct = last arrival - last post over the ranks", unit="µs"),
     Header("algbw", "algorithm bandwidth: size / time; N/A if payload arrived early (--credits off)", unit=_GIGABYTES),
-    Header("busbw", f"bus bandwidth: algbw × {BUSBW_FACTOR}", unit=_GIGABYTES),  # noqa: RUF001
+    Header("busbw", f"bus bandwidth at the mean cct, busbw_mean in rules: algbw × {BUSBW_FACTOR}", unit=_GIGABYTES),  # noqa: RUF001
     Header("#wrong", "wrong elements; always N/A: there is no result to check"),
     Header("in-place", "repeats out-of-place: without a reduction, both are the same"),
 )
@@ -46,7 +46,7 @@ _COLUMNS: tuple[Column[SweepRow], ...] = (
     Column("algbw\nGB/s", "size / mean", cell=lambda row: rate_cell(row.algbw_bytes_per_s), sacrifice=5),
     Column(
         "busbw\nGB/s",
-        f"bus bandwidth: algbw × {BUSBW_FACTOR}",  # noqa: RUF001
+        f"bus bandwidth at the mean cct, busbw_mean in rules: algbw × {BUSBW_FACTOR}",  # noqa: RUF001
         cell=lambda row: rate_cell(row.busbw_bytes_per_s),
         unit="1e9 bytes per second",
         style=bold,

@@ -12,15 +12,19 @@ from emulator.verdict.judge import Verdict
 from emulator.views.columns import explain
 from emulator.views.terminal.table import FittedTable
 from emulator.views.verdict_columns import COLUMNS, STYLES
-from emulator.views.verdict_text import headline
+from emulator.views.verdict_text import headline, words
 
 EXPLAIN = explain(COLUMNS, title="Checks of the verdict, worst first:")
 
 
 def render_headline(verdict: Verdict) -> Text:
     """The answer on one line."""
-    outcome, _, rest = headline(verdict).partition(":")
-    return Text.assemble((outcome, STYLES[verdict.outcome]), f":{rest}")
+    word, text = words(verdict)
+    return (
+        Text(headline(verdict))
+        if verdict.rules is None
+        else Text.assemble((word, STYLES[verdict.outcome]), f": {text}")
+    )
 
 
 def render(verdict: Verdict) -> RenderableType:

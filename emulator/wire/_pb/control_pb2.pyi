@@ -623,7 +623,7 @@ class Quantity(_message.Message):
     def __init__(self, unit: _Optional[str] = ..., number: _Optional[int] = ..., ratio: _Optional[float] = ..., text: _Optional[str] = ...) -> None: ...
 
 class FlowCounters(_message.Message):
-    __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns", "qpn", "source_port", "timeouts", "rnr_naks", "duplicates", "largest_displacement", "dropped_header", "dropped_icrc", "dropped_payload", "medium")
+    __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns", "qpn", "source_port", "timeouts", "rnr_naks", "duplicates", "largest_displacement", "dropped_header", "dropped_icrc", "dropped_payload", "medium", "copies")
     SRC_FIELD_NUMBER: _ClassVar[int]
     DST_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -646,6 +646,7 @@ class FlowCounters(_message.Message):
     DROPPED_ICRC_FIELD_NUMBER: _ClassVar[int]
     DROPPED_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     MEDIUM_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     src: int
     dst: int
     bytes: int
@@ -668,7 +669,8 @@ class FlowCounters(_message.Message):
     dropped_icrc: int
     dropped_payload: int
     medium: str
-    def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., naks: _Optional[int] = ..., cnps_sent: _Optional[int] = ..., cnps_received: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., out_of_order: _Optional[int] = ..., rtt_ns: _Optional[int] = ..., qpn: _Optional[int] = ..., source_port: _Optional[int] = ..., timeouts: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., largest_displacement: _Optional[int] = ..., dropped_header: _Optional[int] = ..., dropped_icrc: _Optional[int] = ..., dropped_payload: _Optional[int] = ..., medium: _Optional[str] = ...) -> None: ...
+    copies: int
+    def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., naks: _Optional[int] = ..., cnps_sent: _Optional[int] = ..., cnps_received: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., out_of_order: _Optional[int] = ..., rtt_ns: _Optional[int] = ..., qpn: _Optional[int] = ..., source_port: _Optional[int] = ..., timeouts: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., largest_displacement: _Optional[int] = ..., dropped_header: _Optional[int] = ..., dropped_icrc: _Optional[int] = ..., dropped_payload: _Optional[int] = ..., medium: _Optional[str] = ..., copies: _Optional[int] = ...) -> None: ...
 
 class FlowEvents(_message.Message):
     __slots__ = ("iteration", "flows")

@@ -12,13 +12,17 @@ from emulator.wire.trace.attributes import attribute_value
 from emulator.wire.trace.process_groups import UnreadableGroups, parse_rank_list
 
 ROOT_NAMES = ("root_rank", "comm_root", "root")
+GROUP_NAMES = ("pg_name", "comm_group")
+"""The second one is STAGE's with STAGE_LEGACY_ATTR."""
+DIMENSIONS = "involved_dim"
+"""Dimensions of a simulated network over which a collective extends; one of all dimensions is one of the world."""
 GROUP_RANK_NAMES = ("group_ranks", "pg_ranks", "involved_ranks")
 IN_SPLIT_NAMES = ("charkha.in_splits", "in_split_sizes", "in_split_size", "in_splits")
 OUT_SPLIT_NAMES = ("charkha.out_splits", "out_split_sizes", "out_split_size", "out_splits")
 MEANT = frozenset(
     {
-        *("is_cpu_op", "comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag"),
-        *(*ROOT_NAMES, *GROUP_RANK_NAMES, *IN_SPLIT_NAMES, *OUT_SPLIT_NAMES),
+        *("is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", DIMENSIONS),
+        *(*GROUP_NAMES, *ROOT_NAMES, *GROUP_RANK_NAMES, *IN_SPLIT_NAMES, *OUT_SPLIT_NAMES),
     }
 )
 # What converters write on every node and no player needs.
@@ -26,7 +30,7 @@ IDLE = frozenset(
     {
         *("num_ops", "tensor_size", "op_type", "comm_priority", "stream", "rf_id", "seq_id", "tid", "fw_parent"),
         *("fw_tid", "scope", "op_schema", "kernel_backend", "kernel_file", "tensor_range", "inputs", "outputs"),
-        *("pg_desc", "involved_dim"),
+        "pg_desc",
     }
 )
 OWN_PREFIX = "charkha."
@@ -50,7 +54,9 @@ class CommunicationReader:
             TraceError: an attribute that matters has a type it cannot have.
         """
         values = self._values(node)
-        pg_name = values.get("pg_name")
+        named = next((values[name] for name in GROUP_NAMES if values.get(name) is not None), None)
+        if named is None and _leaves_out(values.get(DIMENSIONS)):
+            self.unknown[f"{DIMENSIONS} with a dimension left out"] += 1
         return RawCommunication(
             row=row,
             node_id=node.id,
@@ -58,7 +64,7 @@ class CommunicationReader:
             node_type=NodeType(node.type),
             comm_type=self._integer(values, ("comm_type",), node),
             comm_size=self._integer(values, ("comm_size",), node),
-            pg_name=None if pg_name is None else self._group_name(pg_name, node),
+            pg_name=None if named is None else self._group_name(named, node),
             group_ranks=self._integers(values, GROUP_RANK_NAMES, node),
             src=self._integer(values, ("comm_src",), node),
             dst=self._integer(values, ("comm_dst",), node),
@@ -100,11 +106,16 @@ class CommunicationReader:
     def _group_name(self, value: object, node: et_pb2.Node) -> str:
         if isinstance(value, (str, int)):
             return str(value)
-        raise self._mistyped(node, "pg_name", value, "a string or an integer")
+        raise self._mistyped(node, " or ".join(GROUP_NAMES), value, "a string or an integer")
 
     def _mistyped(self, node: et_pb2.Node, name: str, value: object, wanted: str) -> TraceError:
         problem = f"attribute {name} is {str(value)[:40]!r}, not {wanted}"
         return TraceError(problem, path=self._path, node=node.id)
+
+
+def _leaves_out(dimensions: object) -> bool:
+    """Whether a collective extends over some dimensions only; the trace does not say which ranks those are."""
+    return isinstance(dimensions, tuple) and not all(dimensions)
 
 
 def _first(values: dict[str, object], names: Iterable[str]) -> tuple[str, object]:

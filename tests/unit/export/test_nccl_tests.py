@@ -98,7 +98,8 @@ def test_statistics_per_iteration_are_nearest_ranks(tmp_path: Path) -> None:
         one for iteration in range(20) for one in collective([0, 0], [(iteration + 1) * 1000] * 2, iteration=iteration)
     ]
     stats = json.loads(to_json(write_run(tmp_path / "run", samples)))["results"][0]["out_of_place_per_iter"]
-    assert (stats["min_us"], stats["p50_us"], stats["p95_us"], stats["p99_us"], stats["max_us"]) == (1, 11, 19, 20, 20)
+    assert (stats["min_us"], stats["p50_us"], stats["p95_us"], stats["p99_us"], stats["max_us"]) == (1, 10, 19, 20, 20)
+    assert stats["cv_pct"] == pytest.approx(100 * 35**0.5 / 10.5)  # of 1 to 20: 20 x 21 / 12, by n - 1
 
 
 def test_nothing_measured_is_an_error(tmp_path: Path) -> None:

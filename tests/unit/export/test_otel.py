@@ -73,3 +73,4 @@ def test_a_device_is_an_attribute(tmp_path: Path) -> None:
     seen = replace(summary, totals=replace(summary.totals, device_frames=frames))
     points = {one.name: one.points for one in measures(seen)}
     assert points["charkha.device.frames_lost"] == [({"device": "sw0"}, 3)]
+    assert all(one.is_sum for one in measures(seen) if one.name.startswith("charkha.device.frames"))

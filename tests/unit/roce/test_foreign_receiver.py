@@ -92,7 +92,7 @@ def test_a_duplicate_and_a_packet_after_a_gap_do_not_reach_the_sink() -> None:
     end.receive(end.packet(Opcode.RC_SEND_ONLY, psn=PSN + 5, payload=b"efgh"))
     assert [one.payload for one in end.taken] == [b"abcd"]
     assert end.pair.responder.take_reply() == Reply(PSN + 1, Syndrome.SEQUENCE_ERROR, 1)
-    assert (end.pair.responder.duplicates, end.pair.responder.naks) == (1, 1)
+    assert (end.pair.responder.copies, end.pair.responder.naks) == (1, 1)
 
 
 def test_a_read_request_owes_responses_of_the_length_requested() -> None:

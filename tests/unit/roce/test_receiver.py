@@ -72,7 +72,7 @@ def test_packets_that_are_due_are_taken_together(path_mtu: int, seed: int | None
     assert end.taken() == COUNT
     assert end.responder.received_bytes == (1 + COUNT) * path_mtu
     end.receive(end.run())
-    assert (end.taken(), end.responder.duplicates, dict(end.pair.drops)) == (COUNT, COUNT, {})
+    assert (end.taken(), end.responder.copies, dict(end.pair.drops)) == (COUNT, COUNT, {})
 
 
 @pytest.mark.parametrize("path_mtu", [1024, 4096])
@@ -226,7 +226,7 @@ def test_a_packet_far_behind_the_first_of_a_reception_is_looked_at_like_any_othe
     again = reseal(end.run(PSN + 3, count=1))
     packets[280 * end.stride : 281 * end.stride] = again
     end.receive(packets)
-    assert (end.taken(), end.responder.duplicates, end.responder.early_packets) == (280, 1, 19)
+    assert (end.taken(), end.responder.copies, end.responder.early_packets) == (280, 1, 19)
 
 
 # Packets that come alone.

@@ -47,6 +47,47 @@ def test_one_nak_for_a_gap_and_another_when_what_was_sent_again_is_lost_too() ->
     assert responder.naks == 2
 
 
+def received(*steps: int | range | str) -> Responder:
+    """A responder that took PSNs, one by one or as a run, and acknowledged or NAKed at every "reply"."""
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    responder.receive(first(200))
+    for step in steps:
+        if isinstance(step, str):
+            assert responder.take_reply() is not None
+        else:
+            run = step if isinstance(step, range) else range(step, step + 1)
+            responder.receive(replace(middle(run.start), packets=len(run)))
+    return responder
+
+
+def counted(responder: Responder) -> tuple[int, int, int, int]:
+    return (responder.copies, responder.duplicates, responder.early_packets, responder.naks)
+
+
+def test_what_comes_twice_before_it_was_acknowledged_was_copied_by_the_network() -> None:
+    assert counted(received(1, 2, 2, 3, range(3, 6), 1)) == (3, 0, 0, 0)
+
+
+def test_what_comes_again_after_its_acknowledgement_was_sent_again() -> None:
+    assert counted(received(1, 2, "reply", 2, range(1, 3))) == (0, 3, 0, 0)
+    pieces = received(range(1, 5), "reply", range(5, 7), range(2, 4), range(4, 7))
+    assert counted(pieces) == (0, 5, 0, 0), "a resend in two pieces, after a silence"
+
+
+def test_a_copy_of_an_early_packet_is_neither_early_nor_a_resend() -> None:
+    responder = received(1, 3, 3, "reply", 4, 5, 5, range(5, 7))
+    assert counted(responder) == (3, 0, 4, 1)
+    assert responder.take_reply() is None, "a copy does not say that the requester went back"
+    again = received(1, 3, "reply", 3, "reply")
+    assert counted(again) == (0, 0, 2, 2), "the requester went back, and the gap was lost again"
+
+
+def test_what_a_nak_asked_for_is_a_resend_though_the_late_original_came_first() -> None:
+    reordered = received(1, 3, 4, "reply", 2, range(2, 5), range(5, 7))
+    assert counted(reordered) == (0, 1, 2, 1)
+    assert counted(received(1, 3, "reply", 2, 3, 3, 4)) == (1, 0, 1, 1), "a copy of what was sent again"
+
+
 def first(packets: int) -> Arrival:
     return Arrival(Opcode.RC_WRITE_FIRST, Psn(0), size=256, address=5, length=packets * 256)
 

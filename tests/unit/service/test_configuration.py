@@ -35,6 +35,7 @@ def test_paths_start_at_its_folder(tmp_path: Path) -> None:
     [
         ("{traces: [nowhere]}", "traces: there is no folder"),
         ("{trace: [traces]}", "unknown key 'trace'; did you mean 'traces'"),
+        ("{grpc: '127.0.0.1:8761'}", "unknown key 'grpc': gRPC was removed from the service: HTTP has every operation"),
         ("{listen: 'here'}", "write a port"),
         ("{charkha_service: 2}", "charkha_service"),
     ],

@@ -73,9 +73,20 @@ def test_frames_that_a_profile_duplicates_hide_no_loss() -> None:
     assert (one.lost, one.unexplained) == (5, 5)
 
 
-def test_a_device_that_sends_frames_of_its_own_loses_none() -> None:
+def test_where_more_frames_leave_than_came_nothing_says_how_many_were_lost() -> None:
     (one,) = device_frames(frames(*PORTS, ("sw0", "p1", "tx_packets", 112)), SWITCH)
-    assert describe_device([one], {}) == "150 frames in, 152 out: 0 lost, 2 more out than its counters explain"
+    assert (one.lost, one.unexplained, one.surplus) == (None, None, 2)
+    assert describe_device([one], {}) == (
+        "150 frames in, 152 out: loss unknown, 2 more out than its counters explain"
+        " (duplicates, frames of its own, or an error of the counting)"
+    )
+
+
+@pytest.mark.parametrize("out", [105, 110, 115])
+def test_frames_counted_as_dropped_are_lost_though_as_many_were_made(out: int) -> None:
+    rows = (*PORTS, ("sw0", "p1", "tx_packets", out), ("sw0", "p1", "qdisc_drops", 7))
+    (one,) = device_frames(frames(*rows), SWITCH)
+    assert (one.lost, one.unexplained, one.surplus) == (7, None, out - 103)
 
 
 def test_a_device_that_does_not_count_frames_has_no_figure() -> None:

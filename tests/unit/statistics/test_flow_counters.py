@@ -42,6 +42,25 @@ def test_what_came_to_a_flow_that_sent_nothing_is_kept() -> None:
     assert (flow.messages, flow.dropped_icrc) == (0, 4)
 
 
+@pytest.mark.parametrize(
+    ("counted", "copies", "resends"),
+    [
+        ({"retransmits": 0, "duplicates": 113}, 113, 0),
+        ({"retransmits": 5, "duplicates": 7, "copies": 4}, 6, 5),
+        ({"retransmits": 5, "duplicates": 5, "copies": 4}, 4, 5),
+        ({"retransmits": 5, "duplicates": 5}, None, 5),
+        ({"duplicates": 5}, None, 5),
+    ],
+    ids=["an older run", "both", "told apart", "unknown", "the sender is unknown"],
+)
+def test_more_duplicates_than_resends_were_made_by_the_network(
+    counted: dict[str, int], copies: int | None, resends: int
+) -> None:
+    flow = asdict(FlowCounters(0, 1, messages=1)) | counted
+    counters = sum_flow_counters(pa.Table.from_pylist([flow], schema=FLOWS_SCHEMA))
+    assert (counters.get("copies"), counters["duplicates"]) == (copies, resends)
+
+
 def test_counters_are_summed_and_displacements_are_not() -> None:
     rows = [
         asdict(one) for one in (*join_ends([SENT, RECEIVED]), FlowCounters(1, 0, packets=4, largest_displacement=9))

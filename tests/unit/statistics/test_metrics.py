@@ -97,7 +97,10 @@ def test_the_slowest_rank_is_compared_with_the_mean_of_all(summary: RunSummary) 
 def test_metrics_of_devices_name_their_device(summary: RunSummary) -> None:
     frames = (DeviceFrames("sw0", 10, 7, 0, {"qdisc_drops": 2}), DeviceFrames("sw1", 5, 5, 0, {}))
     two = replace(summary, totals=replace(summary.totals, device_frames=frames))
-    assert [one[:2] for one in METRICS["frames_lost"].read(two)] == [("sw0", 3), ("sw1", 0)]
+    assert list(METRICS["frames_lost"].read(two)) == [("sw0", 3, False, ""), ("sw1", 0, False, "")]
     assert [one.value for one in METRICS["frames_lost_unexplained"].read(two)] == [1, 0]
+    more = replace(summary, totals=replace(summary.totals, device_frames=(DeviceFrames("sw0", 10, 11, 0, {}),)))
+    (none,) = METRICS["frames_lost"].read(more)
+    assert (none.value, none.why.startswith("1 more out than its counters explain")) == (None, True)
     for metric in _OF_DEVICES:
         assert [one.value for one in metric.read(two)] == in_json(summary_to_json(two), metric.key)

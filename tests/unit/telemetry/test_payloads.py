@@ -7,10 +7,9 @@ import json
 import jsonschema
 import pytest
 
+from emulator.cli.main import main
 from emulator.telemetry.payloads import Kind, schema
-from tests.support.command import ROOT
 
-FILE = ROOT / "emulator" / "telemetry" / "telemetry.schema.json"
 ENVELOPE = {"schema": 1, "run_id": "r1", "sequence": 1}
 VALID = {
     "state": {"state": "aborted", "reason": None},
@@ -21,9 +20,14 @@ VALID = {
 }
 
 
-def test_the_published_file_is_the_schema_of_the_types() -> None:
-    """To write it anew: json.dumps(schema(), indent=2)."""
-    assert json.loads(FILE.read_text()) == json.loads(json.dumps(schema()))
+def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(schema()))
+
+
+def test_without_it_the_command_needs_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch"]) == 2
+    assert "give the URL of the broker" in capsys.readouterr().err
 
 
 def test_every_kind_of_topic_has_a_definition() -> None:

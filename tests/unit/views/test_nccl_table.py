@@ -15,6 +15,7 @@ GOLDEN = """\
 # Collective test starting: all_reduce
 # nRanks 4 minBytes 1024 maxBytes 1048576 warmup iters: 1 iters: 20 agg iters: 1 validation: 0 graph: 0
 # charkha run x
+# time, algbw and busbw are means over the iterations
 # bytes are moved, nothing is summed: in-place repeats out-of-place
 # sizes: 1 KiB to 1 MiB, in powers of 1,024 (1 KB is 1,000 bytes)
 # algorithms: direct up to 1024 B, then ring
@@ -22,8 +23,8 @@ GOLDEN = """\
 #                                                              out-of-place                       in-place
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
-        1024          1024     uint8    none      -1    20.00    0.05    0.08     N/A    20.00    0.05    0.08     N/A
-     1048576       1048576     uint8    none      -1  1050.00    1.00    1.50     N/A  1050.00    1.00    1.50     N/A
+        1024          1024     uint8    none      -1    20.00  0.0512  0.0768     N/A    20.00  0.0512  0.0768     N/A
+     1048576       1048576     uint8    none      -1  1050.00   0.999    1.50     N/A  1050.00   0.999    1.50     N/A
 # Out of bounds values : 0 OK
 # Avg bus bandwidth    : 0.787383
 #
@@ -91,7 +92,7 @@ def test_a_bandwidth_that_would_mislead_is_left_out() -> None:
 
 def test_a_group_of_one_and_a_barrier_have_no_bus() -> None:
     text = lines(row(members=1), row(CommKind.BARRIER, size_bytes=0))
-    assert [line.split()[6:8] for line in text[-6:-4]] == [["0.05", "0.00"], ["0.00", "0.00"]]
+    assert [line.split()[6:8] for line in text[-6:-4]] == [["0.0512", "0.00"], ["0.00", "0.00"]]
     assert text[-3] == "# Avg bus bandwidth    : 0"
 
 
@@ -118,8 +119,9 @@ def test_count_is_that_of_one_rank_where_ranks_have_parts(kind: CommKind, count:
     [
         (None, "N/A"),
         (0.0, "0.00"),
-        (5e-6, "0.00"),
-        (0.005001, "0.01"),
+        (5e-6, "0.00000500"),
+        (0.005001, "0.00500"),
+        (0.99999, "1.000"),
         (9999.99, "9999.99"),
         (12_345.67, "12345.7"),
         (1_234_567.8, "1234568"),
@@ -127,7 +129,7 @@ def test_count_is_that_of_one_rank_where_ranks_have_parts(kind: CommKind, count:
         (-1234.5, "-1234.5"),
     ],
 )
-def test_numbers_have_two_decimals_while_they_fit(value: float | None, text: str) -> None:
+def test_numbers_have_two_decimals_while_they_fit_and_three_digits_below_one(value: float | None, text: str) -> None:
     assert nccl_number(value, 7) == text
 
 

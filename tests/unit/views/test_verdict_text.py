@@ -65,10 +65,14 @@ def test_what_was_not_measured_is_named(summary: RunSummary) -> None:
     assert said(summary, drops).startswith("UNDECIDED: device_drops: not measured (at most 0)")
 
 
-def test_without_rules_the_state_of_the_tester_is_the_answer(summary: RunSummary) -> None:
+def test_without_rules_the_first_line_says_what_happened(summary: RunSummary) -> None:
     assert headline(judge(summary, None)) == (
-        "UNDECIDED: no rules were given (--expect FILE), so nothing was decided; tester not calibrated"
+        "Played 2 iterations of two on 2 ranks: 2 ms each, 0 % exposed communication"
     )
+    lossy = replace(summary, totals=replace(summary.totals, lost_packets=3), status=ABORTED)
+    assert headline(judge(lossy, None)).endswith("exposed communication, 3 lost, the run did not complete")
+    clean = replace(summary, totals=replace(summary.totals, lost_packets=0))
+    assert headline(judge(clean, None)).endswith(", nothing lost")
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from emulator.statistics.dut_counters import DROPS, CounterName, DeviceFrames, Readings, counter_series, device_frames
+from emulator.statistics.dut_counters import (
+    DROPS,
+    CounterName,
+    DeviceFrames,
+    Readings,
+    counter_series,
+    describe_surplus,
+    device_frames,
+)
 from emulator.units import NS_PER_S
 from emulator.views.columns import Header, texts
-from emulator.views.figures import NONE
+from emulator.views.figures import NONE, count_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
@@ -49,10 +57,7 @@ def device_counters(facts: RunFacts) -> Section:
 
 
 def _frames(frames: Sequence[DeviceFrames]) -> Table:
-    rows = [
-        [one.device, *(f"{count:,}" for count in (one.frames_in, one.frames_out, one.lost)), _counted(one)]
-        for one in frames
-    ]
+    rows = [[one.device, *map(count_cell, (one.frames_in, one.frames_out, one.lost)), _counted(one)] for one in frames]
     columns = [*texts("device"), *map(Header, ("frames in", "frames out", "lost")), *texts("where")]
     about = (
         "Lost is frames in - frames out, over all ports of the device. Not counted: not in any of its drop counters."
@@ -64,6 +69,8 @@ def _counted(one: DeviceFrames) -> str:
     parts = [f"{count:,} {DROPS[name]}" for name, count in one.dropped.items()]
     if one.unexplained:
         parts.append(f"{one.unexplained:,} not counted")
+    if one.surplus:
+        parts.append(describe_surplus(one.surplus))
     return ", ".join(parts) or NONE
 
 

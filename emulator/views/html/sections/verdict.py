@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from emulator.verdict.judge import Outcome, Verdict
 from emulator.views.html.page.document import Answer, Section, table_of
 from emulator.views.verdict_columns import COLUMNS
-from emulator.views.verdict_text import headline
+from emulator.views.verdict_text import words
 
 TONES = {Outcome.PASS: "good", Outcome.FAIL: "bad"}
 
 
 def answer(verdict: Verdict) -> Answer:
     """The first line of the page."""
-    word, _, text = headline(verdict).partition(": ")
-    return Answer(word, text, TONES.get(verdict.outcome, "open"))
+    return Answer(*words(verdict), TONES.get(verdict.outcome, "open"))
 
 
 def checks(verdict: Verdict) -> Iterator[Section]:

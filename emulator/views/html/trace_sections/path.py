@@ -64,7 +64,7 @@ def critical_path(facts: TraceFacts) -> Section:
     blocks: list[Block] = [_shares(facts, stretches), _line(facts, stretches), _table(stretches)]
     about = (
         "The longest chain of nodes that wait for each other, over all ranks: no run can be faster, however many "
-        "nodes a rank runs at once. Compute takes its recorded time, {facts.communication_about}."
+        f"nodes a rank runs at once. Compute takes its recorded time, {facts.communication_about}."
     )
     return Section("path", "Critical path", blocks, about)
 

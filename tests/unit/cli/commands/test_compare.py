@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 
+import charkha
 from emulator.cli.main import main
 from emulator.control.parameter import Parameter
 from tests.support.repeated import SIZES, write_runs
@@ -86,11 +87,12 @@ def test_two_runs_a_side_are_inconclusive_and_say_how_many_are_needed(
     store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     few = [f"{store}/{name}/0[12]" for name in ("a", "slow")]
-    found = compared(capsys, *few, "--gate")
+    found = compared(capsys, *few, "--gate", code=7)
+    assert compared(capsys, *few, "--gate=lenient") == found
     assert verdicts(found) == {"inconclusive"}
     assert {one["needs_runs"] for one in found["pairs"][0]["classes"]} == {5}
     path = tmp_path / "compare.xml"
-    out = shown(capsys, *few, "--gate=strict", "--junit", path, code=4)
+    out = shown(capsys, *few, "--gate=strict", "--junit", path, code=7)
     assert "inconclusive (n=2, needs ≥ 5)" in out
     assert "4 classes: too few runs to decide 4 classes" in out
     assert JUnitXml.fromfile(str(path)).failures == CLASSES
@@ -160,3 +162,37 @@ def test_a_place_for_a_file_is_looked_at_first(
     assert mine.read_text() == "precious"
     for _ in range(2):  # its own file it replaces
         shown(capsys, *groups, option, tmp_path / "file")
+
+
+def test_markdown_has_the_verdict_first_and_a_row_per_class(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, store / "a", store / "slow", "--markdown").splitlines()
+    assert lines[0] == "### SLOWER"
+    header, rule, *rows = [line for line in lines if line.startswith("|")]
+    assert [cell.strip() for cell in header.split("|")[1:4]] == ["class", "verdict", "a p50"]
+    assert (rule.count("---:"), len(rows)) == (7, CLASSES)
+    assert all("| slower |" in row for row in rows)
+    assert shown(capsys, store / "a", store / "same", "--markdown").splitlines()[0] == "### NO DIFFERENCE SHOWN"
+
+
+def test_the_verdict_is_never_left_out(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulator.views.terminal.console.WIDTH", 80)
+    table = shown(capsys, store / "a", store / "slow")
+    assert "verdict" in table
+    assert table.count("slower") >= CLASSES
+
+
+def test_python_compares_runs_folders_and_lists_of_them(store: Path) -> None:
+    runs = [charkha.load_run(folder) for folder in sorted((store / "slow").iterdir())]
+    by_folder = charkha.compare(store / "a", store / "slow")
+    by_runs = charkha.compare([store / "a"], runs)
+    assert [one.verdict for one in by_runs.pairs[0].classes] == [one.verdict for one in by_folder.pairs[0].classes]
+    alone = charkha.compare(charkha.load_run(store / "a" / "01"), runs[0])
+    assert [len(group.runs) for group in alone.groups] == [1, 1]
+    assert "SLOWER" in repr(by_runs)
+    assert (repr(by_runs).count("\n"), repr(runs[0]).count("\n")) == (0, 0)
+    assert max(len(repr(by_runs)), len(repr(runs[0]))) < 300
+    assert str(by_runs).count("slower") > CLASSES
+    with pytest.raises(charkha.InputError, match="a group to compare has no run"):
+        charkha.compare([], runs)

@@ -27,7 +27,7 @@ def test_the_page_says_what_the_jobs_do_to_each_other(tmp_path: Path) -> None:
     )
     assert "fairness 1.0000" in page.sentence
     assert page.answer is not None
-    assert page.answer.word == "UNDECIDED"
+    assert page.answer.word == "Played"
     jobs, interference, time_line = page.sections
     assert [(one["job"], one["began"]) for one in records(block_of(jobs, "job-table", Table))] == [
         ("a", "0 ns"),

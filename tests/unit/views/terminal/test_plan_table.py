@@ -92,7 +92,7 @@ def test_observed_loads_are_compared_with_the_hash(capsys: pytest.CaptureFixture
     assert "Link loads       given and hashed shares of equal-cost links differ by up to " in out
 
 
-@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("columns", [70, 80])
 def test_a_narrow_terminal_hides_columns_and_names_them(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,8 @@ def test_a_root_is_read_under_every_name(tmp_path: Path, name: str) -> None:
         (attribute("pg_name", string_val=""), ""),
         (attribute("pg_name", int32_val=5), "5"),
         (attribute("pg_name"), None),
+        (attribute("comm_group", string_val="5"), "5"),
+        (attribute("comm_group", int32_val=5), "5"),
     ],
 )
 def test_a_group_name_may_be_text_a_number_or_absent(tmp_path: Path, given: et_pb2.Attribute, name: str | None) -> None:
@@ -96,7 +98,7 @@ def test_uneven_splits_are_read_under_every_name(tmp_path: Path, sent: str, rece
         (attribute("comm_size", string_val="1K"), "attribute comm_size is '1K', not an integer"),
         (attribute("comm_type", double_val=1.0), "attribute comm_type is '1.0', not an integer"),
         (attribute("comm_src", int64_list=[1]), r"attribute comm_src is '\(1,\)', not an integer"),
-        (attribute("pg_name", float_val=1), "attribute pg_name is '1.0', not a string or an integer"),
+        (attribute("pg_name", float_val=1), "attribute pg_name or comm_group is '1.0', not a string or an integer"),
         (attribute("group_ranks", int64_val=1), "attribute group_ranks is '1', not a list of integers"),
         (attribute("in_split_sizes", string_list=["a"]), "attribute in_split_sizes is .* a list of integers"),
     ],
@@ -116,3 +118,16 @@ def test_attributes_without_a_meaning_are_counted_and_the_usual_ones_are_not(tmp
 def test_the_first_of_two_attributes_of_one_name_counts(tmp_path: Path) -> None:
     found = read(tmp_path, attribute("comm_size", int64_val=1), attribute("comm_size", int64_val=2))
     assert found.comm_size == 1
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "named", "counted"), [([True, True], None, 0), ([True, False], None, 1), ([True, False], "5", 0)]
+)
+def test_dimensions_that_leave_ranks_out_are_counted_unless_the_group_is_named(
+    tmp_path: Path, dimensions: list[bool], named: str | None, counted: int
+) -> None:
+    given = et_pb2.Attribute(name="involved_dim")
+    given.bool_list.values.extend(dimensions)
+    others = [] if named is None else [attribute("pg_name", string_val=named)]
+    node = et_pb2.Node(id=3, name="n", type=et_pb2.COMM_COLL_NODE, attr=[given, *others])
+    assert trace_of(tmp_path, node).attribute_names.get("involved_dim with a dimension left out", 0) == counted

@@ -57,7 +57,7 @@ def test_the_receiving_end_counts_packets_and_drops_by_reason() -> None:
     pair.marked(7, 0)
     row = received(channel(pair), 1, 4)
     assert (row.src, row.dst, row.qpn) == (4, 1, FACTS.qpn)
-    assert (row.duplicates, row.out_of_order, row.largest_displacement) == (1, 1, 8)
+    assert (row.copies, row.duplicates, row.out_of_order, row.largest_displacement) == (1, 0, 1, 8)
     assert (row.ecn_marks, row.cnps_sent) == (7, 1)
     counted = {reason: number for number, reason in enumerate(HEADER_DROPS, start=1) if reason != "refused"}
     assert row.dropped_header == sum(counted.values())

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from tests.support.skips import skip_lines
+
+
+def test_reasons_with_one_remedy_are_one_row_and_the_last_line_installs_everything() -> None:
+    reasons = [
+        *["no lab here: not installed: `apt-get install nftables ethtool`"] * 30,
+        "needs Chromium and its driver: apt-get install chromium chromium-driver",
+        *["takes 5 s: CHARKHA_FULL=1", "measures: CHARKHA_FULL=1 on a quiet machine"],
+        "no lab here: network namespaces need root",
+        "this host has an RDMA device",
+    ]
+    lines = list(skip_lines(reasons))
+    assert [line.split()[:2] for line in lines[1:3]] == [["nftables", "ethtool"], ["time:", "measurements,"]]
+    assert lines[1].split()[2:] == ["30", "apt-get", "install", "nftables", "ethtool"]
+    assert lines[2].split()[-2:] == ["2", "CHARKHA_FULL=1"]
+    assert next(line for line in lines if line.startswith("this host has an RDMA device")).split()[-1] == "1"
+    assert lines[-1] == "all of them: apt-get install chromium chromium-driver ethtool nftables"
+
+
+def test_a_suite_that_left_nothing_out_has_no_table() -> None:
+    assert list(skip_lines([])) == []
