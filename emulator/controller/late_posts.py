@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from emulator.planner.group_layout import layouts_on
 from emulator.planner.network.header_overhead import WireOverhead
-from emulator.planner.network.late_ranks import LateRanks
+from emulator.planner.network.late_ranks import MOST_FOLLOWED, LateRanks
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import Operation
 from emulator.run_folder.schema import Part
@@ -19,9 +19,6 @@ from emulator.statistics.collectives import is_negligible
 from emulator.statistics.table_columns import block_starts, to_ints
 from emulator.topology.model import Topology
 from emulator.trace.model import Communication, IntArray, Workload
-
-MOST_TRANSFERS = 60_000
-"""Transfers that are followed for one run, at most: some 2 s. They are shared among its operations."""
 
 
 def add_remaining_ideals(
@@ -58,7 +55,7 @@ def add_remaining_ideals(
         operation = traffic.operations[number]
         late_ranks = LateRanks(operation, topology, overhead)
         every = np.flatnonzero((operation_of == number) & (posts.counts == operation.members))
-        for block in _chosen(every, posts.late, operation, budget=MOST_TRANSFERS // len(concerned), rng=rng):
+        for block in _chosen(every, posts.late, operation, budget=MOST_FOLLOWED // len(concerned), rng=rng):
             group = traffic.places[posts.instance[block]].group
             remaining_ns = late_ranks.remaining_ns(group, posts.of(block, operation.ranks[group]))
             if remaining_ns is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,14 +17,26 @@ from emulator.planner.network.arrays import FloatArray
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.ideal_times import GroupPlaces
 from emulator.planner.network.lane_progress import LaneProgress, lanes_of
-from emulator.planner.traffic.operation import Operation
+from emulator.planner.traffic.operation import Operation, Traffic
 from emulator.planner.traffic.phase import Phase
 from emulator.topology.model import Topology
+from emulator.trace.model import CommKind, IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 MOST_TRANSFERS = 2048
 """Transfers of a group that are followed step by step, at most; that many take some 70 ms, once per order of posts. In
 larger groups, all members that have posted are taken to exchange everything at once, which is more than they can."""
+MOST_FOLLOWED = 60_000
+"""Transfers that are followed for one run, at most: some 2 s."""
+_ALIKE_KINDS = (
+    CommKind.ALL_REDUCE,
+    CommKind.ALL_GATHER,
+    CommKind.REDUCE_SCATTER,
+    CommKind.REDUCE_SCATTER_BLOCK,
+    CommKind.ALL_TO_ALL,
+)
+_ALIKE = ("ring", "bidirectional_ring", "halving_doubling", "direct", "pairwise", "parallel")
+"""Of these kinds and algorithms, all members send and receive as much."""
 _ENOUGH = 0.99
 """Share of the ideal of all bytes: a bound above it is taken, even if steps were not followed."""
 _ROUNDING_NS = 1e-6
@@ -91,6 +103,57 @@ class LateRanks:
             for number in np.unique(later).tolist():
                 chosen = later == number
                 yield number, Phase(phase.senders[chosen], phase.receivers[chosen], phase.sizes[chosen])
+
+
+class RemainingTimes:
+    """What each collective of a workload has still to move, for posts that a caller works out.
+
+    Args:
+        traffic: of the workload.
+        ideal_ns: of all bytes, by instance.
+    """
+
+    def __init__(self, traffic: Traffic, topology: Topology, overhead: WireOverhead, ideal_ns: IntArray) -> None:
+        self._traffic, self._topology, self._overhead, self._ideal_ns = traffic, topology, overhead, ideal_ns
+        self._late_ranks: dict[int, LateRanks] = {}
+        self._left = MOST_FOLLOWED
+        shares = [
+            operation.kind.is_collective
+            and any(self._can_shrink(operation, ranks) for ranks in operation.ranks.tolist())
+            for operation in traffic.operations
+        ]
+        self.instances = frozenset(
+            instance
+            for instance, place in enumerate(traffic.places)
+            if shares[place.operation] and ideal_ns[instance] > 0
+        )
+        """Those of which less can be left than all: the others need all of the late rank's port."""
+
+    def remaining_ns(self, instance: int, post_ns: Mapping[int, int]) -> int:
+        """Time from the last post on. A lower bound, where it would take too long to work it out.
+
+        Args:
+            post_ns: of each member, by rank.
+        """
+        whole, skew_ns = int(self._ideal_ns[instance]), max(post_ns.values()) - min(post_ns.values())
+        if not skew_ns:
+            return whole
+        place = self._traffic.places[instance]
+        operation = self._traffic.operations[place.operation]
+        found = None
+        if operation.transfers <= self._left:
+            self._left -= operation.transfers
+            if place.operation not in self._late_ranks:
+                self._late_ranks[place.operation] = LateRanks(operation, self._topology, self._overhead)
+            posts = [post_ns[rank] for rank in operation.ranks[place.group].tolist()]
+            found = self._late_ranks[place.operation].remaining_ns(place.group, posts)
+        return max(0, whole - skew_ns) if found is None else found
+
+    def _can_shrink(self, operation: Operation, ranks: Sequence[int]) -> bool:
+        """Whether a port can be done with its part earlier than that of the late rank."""
+        ports = {self._topology.port_of(rank) for rank in ranks}
+        is_alike = operation.kind in _ALIKE_KINDS and operation.algorithm in _ALIKE and operation.splits is None
+        return not is_alike or len(ports) < len(ranks)
 
 
 class _Playout:

@@ -16,8 +16,8 @@ from emulator.planner.network import late_ranks
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.ideal_times import group_times_ns
 from emulator.planner.network.lane_progress import lanes_of
-from emulator.planner.network.late_ranks import LateRanks
-from emulator.planner.traffic.operation import Operation
+from emulator.planner.network.late_ranks import LateRanks, RemainingTimes
+from emulator.planner.traffic.operation import Operation, Place, Traffic
 from emulator.planner.traffic.phase import Phase
 from emulator.topology.model import Domain, Host, Topology
 from emulator.trace.model import CommKind as K
@@ -123,6 +123,37 @@ _KINDS = [
     (K.ALL_GATHER, "ring"),
     (K.GATHER, "parallel"),
 ]
+
+
+def of_workload(places: Sequence[int], one: Operation, whole_ns: int) -> RemainingTimes:
+    traffic = Traffic(len(places), [one], places=[Place(0, 0)])
+    return RemainingTimes(traffic, topology(places), NO_OVERHEAD, np.array([whole_ns]))
+
+
+def test_a_roofline_gets_what_is_left_for_its_posts(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = of_workload(TWO_A_HOST, operation(K.ALL_TO_ALL, "parallel", 4_000), 4 * KB_NS)
+    assert times.instances == {0}
+    assert times.remaining_ns(0, {0: 5, 1: 5, 2: 5, 3: 5}) == 4 * KB_NS
+    assert times.remaining_ns(0, {0: 0, 3: 10**9, 1: 0, 2: 0}) == 2 * KB_NS
+    monkeypatch.setattr(late_ranks, "MOST_FOLLOWED", 3)
+    bounded = of_workload(TWO_A_HOST, operation(K.ALL_TO_ALL, "parallel", 4_000), 4 * KB_NS)
+    assert bounded.remaining_ns(0, {0: 0, 1: 0, 2: 0, 3: KB_NS}) == 3 * KB_NS
+    assert bounded.remaining_ns(0, {0: 0, 1: 0, 2: 0, 3: 10**9}) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "places", "can_shrink"),
+    [
+        (K.ALL_REDUCE, "ring", ONE_A_HOST, False),
+        (K.ALL_REDUCE, "ring", TWO_A_HOST, True),
+        (K.ALL_REDUCE, "tree", ONE_A_HOST, True),
+        (K.BROADCAST, "parallel", ONE_A_HOST, True),
+    ],
+)
+def test_alike_members_with_ports_of_their_own_are_not_followed(
+    kind: K, algorithm: str, places: Sequence[int], can_shrink: bool
+) -> None:
+    assert bool(of_workload(places, operation(kind, algorithm, 4_000), 1).instances) is can_shrink
 
 
 class Playout:
