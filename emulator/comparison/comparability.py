@@ -113,6 +113,7 @@ _REQUIRED: Mapping[str, Fact] = {
     "bytes per element": lambda manifest: manifest.scaling.element_bytes,
     "compute": lambda manifest: manifest.scaling.compute,
     "observation point": lambda manifest: manifest.observation_point,
+    "end of a collective": lambda manifest: manifest.cct_until.replace("_", " "),
     "Charkha's version": lambda manifest: manifest.versions.get("charkha"),
 }
 _NOTED: dict[str, Fact] = {

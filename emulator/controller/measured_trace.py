@@ -132,7 +132,7 @@ def round_to_micros(duration_ns: int) -> int:
 
 def _median_cct(run: Run) -> dict[int, int]:
     """Instance → lower median of its time over the measured iterations, where it has one."""
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
     valid = merged.cct_ns >= 0
     instance, cct_ns = merged.instance[valid], merged.cct_ns[valid]
     order = np.lexsort((cct_ns, instance))

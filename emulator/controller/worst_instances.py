@@ -40,6 +40,7 @@ class _Progress:
     missing: int
     last_post_ns: int
     last_done_ns: int
+    last_arrival_ns: int  # 0: none yet
     size_bytes: int
     hosts: set[int]
 
@@ -92,20 +93,21 @@ class WorstInstances:
         is_pair = kind in (CommKind.SEND.label, CommKind.RECV.label)
         if is_pair:  # from the post of the send to the arrival of the last byte
             members, algorithm = _PAIR_MEMBERS, ""
-            post_ns, done_ns = (post_ns, 0) if kind == CommKind.SEND.label else (0, arrival_ns or done_ns)
+            post_ns, done_ns = (post_ns, 0) if kind == CommKind.SEND.label else (0, done_ns)
             kind = CommKind.SEND.label
         instance = Instance(iteration, number)
-        progress = self._open.setdefault(instance, _Progress(members, 0, 0, 0, set()))
+        progress = self._open.setdefault(instance, _Progress(members, 0, 0, 0, 0, set()))
         progress.missing -= 1
         progress.last_post_ns = max(progress.last_post_ns, post_ns)
         progress.last_done_ns = max(progress.last_done_ns, done_ns)
+        progress.last_arrival_ns = max(progress.last_arrival_ns, arrival_ns or 0)
         progress.size_bytes = max(progress.size_bytes, size_bytes)
         progress.hosts.add(self._hosts[rank])
         if progress.missing:
             return None
         del self._open[instance]
         of = Class(kind, members, progress.size_bytes, algorithm, len(progress.hosts) > 1)
-        return self._compare(instance, of, progress.last_done_ns - progress.last_post_ns)
+        return self._compare(instance, of, (progress.last_arrival_ns or progress.last_done_ns) - progress.last_post_ns)
 
     def _compare(self, instance: Instance, of: Class, time_ns: int) -> int | None:
         if of in self._slowest and self._slowest[of][0] >= time_ns:

@@ -13,6 +13,7 @@ import numpy as np
 from emulator.control.observations import FlowCounters, join_ends
 from emulator.controller.assignment import Assignment
 from emulator.controller.dut_monitor import DutCounters
+from emulator.controller.late_posts import add_remaining_ideals
 from emulator.controller.measured_trace import write_measured_trace
 from emulator.controller.recorder import Recorder
 from emulator.controller.run_plan import RunOutcome
@@ -90,6 +91,15 @@ class RunRecording:
         settled, writer = self._settled, self.writer
         self.recorder.flush()
         settle_stamps(writer, outcome, settled.assignment.ranks_of)
+        add_remaining_ideals(
+            writer,
+            settled.workload,
+            settled.topology,
+            ideal_ns=settled.ideal_ns,
+            algorithm_of=settled.choice.name_of,
+            overhead=settled.resolved.overhead,
+            seed=settled.resolved.seed,
+        )
         writer.add_flows(flows := _counted_flows(outcome, settled.assignment))
         writer.add_flow_results(result_rows(settled.flows, outcome.flow_reports))
         if settled.resolved.record_steps:

@@ -24,6 +24,8 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import Forecast, forecast
 from emulator.planner.group_layout import layouts_on
 from emulator.planner.network.ideal_times import ideal_per_instance
+from emulator.planner.network.late_ranks import RemainingTimes
+from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.roce.options import RoceOptions
 from emulator.topology.model import Topology, joined
 from emulator.trace.model import IntArray, RankProgram, Workload
@@ -136,6 +138,7 @@ def settle(
     elsewhere = [host for host in hosts if not assignment.local.issuperset(agents_at(host, assignment, topology))]
     require_flow_egress(flows, testbed, remote=elsewhere)
     ideal_ns = ideal_per_instance(workload, topology, algorithm_of=choice.name_of, overhead=resolved.overhead)
+    traffic = traffic_of_workload(workload, name_of=choice.name_of, layouts=layouts)
     return Settled(
         identity=Identity.new(command_line),
         experiment=experiment,
@@ -155,6 +158,7 @@ def settle(
             iterations=resolved.iterations,
             warmup=resolved.warmup,
             layouts=layouts,
+            late=RemainingTimes(traffic, topology, resolved.overhead, ideal_ns),
         ),
     )
 

@@ -43,7 +43,7 @@ class MeasuredClass:
         size_bytes: as nccl-tests counts it.
         algorithm: "" for send and receive.
         cct_ns: times of the measured iterations, in the order they were played, without negative ones.
-        early: measurements whose payload arrived before a post.
+        early: measurements part of whose payload moved before the last post: nccl-tests' speeds are of all bytes.
     """
 
     kind: CommKind
@@ -70,7 +70,7 @@ def measured_classes(run: Run) -> Sequence[MeasuredClass]:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
     return [_measured_class(key, merged, rows) for key, rows in class_rows(merged)]
 
 
@@ -82,7 +82,7 @@ def _measured_class(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Mea
         size_bytes=key.size_bytes,
         algorithm=key.algorithm,
         cct_ns=cct_ns[cct_ns >= 0],
-        early=int(np.count_nonzero(merged.early[rows])),
+        early=int(np.count_nonzero(merged.early[rows] | ~merged.had_all_to_move[rows])),
     )
 
 

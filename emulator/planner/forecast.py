@@ -10,7 +10,7 @@ import numpy as np
 from emulator.planner.group_layout import Layouts
 from emulator.planner.network.ideal_times import UNKNOWN_NS
 from emulator.planner.traffic.from_trace import traffic_of_workload
-from emulator.trace.critical_path import longest_path_ns
+from emulator.trace.critical_path import LateTimes, longest_path_ns
 from emulator.trace.model import Communication, IntArray, Workload
 
 
@@ -46,12 +46,14 @@ def forecast(
     iterations: int,
     warmup: int,
     layouts: Layouts | None = None,
+    late: LateTimes | None = None,
 ) -> Forecast:
     """The forecast of a run.
 
     Args:
         workload: with scaled sizes and compute.
         ideal_ns: of each instance; UNKNOWN_NS if a port has no rate.
+        late: the same where members post at different times.
 
     Raises:
         PlanError: there is no such algorithm.
@@ -62,7 +64,7 @@ def forecast(
         warmup=warmup,
         communications=sum(len(program.communications) for program in workload.programs),
         sent_bytes=sent_bytes(workload, algorithm_of=algorithm_of, layouts=layouts),
-        least_ns=longest_path_ns(workload, communication_ns=np.where(unknown, 0, ideal_ns)),
+        least_ns=longest_path_ns(workload, communication_ns=np.where(unknown, 0, ideal_ns), late=late),
         has_rates=not unknown.any(),
         read_bytes=sum(node.size_bytes for one in workload.storage for node in one.communications.values()),
     )

@@ -31,6 +31,10 @@ ABORTED: Final = "aborted"
 INTERRUPTED: Final = "interrupted"
 """The command that played it ended without closing its folder: it was killed, or could not write."""
 Status: TypeAlias = Literal["running", "complete", "aborted", "interrupted"]
+LAST_ARRIVAL: Final = "last_arrival"
+LAST_DONE: Final = "last_done"
+"""Until format version 2: acknowledgements of the last sends counted."""
+CctEnd: TypeAlias = Literal["last_arrival", "last_done"]
 _LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
 
 
@@ -165,6 +169,7 @@ class Manifest:
         warnings: warning → number of occurrences.
         spec: the run spec, as plain values; None in runs written before it was stored.
         settings: every setting with its unit and source.
+        cct_until: what ends a collective in its times.
         status: running, complete, aborted or, as read, interrupted; `reason` is why it is neither of the first two.
     """
 
@@ -188,6 +193,7 @@ class Manifest:
     settings: tuple[Setting, ...] = ()
     versions: Mapping[str, str] = field(default_factory=software_versions)
     observation_point: str = OBSERVATION_POINT
+    cct_until: CctEnd = LAST_ARRIVAL
     status: Status = RUNNING
     reason: str | None = None
     format_version: int = FORMAT_VERSION

@@ -10,7 +10,13 @@ from emulator.errors import ResultError
 
 Document: TypeAlias = dict[str, Any]
 
-MIGRATIONS: Mapping[int, Callable[[Document], Document]] = {}
+
+def _keep_times_until_done(document: Document) -> Document:
+    """Version 2 times collectives until the last arrival; what was reported of older runs stays true of them."""
+    return document | {"format_version": 2, "cct_until": "last_done"}
+
+
+MIGRATIONS: Mapping[int, Callable[[Document], Document]] = {1: _keep_times_until_done}
 """Format version → function that turns such a manifest into one of the next version."""
 
 

@@ -13,7 +13,7 @@ from emulator.control.observations import EVENTS
 from emulator.run_folder.flow_results import FLOW_RESULTS_SCHEMA
 from emulator.trace.model import CommKind
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the run folder: raised when a reader of the old version would misread the new one."""
 
 Columns: TypeAlias = Mapping[str, Any]
@@ -44,6 +44,7 @@ SAMPLES_SCHEMA = pa.schema(
         pa.field("traced_ns", pa.int64()),
         pa.field("ideal_ns", pa.int64()),
         pa.field("read_delay_ns", pa.int64()),
+        pa.field("remaining_ideal_ns", pa.int64()),
     ]
 )
 

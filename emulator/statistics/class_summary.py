@@ -1,7 +1,8 @@
 """One row per class of collectives: bandwidths, completion times, comparison with ideal and trace.
 
 Bandwidths come from the median time of the measurements that have a bandwidth. Those whose payload arrived before a
-post, and those with a time of zero or less, are counted but have none.
+post, and those with a time of zero or less, are counted but have none. Where a rank was late, they are of the bytes
+that had still to move after its post; measurements for which that is not known have none either.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ class ClassSummary:
         samples: measurements behind the percentiles.
         algbw_bytes_per_s, busbw_bytes_per_s: at the median time of the measurements that have a bandwidth.
         busbw_mean_bytes_per_s: at the mean time of the same measurements, as nccl-tests has it.
-        ideal_percent: 100 x ideal / measured, at the median.
+        ideal_percent: 100 x ideal / measured, at the median; ideal is of what had still to move after the last post.
         cct_p50_ns, cct_p99_ns, cct_max_ns: of all measurements that are not negative.
         skew_p50_ns: median of last post - first post.
         traced_ns: median over collectives of the shortest duration that the trace recorded for a member.
         bw_ratio: measured bandwidth / traced bandwidth, at the median.
         slowest_to_mean: completion of the slowest member / mean over the members, from the last post on; median.
         where: between hosts or in a host, see ClassKey.
+        late: measurements without a bandwidth because a rank was late.
         tester_percent: 100 x time that the calibrated tester adds to the ideal time / measured, at the median.
     """
 
@@ -61,6 +63,7 @@ class ClassSummary:
     tester_percent: float | None = None
     slowest_to_mean: float | None = None
     where: str = ""
+    late: int = 0
     busbw_mean_bytes_per_s: float | None = None
 
     @property
@@ -79,8 +82,8 @@ class ClassSummary:
 
         The times of the network and of the tester add up: 96 % of ideal and 4 % tester is a perfect device.
         """
-        if not self.tester_percent or not self.cct_p50_ns:
-            return {}
+        if not self.tester_percent or not self.cct_p50_ns or (self.late and not self.ideal_percent):
+            return {}  # without the ideal of late ranks, a time would be compared with that of the tester alone
         share = ((self.ideal_percent or 0.0) + self.tester_percent) / 100
         found = dict.fromkeys(("cct_p50_ns", "cct_p99_ns", "cct_max_ns"), self.cct_p50_ns * share)
         for name in ("algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent"):
@@ -122,9 +125,10 @@ def _summarise(
     valid_ns = cct_ns[cct_ns >= 0]
     factor = busbw_factor(kind, members=key.members)
     has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
-    timed = rows[has_bandwidth]
-    algbw = bandwidth(key.size_bytes, median(merged.cct_ns[timed]))
-    mean_algbw = bandwidth(key.size_bytes, float(merged.cct_ns[timed].mean()) if len(timed) else None)
+    timed = merged.comparable(rows[has_bandwidth])
+    whole_ns = merged.whole_ns[timed]
+    algbw = bandwidth(key.size_bytes, median(whole_ns))
+    mean_algbw = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
     ideal = _median_ratio(merged.ideal_ns, merged.cct_ns, timed)
     ratio = _median_ratio(merged.traced_ns, merged.cct_ns, timed)
     return ClassSummary(
@@ -145,6 +149,7 @@ def _summarise(
         bw_ratio=None if ratio is None else ratio * scaled_by,
         slowest_to_mean=_slowest_to_mean(merged, rows),
         where=key.where,
+        late=int(np.count_nonzero(has_bandwidth & merged.is_late[rows])),
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
         busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
     )
@@ -158,7 +163,7 @@ def _median_ratio(reference_ns: IntArray, measured_ns: IntArray, rows: IntArray)
 
 
 def _slowest_to_mean(merged: MergedSamples, rows: IntArray) -> float | None:
-    valid = rows[(merged.mean_ns[rows] > 0) & ~merged.early[rows]]
+    valid = rows[(merged.mean_ns[rows] > 0) & ~merged.early[rows] & merged.had_all_to_move[rows]]
     return median(merged.cct_ns[valid] / merged.mean_ns[valid])
 
 

@@ -1,8 +1,11 @@
 """From the samples of ranks to the times of collectives.
 
-The time of a collective, `cct_ns`, runs from the last post to the last completion of its members: from then on nobody
-is missing, so it is the time of the network. A send and its receive are one measurement too: from the post of the send
-to the arrival of the last byte. A storage operation is a measurement of its rank alone: from its post to its end.
+The time of a collective, `cct_ns`, runs from the last post to the last arrival at a member: from then on nobody is
+missing, so it is the time of the network. The acknowledgement of the last send does not count: it can stand behind the
+next collective in the tester's own queue. A send and its receive are one measurement too: from the post of the send to
+the arrival of the last byte. A storage operation is a measurement of its rank alone: from its post to its end.
+
+Runs before format version 2 read as they were summarised then: until the last completion, acknowledgements included.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.errors import ResultError
+from emulator.run_folder.manifest import LAST_ARRIVAL, LAST_DONE, CctEnd
 from emulator.statistics.table_columns import UNKNOWN, block_starts, labels_and_codes, to_ints
 from emulator.trace.model import BoolArray, CommKind, IntArray
 
@@ -33,8 +37,12 @@ MERGE_COLUMNS: Sequence[str] = (
     "early",
     "traced_ns",
     "ideal_ns",
+    "remaining_ideal_ns",
 )
 """Columns of the samples that `merge` reads."""
+NEGLIGIBLE_SKEW = 0.005
+"""Skew over the ideal of all bytes: up to here, what moved before the last post is left out of account, at most that
+share of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,15 @@ class MergedSamples:
         size_bytes: Chakra's comm_size; if members differ, the largest.
         algorithm: index into `algorithms`.
         cct_ns: negative if payload arrived before a post, or if the clocks disagree.
-        span_ns, skew_ns: first post to last completion; first post to last post.
-        mean_ns: mean over the members of last post to their completion; that of a pair is its cct.
+        span_ns, skew_ns: first post to last arrival; first post to last post.
+        mean_ns: mean over the members of last post to their end; that of a pair is its cct.
         between_hosts: members are on more than one host; False if that is not known.
         early: payload reached a member of a collective before it had posted.
         traced_ns: shortest duration that the trace recorded for a member; UNKNOWN if it recorded none.
-        ideal_ns: ideal time from the plan; UNKNOWN without one.
+        ideal_ns: ideal time, from the last post on, of the bytes that had still to move then; UNKNOWN without one.
+        whole_ideal_ns: ideal time of all bytes of the plan.
+        is_late: a rank was late, and what had still to move after its post is not known, or nothing.
+        is_worked_out: `ideal_ns` follows from the posts, also if nobody was late: all of a class, or a sample of it.
         incomplete: measurements left out because a member did not report.
         has_hosts: `between_hosts` is known.
     """
@@ -72,6 +83,9 @@ class MergedSamples:
     early: BoolArray
     traced_ns: IntArray
     ideal_ns: IntArray
+    whole_ideal_ns: IntArray
+    is_late: BoolArray
+    is_worked_out: BoolArray
     algorithms: tuple[str, ...]
     incomplete: int
     has_hosts: bool = False
@@ -79,13 +93,39 @@ class MergedSamples:
     def __len__(self) -> int:
         return len(self.cct_ns)
 
+    @property
+    def had_all_to_move(self) -> BoolArray:
+        """Next to nothing can have moved before the last post, or there is no ideal."""
+        return (self.whole_ideal_ns <= 0) | (self.ideal_ns >= (1 - NEGLIGIBLE_SKEW) * self.whole_ideal_ns)
 
-def merge(samples: pa.Table, hosts: Sequence[int] = ()) -> MergedSamples:
+    @property
+    def whole_ns(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Time that all bytes would have taken at the speed of those that had still to move after the last post."""
+        known = (self.whole_ideal_ns > 0) & (self.ideal_ns > 0)
+        return self.cct_ns * np.where(known, self.whole_ideal_ns / np.where(known, self.ideal_ns, 1), 1.0)
+
+    def comparable(self, rows: IntArray) -> IntArray:
+        """Those of some rows of a class of which it is known what had still to move after the last post.
+
+        Where only a sample was worked out, those of the sample: the others are those where nobody was late.
+        """
+        known = rows[~self.is_late[rows]]
+        sampled = known[self.is_worked_out[known]]
+        return sampled if len(known) < len(rows) and len(sampled) else known
+
+
+def is_negligible(skew_ns: IntArray, ideal_ns: IntArray) -> BoolArray:
+    """Whether next to nothing of what takes `ideal_ns` can have moved before the last post."""
+    return np.asarray(skew_ns <= NEGLIGIBLE_SKEW * ideal_ns, np.bool_)
+
+
+def merge(samples: pa.Table, hosts: Sequence[int] = (), *, until: CctEnd = LAST_ARRIVAL) -> MergedSamples:
     """Merge the samples of the members of each collective, and of the two ends of each pair.
 
     Args:
         samples: at least MERGE_COLUMNS, each in one chunk; rows in any order.
         hosts: rank -> host; empty: not known.
+        until: what ends a collective, as the manifest of the run says.
 
     Raises:
         ResultError: a kind of communication that this version does not know.
@@ -96,10 +136,14 @@ def merge(samples: pa.Table, hosts: Sequence[int] = ()) -> MergedSamples:
     members = np.where(pair, 2, blocks.first("group_size"))
     sends = blocks.reduce(np.add, blocks.is_send)
     complete = (blocks.counts == members) & (~pair | (sends == 1))
-    last_post, last_done = blocks.largest("post_ns"), blocks.largest("done_ns")
-    first_post = blocks.smallest("post_ns")
-    cct_ns = last_done - last_post
+    last_post, first_post = blocks.largest("post_ns"), blocks.smallest("post_ns")
+    last_end = blocks.last_end_ns(until)
+    cct_ns = last_end - last_post
     pair_ns = blocks.flight_ns(fallback=cct_ns)
+    skew_ns, whole, remaining = last_post - first_post, blocks.largest("ideal_ns"), blocks.largest("remaining_ideal_ns")
+    # A pair waits for nobody. Before version 2, the ideal was that of all bytes.
+    settled = pair | storage | is_negligible(skew_ns, whole) | (whole <= 0) | (until == LAST_DONE)
+    ideal_ns = np.where(settled & (remaining == UNKNOWN), whole, remaining)
     merged = {
         "iteration": blocks.first("iteration"),
         "instance": blocks.first("instance"),
@@ -108,13 +152,16 @@ def merge(samples: pa.Table, hosts: Sequence[int] = ()) -> MergedSamples:
         "size_bytes": blocks.largest("size_bytes"),
         "algorithm": blocks.first("algorithm"),
         "cct_ns": np.where(pair, pair_ns, cct_ns),
-        "span_ns": last_done - first_post,
-        "skew_ns": last_post - first_post,
-        "mean_ns": np.where(pair, pair_ns, cct_ns - blocks.mean_lead_ns("done_ns")),
+        "span_ns": last_end - first_post,
+        "skew_ns": skew_ns,
+        "mean_ns": np.where(pair, pair_ns, cct_ns - blocks.mean_lead_ns(last_end, until)),
         "between_hosts": (blocks.largest("host") != blocks.smallest("host")) | (storage & bool(len(hosts))),
         "early": blocks.largest("early").astype(np.bool_) & ~pair,
         "traced_ns": blocks.smallest_known("traced_ns"),
-        "ideal_ns": blocks.largest("ideal_ns"),
+        "ideal_ns": ideal_ns,
+        "whole_ideal_ns": whole,
+        "is_late": (whole > 0) & (ideal_ns <= 0),
+        "is_worked_out": remaining != UNKNOWN,
     }
     kept: dict[str, Any] = {name: column[complete] for name, column in merged.items()}
     incomplete = int(np.count_nonzero(~complete))
@@ -152,9 +199,18 @@ class _Blocks:
     def smallest(self, name: str) -> IntArray:
         return self.reduce(np.minimum, self._columns[name])
 
-    def mean_lead_ns(self, name: str) -> IntArray:
-        """Mean over the rows of a block of (largest value - value)."""
-        lead = np.repeat(self.largest(name), self.counts) - self._columns[name]
+    def last_end_ns(self, until: CctEnd) -> IntArray:
+        """When the last byte for a member arrived; the last completion if nothing arrived at any."""
+        if until == LAST_DONE:
+            return self.largest("done_ns")
+        arrival = self.largest("arrival_ns")
+        return np.where(arrival == _NEVER, self.largest("done_ns"), arrival)
+
+    def mean_lead_ns(self, last_end: IntArray, until: CctEnd) -> IntArray:
+        """Mean over the rows of a block of how long before the end of the collective they were done."""
+        arrival, done = self._columns["arrival_ns"], self._columns["done_ns"]
+        end = np.where(arrival == _NEVER, done, arrival) if until == LAST_ARRIVAL else done
+        lead = np.maximum(np.repeat(last_end, self.counts) - end, 0)  # who receives nothing may be done later
         return self.reduce(np.add, lead) // np.maximum(self.counts, 1)
 
     def smallest_known(self, name: str) -> IntArray:

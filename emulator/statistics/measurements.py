@@ -61,7 +61,8 @@ def measurements(run: Run) -> Measurements:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), hosts_of_ranks(run.manifest))
+    samples, hosts = read_measured(run, Part.SAMPLES, MERGE_COLUMNS), hosts_of_ranks(run.manifest)
+    merged = merge(samples, hosts, until=run.manifest.cct_until)
     classes: dict[ClassKey, Times] = {}
     durations = iteration_durations(run.table(Part.ITERATIONS), run.manifest)
     if durations:

@@ -14,7 +14,7 @@ from emulator.statistics.summary import RunSummary
 from emulator.trace.imported import DROPPED, GUESSED
 
 _NS, _RATE, _RATIO, _PERCENT = Unit.NS, Unit.BYTES_PER_S, Unit.RATIO, Unit.PERCENT
-_JCT, _CCT = "job completion time of an iteration", "collective completion time: last done - last post"
+_JCT, _CCT = "job completion time of an iteration", "collective completion time: last arrival - last post"
 _HIGHER, _LOWER, _EITHER, _NOTHING = Effect.HIGHER, Effect.LOWER, Effect.EITHER, Effect.NOTHING
 _BUSY = "of the slowest rank in the median iteration"
 _ITERATIONS = (  # name, unit, effect, attribute of IterationSummary, family, statistic, what
@@ -93,6 +93,8 @@ _CLASSES = (  # the same of ClassSummary
         "bus bandwidth / the bandwidth that port rates allow",
     ),
 )
+LATE = "a rank was late"
+_OF_ALL_BYTES = {"algbw_bytes_per_s", "busbw_bytes_per_s", "busbw_mean_bytes_per_s", "ideal_percent", "slowest_to_mean"}
 _TRANSFERS = {  # attribute of TransferSummary: family, what
     "fct": ("flow.completion", "flow completion time: post of a send to its last byte"),
     "kv_latency": ("request.kv_latency", "first send of a request's key-value cache to its last byte"),
@@ -175,7 +177,8 @@ def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, st
             if one.size_bytes or field.startswith("cct"):
                 typical = one.cct_p50_ns if statistic in ("p99", "max") else None
                 perfect = one.perfect.get(field)
-                yield Reading(one.key, getattr(one, field), bool(one.is_tester_limited), perfect, typical)
+                why = LATE if field in _OF_ALL_BYTES and one.late else ""
+                yield Reading(one.key, getattr(one, field), bool(one.is_tester_limited), perfect, typical, why)
 
     key = f"classes[].{field}"
     return Metric(name, name, unit, Scope.CLASS, what, key, Kind.TIMING, effect, family, statistic, read)

@@ -67,7 +67,7 @@ def pair_table(run: Run, *, size_bytes: int) -> PairTable:
     """
     hosts: Sequence[int] = run.manifest.topology.get("host_index") or ()
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "peer"])
-    merged = merge(samples, hosts)
+    merged = merge(samples, hosts, until=run.manifest.cct_until)
     is_send = np.array([kind == CommKind.SEND.label for kind in samples["kind"].to_pylist()], np.bool_)
     instances = to_ints(samples["instance"])[is_send].tolist()
     ends = zip(to_ints(samples["rank"])[is_send].tolist(), to_ints(samples["peer"])[is_send].tolist(), strict=True)

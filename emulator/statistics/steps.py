@@ -97,7 +97,7 @@ def read_steps(run: Run) -> Steps | None:
 def _instances(run: Run, rows: Mapping[_Key, IntArray]) -> Iterator[RecordedInstance]:
     """Those that all members completed."""
     samples = _samples(run, rows)
-    merged = merge(samples, hosts_of_ranks(run.manifest))
+    merged = merge(samples, hosts_of_ranks(run.manifest), until=run.manifest.cct_until)
     members: dict[_Key, list[dict[str, Any]]] = {}
     for sample in samples.select(["iteration", "instance", "rank", "kind", "name", "post_ns"]).to_pylist():
         members.setdefault((sample["iteration"], sample["instance"]), []).append(sample)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.run_folder.flow_results import FlowResult
-from emulator.run_folder.manifest import Manifest, Scaling, Trials
+from emulator.run_folder.manifest import LAST_ARRIVAL, CctEnd, Manifest, Scaling, Trials
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.background import BackgroundFlow, background_flows
@@ -90,6 +90,7 @@ class TesterFacts:
 
     Attributes:
         post_lateness_median_ns, peak_rss_bytes, steal_fraction, core_wait_fraction: the largest of all agents.
+        cct_until: what ends a collective; in runs before format version 2 the last acknowledgement did too.
         read_delay_median_ns, read_delay_p99_ns: between the kernel's time stamp of a packet that completed a
             communication and its handling by the agent; None without such stamps, or with too few.
     """
@@ -102,6 +103,7 @@ class TesterFacts:
     peak_rss_bytes: int | None
     steal_fraction: float | None
     core_wait_fraction: float | None = None
+    cct_until: CctEnd = LAST_ARRIVAL
     read_delay_median_ns: int | None = None
     read_delay_p99_ns: int | None = None
 
@@ -167,7 +169,7 @@ def summarise(run: Run) -> RunSummary:
     manifest, flows = run.manifest, told_apart(run.table(Part.FLOWS))
     on_the_wire = wire_flows(flows)
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "read_delay_ns"])
-    merged = merge(samples, hosts_of_ranks(manifest))
+    merged = merge(samples, hosts_of_ranks(manifest), until=manifest.cct_until)
     usage, flow_events = run.table(Part.ITERATIONS), run.table(Part.FLOW_EVENTS)
     iteration = summarise_iterations(usage, manifest)
     counters = run.table(Part.COUNTERS)
@@ -248,6 +250,7 @@ def _tester_facts(manifest: Manifest, samples: pa.Table) -> TesterFacts:
     delays = samples["read_delay_ns"].drop_null().to_numpy()
     return TesterFacts(
         observation_point=manifest.observation_point,
+        cct_until=manifest.cct_until,
         clock_source=manifest.clock.source,
         clock_error_ns=manifest.clock.error_ns,
         agents=len(manifest.hosts),

@@ -38,8 +38,9 @@ class SweepRow:
         algorithm: collective algorithm used at this size.
         iterations: number of measurements.
         p50_ns, p95_ns, p99_ns: nearest-rank percentiles; None if there are too few iterations.
-        algbw_bytes_per_s, busbw_bytes_per_s: from `time_ns`; None if unknown, because payload arrived early (credits
-            off), the time is not positive, or the group has one rank.
+        algbw_bytes_per_s, busbw_bytes_per_s: from `time_ns`, where a rank was late of the bytes that had still to
+            move; None if unknown, because payload arrived early (credits off), the time is not positive, or the group
+            has one rank.
         early: iterations in which payload arrived before a rank had posted.
     """
 
@@ -108,7 +109,7 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
     Raises:
         ResultError: the samples are missing or damaged.
     """
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
     rows = []
     for number, size in enumerate(sizes):
         is_pair = kind is CommKind.SEND
@@ -116,7 +117,9 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
         cct_ns = _of_all_pairs(merged, mine, ranks) if is_pair else merged.cct_ns[mine]
         if len(cct_ns):
             algorithm = merged.algorithms[int(merged.algorithm[mine][0])]
-            rows.append(_row(kind, ranks, size, algorithm, cct_ns, int(merged.early[mine].sum())))
+            whole_ns = cct_ns if is_pair else merged.whole_ns[merged.comparable(np.flatnonzero(mine))]
+            mean_ns = float(np.mean(whole_ns)) if len(whole_ns) else 0.0
+            rows.append(_row(kind, ranks, size, algorithm, cct_ns, mean_ns, int(merged.early[mine].sum())))
     readings = run.table(Part.COUNTERS)
     return SweepTable(
         kind,
@@ -142,16 +145,17 @@ def _of_all_pairs(merged: MergedSamples, mine: BoolArray, pairs: int) -> IntArra
     return complete
 
 
-def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, early: int) -> SweepRow:
-    mean = float(np.mean(cct_ns))
+def _row(
+    kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, whole_ns: float, early: int
+) -> SweepRow:
     factor = busbw_factor(kind, members=ranks)
-    algbw = size_bytes / mean * NS_PER_S if factor is not None and not early and mean > 0 else None
+    algbw = size_bytes / whole_ns * NS_PER_S if factor is not None and not early and whole_ns > 0 else None
     spread = variation(cct_ns)
     return SweepRow(
         size_bytes=size_bytes,
         algorithm=algorithm,
         iterations=len(cct_ns),
-        time_ns=mean,
+        time_ns=float(np.mean(cct_ns)),
         min_ns=int(np.min(cct_ns)),
         max_ns=int(np.max(cct_ns)),
         p50_ns=percentile(cct_ns, 0.5),

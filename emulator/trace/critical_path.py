@@ -8,8 +8,9 @@ time, are not in it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -18,11 +19,25 @@ from emulator.trace.model import IntArray, Workload
 from emulator.units import NS_PER_US
 
 
+class LateTimes(Protocol):
+    """What collectives take from their last post on, if it depends on how late that is."""
+
+    @property
+    def instances(self) -> Collection[int]:
+        """Those of which it depends."""
+        ...
+
+    def remaining_ns(self, instance: int, post_ns: Mapping[int, int], /) -> int:
+        """Time from the last post on, for posts by rank."""
+        ...
+
+
 class CriticalPath:
     """Longest paths through one workload; prepared once, since the order of the graph is most of the work."""
 
     def __init__(self, workload: Workload) -> None:
         layout = layout_of(workload.programs, workload.instances)
+        self._layout, self._programs = layout, workload.programs
         self._instances = workload.instances
         self._graph = merged_graph(workload.programs, layout)
         self._order = topological_order(self._graph)
@@ -31,11 +46,16 @@ class CriticalPath:
         for rank, program in enumerate(workload.programs):
             self._duration[layout.base[rank] : layout.base[rank + 1]] = program.duration_ns
 
-    def length_ns(self, communication_ns: Sequence[int] | IntArray) -> int:
+    def length_ns(self, communication_ns: Sequence[int] | IntArray, *, late: LateTimes | None = None) -> int:
         """Nanoseconds of the longest path when instance i takes communication_ns[i] from its last post to its end.
 
         A receive is done when its message has arrived and it is ready itself. About 1 µs a node.
+
+        Args:
+            late: what collectives take whose members post at different times.
         """
+        waits = self._waits(late.instances) if late is not None else {}
+        end = [0] * (self._graph.vertices if waits else 0)
         weight = self._duration.copy()
         weight[: self._instances] = communication_ns
         first, successor = self._graph.first.data, self._graph.successor.data
@@ -44,6 +64,11 @@ class CriticalPath:
         longest = 0
         for vertex in self._order.data:
             done = start[vertex] + duration[vertex]
+            if waits:
+                if late is not None and (members := waits.get(vertex)):
+                    posts = {rank: max([end[one] for one in before], default=0) for rank, before in members}
+                    done = start[vertex] + late.remaining_ns(vertex, posts)
+                end[vertex] = done
             if done > longest:
                 longest = done
             for index in range(first[vertex], first[vertex + 1]):
@@ -51,6 +76,21 @@ class CriticalPath:
                 if start[following] < done:
                     start[following] = done
         return longest
+
+    def _waits(self, instances: Collection[int]) -> Mapping[int, Sequence[tuple[int, Sequence[int]]]]:
+        """Instance → (rank, vertices that it waits for) of each member."""
+        found: dict[int, list[tuple[int, list[int]]]] = {}
+        for rank, program in enumerate(self._programs if instances else ()):
+            vertex = self._layout.vertex_of_position(rank, len(program))
+            last: dict[int, int] = {}
+            for position, item in program.communications.items():
+                if item.instance in instances:
+                    deps = program.dep_position[program.dep_offset[position] : program.dep_offset[position + 1]]
+                    before = vertex[deps].tolist() + ([last[item.group]] if item.group in last else [])
+                    found.setdefault(item.instance, []).append((rank, before))
+                if item.kind.is_collective:
+                    last[item.group] = item.instance
+        return found
 
     def steps(self, communication_ns: Sequence[int] | IntArray) -> list[PathStep]:
         """The vertices of a longest path that take time, in order; arguments as for `length_ns`."""
@@ -96,9 +136,11 @@ class PathStep:
     position: int = -1
 
 
-def longest_path_ns(workload: Workload, *, communication_ns: Sequence[int] | IntArray) -> int:
+def longest_path_ns(
+    workload: Workload, *, communication_ns: Sequence[int] | IntArray, late: LateTimes | None = None
+) -> int:
     """Nanoseconds of the longest path; `communication_ns` has one entry per instance of the workload."""
-    return CriticalPath(workload).length_ns(communication_ns)
+    return CriticalPath(workload).length_ns(communication_ns, late=late)
 
 
 def traced_ns(workload: Workload) -> IntArray:

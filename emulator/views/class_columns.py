@@ -46,14 +46,15 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     ),
     Column(
         "ideal\n%",
-        "ideal time at the rates of the hosts' ports / measured time, at the median; 100 = as fast as the ports allow",
+        "time that the bytes left to move after the last post need at the rates of the hosts' ports / cct, at the "
+        "median; 100 = as fast as the ports allow; none: a port has no rate, or a rank was late and nobody knows what was left",
         cell=lambda row: number_cell(row.ideal_percent),
         is_optional=True,
         sacrifice=2,
     ),
     Column(
         "cct\np50",
-        "collective completion time, median: last done - last post over the members; ! = tester-limited: the "
+        "collective completion time, median: last arrival - last post over the members; ! = tester-limited: the "
         "calibrated tester alone needs nearly as long, so the row describes the tester rather than the DUT",
         cell=lambda row: duration_cell(row.cct_p50_ns) + ("!" if row.is_tester_limited else ""),
         style=bold,

@@ -8,6 +8,7 @@ from emulator.run_folder.manifest import Manifest, Scaling
 from emulator.units import format_duration, format_size
 
 NONE = "–"  # noqa: RUF001 (an en dash is what tables show for an unknown value)
+CCT_UNTIL_DONE = "cct until the last acknowledgement, as Charkha took it before format version 2"
 _GIGA = 1e9
 _RATE_UNITS = (("Tbit/s", 10**12), ("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3))
 

@@ -71,13 +71,20 @@ _SHORT_NS = 100_000
 
 
 def explain_ideal(classes: Iterable[ClassSummary]) -> Iterator[str]:
-    """Sentences about classes that are above 100 % of their ideal, or small ones far below; none if there are none."""
+    """Sentences about classes above 100 % of their ideal, small ones far below, and late ranks; none without any."""
+    classes = list(classes)
     known = [(one, one.ideal_percent, one.cct_p50_ns) for one in classes if one.ideal_percent and one.cct_p50_ns]
     above = sum(percent >= _ABOVE_PERCENT for _, percent, _ in known)
     if above:
         yield (
-            f"{count_of(above, 'class is', 'classes are')} above 100 % of ideal: a port passed more than its rate in"
-            " the topology. A shaper lets a burst through; otherwise that rate is too low."
+            f"{count_of(above, 'class is', 'classes are')} above 100 % of ideal: a shaper may have let a burst through,"
+            " or a rate in the topology is too low. Counters of the port would show which."
+        )
+    late = sum(one.late for one in classes)
+    if late:
+        yield (
+            f"{count_of(late, 'measurement')} without bandwidth and ideal %: a rank was late, and it is not known how"
+            " much had still to move then."
         )
     small = [one for one, percent, cct in known if percent < _LOW_PERCENT and percent / 100 * cct < _SHORT_NS]
     if small:

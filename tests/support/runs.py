@@ -48,6 +48,7 @@ _DEFAULTS: Row = {
     "read_delay_ns": None,
     "traced_ns": None,
     "ideal_ns": None,
+    "remaining_ideal_ns": None,
 }
 
 

@@ -54,7 +54,7 @@ def observe(run: Run) -> Observed:
         ResultError: the samples are missing or damaged.
     """
     samples = read_measured(run, Part.SAMPLES, MERGE_COLUMNS)
-    merged = merge(samples)
+    merged = merge(samples, until=run.manifest.cct_until)
     links = _links(samples, run.manifest.topology.get("host_index") or [])
     found: dict[LinkClass, list[Observation]] = {link: [] for link in LinkClass}
     left_out: dict[str, int] = {}

@@ -53,17 +53,17 @@ def group_times_ns(operation: Operation, topology: Topology, overhead: WireOverh
     Raises:
         PlanError: the collective has no such algorithm.
     """
-    known: dict[_Places, int | None] = {}
+    known: dict[GroupPlaces, int | None] = {}
     found = []
     for ranks in operation.ranks.tolist():
-        places = _Places.of(ranks, topology)
+        places = GroupPlaces.of(ranks, topology)
         if places not in known:
             known[places] = _group_ns(operation, places, overhead)
         found.append(known[places])
     return found
 
 
-class _Places(NamedTuple):
+class GroupPlaces(NamedTuple):
     """Where the members of a group are: hosts and ports in the order of first appearance, so that equal ones are equal.
 
     Attributes:
@@ -78,7 +78,8 @@ class _Places(NamedTuple):
     is_domain: bool
 
     @classmethod
-    def of(cls, ranks: Sequence[int], topology: Topology) -> _Places:
+    def of(cls, ranks: Sequence[int], topology: Topology) -> GroupPlaces:
+        """Those of a group, in group order."""
         return cls(
             _renumbered([topology.host_index[rank] for rank in ranks]),
             _renumbered([topology.port_of(rank) for rank in ranks]),
@@ -88,7 +89,7 @@ class _Places(NamedTuple):
         )
 
 
-def _group_ns(operation: Operation, places: _Places, overhead: WireOverhead) -> int | None:
+def _group_ns(operation: Operation, places: GroupPlaces, overhead: WireOverhead) -> int | None:
     if None in places.rates_bps and not places.is_domain:
         return None
     host, port = np.array(places.hosts), np.array(places.ports)

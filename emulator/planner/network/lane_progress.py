@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from emulator.planner.algorithms import schedule
 from emulator.planner.schedule import Collective, Step, Transfer
@@ -50,4 +53,8 @@ def lanes_of(operation: Operation, member: int) -> Sequence[Iterator[Step]]:
     view = Collective(
         operation.kind, operation.members, member, operation.size_bytes, operation.root, layout=operation.layout
     )
+    if operation.splits is not None:
+        splits = np.zeros((operation.members, operation.members), np.int64)
+        splits[operation.splits.senders, operation.splits.receivers] = operation.splits.sizes
+        view = replace(view, send_splits=splits[member].tolist(), recv_splits=splits[:, member].tolist())
     return schedule(operation.algorithm, view)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.run_folder.manifest import COMPLETE
+from emulator.run_folder.manifest import COMPLETE, LAST_DONE
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.iterations import IterationSummary
@@ -18,6 +18,7 @@ from emulator.views.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMN
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import explain, paragraphs
 from emulator.views.figures import (
+    CCT_UNTIL_DONE,
     NONE,
     count_of,
     describe_early,
@@ -196,6 +197,8 @@ def _describe_tester(summary: RunSummary) -> str:
     tester = summary.tester
     clock = f"clock error at most {format_duration(tester.clock_error_ns)}" if tester.clock_error_ns else ""
     parts = [tester.observation_point, clock or tester.clock_source]
+    if tester.cct_until == LAST_DONE:
+        parts.append(CCT_UNTIL_DONE)
     if tester.read_delay_median_ns is not None:
         parts.append(f"read {format_duration(tester.read_delay_median_ns)} later at the median")
     if tester.post_lateness_median_ns is not None:

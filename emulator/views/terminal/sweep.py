@@ -26,7 +26,7 @@ _HEADERS = (
     Header("type", "type of the elements; always uint8: Charkha moves bytes"),
     Header("redop", "reduction; always none: data is not summed"),
     Header("root", "rank of the root; -1 if the collective has none"),
-    Header("time", "mean cct over the iterations; cct = last done - last post over the ranks", unit="µs"),
+    Header("time", "mean cct over the iterations; cct = last arrival - last post over the ranks", unit="µs"),
     Header("algbw", "algorithm bandwidth: size / time; N/A if payload arrived early (--credits off)", unit=_GIGABYTES),
     Header("busbw", f"bus bandwidth at the mean cct, busbw_mean in rules: algbw × {BUSBW_FACTOR}", unit=_GIGABYTES),  # noqa: RUF001
     Header("#wrong", "wrong elements; always N/A: there is no result to check"),
@@ -54,7 +54,7 @@ _COLUMNS: tuple[Column[SweepRow], ...] = (
 )
 EXPLAIN = paragraphs(
     explain(_HEADERS, title="The layout is that of nccl-tests, one line per size:"),
-    explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last done - last post over the ranks:"),
+    explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last arrival - last post over the ranks:"),
 )
 
 

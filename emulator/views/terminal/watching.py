@@ -40,7 +40,7 @@ _COLUMNS: tuple[Column[_Class], ...] = (
     Column("count", "collectives of this class in the iteration", cell=lambda row: str(row["count"])),
     Column(
         "cct p50",
-        "collective completion time, median: last done - last post over the members",
+        "collective completion time, median: last arrival - last post over the members",
         cell=lambda row: duration_cell(row["cct_p50_ns"]),
     ),
     Column("cct max", "largest cct", cell=lambda row: duration_cell(row["cct_max_ns"])),

@@ -65,6 +65,7 @@ def test_equal_runs_are_comparable() -> None:
         ({"scaling": Scaling(bytes=0.5)}, "scaling of sizes: 1.0 in a; 0.5 in b"),
         ({"scaling": Scaling(element_bytes=4)}, "bytes per element: none in a; 4 in b"),
         ({"scaling": Scaling(compute="skip")}, "compute: replay in a; skip in b"),
+        ({"cct_until": "last_done"}, "end of a collective: last arrival in a; last done in b"),
         ({"observation_point": "NIC"}, "observation point: endpoint software boundary in a; NIC in b"),
         ({"versions": {"charkha": "1.1"}}, "Charkha's version: 1.0 in a; 1.1 in b"),
         (parameters(transport=Parameter("zmq")), "transport: roce in a; zmq in b"),

@@ -80,6 +80,7 @@ def test_a_completion_becomes_a_whole_sample(tmp_path: Path) -> None:
         "read_delay_ns": None,
         "traced_ns": None,
         "ideal_ns": 70,
+        "remaining_ideal_ns": None,
     }
     reduce = rows[0, 2**63 + 5]
     assert (reduce["group"], reduce["group_size"], reduce["index_in_group"], reduce["peer"]) == ("dp", 2, 3, None)

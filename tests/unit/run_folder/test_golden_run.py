@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from emulator.controller.measured_trace import annotate
+from emulator.run_folder.manifest import LAST_DONE
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from emulator.statistics.summary import summarise
@@ -15,7 +16,7 @@ RUN = read_run(FOLDER)
 
 
 def test_its_facts() -> None:
-    assert RUN.manifest == replace(MANIFEST, status="complete")
+    assert RUN.manifest == replace(MANIFEST, status="complete", cct_until=LAST_DONE)
     assert RUN.closed
 
 
@@ -43,6 +44,7 @@ def test_its_summary() -> None:
     assert reduce.bw_ratio == pytest.approx(0.5 * 120 / 92)
     assert (gather.size_bytes, gather.busbw_bytes_per_s) == (2000, None)
     assert (sent.collective, sent.cct_p50_ns) == ("send_recv", 8_995)
+    assert summary.tester.cct_until == LAST_DONE
     assert summary.iteration is not None
     assert (summary.iteration.count, summary.iteration.jct_ns, summary.iteration.slowest_rank) == (2, 200_001, 1)
     assert (summary.totals.early, summary.totals.counters) == (2, {"retransmits": 1})

@@ -9,7 +9,8 @@ import pytest
 
 from emulator.errors import ResultError
 from emulator.run_folder.layout import MANIFEST
-from emulator.run_folder.migration import migrated
+from emulator.run_folder.manifest import LAST_DONE
+from emulator.run_folder.migration import MIGRATIONS, migrated
 from emulator.run_folder.reader import read_run
 from tests.support.runs import write_run
 
@@ -23,8 +24,8 @@ def edited(tmp_path: Path, **changes: object) -> Path:
 
 
 def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match=r"manifest.json: has format version 2, but this Charkha reads up to 1"):
-        read_run(edited(tmp_path, format_version=2))
+    with pytest.raises(ResultError, match=r"manifest.json: has format version 3, but this Charkha reads up to 2"):
+        read_run(edited(tmp_path, format_version=3))
 
 
 @pytest.mark.parametrize("version", [0, -1])
@@ -37,9 +38,13 @@ def test_an_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def rename_seed(document: dict[str, object]) -> dict[str, object]:
         return document | {"seed": document["random_seed"], "format_version": 1}
 
-    monkeypatch.setattr("emulator.run_folder.migration.MIGRATIONS", {0: rename_seed})
+    monkeypatch.setattr("emulator.run_folder.migration.MIGRATIONS", {0: rename_seed, **MIGRATIONS})
     folder = edited(tmp_path, format_version=0, random_seed=42)
     assert read_run(folder).manifest.seed == 42
+
+
+def test_times_of_version_1_last_until_the_last_done(tmp_path: Path) -> None:
+    assert read_run(edited(tmp_path, format_version=1)).manifest.cct_until == LAST_DONE
 
 
 def test_every_step_between_two_versions_is_applied_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

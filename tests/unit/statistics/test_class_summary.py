@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from emulator.run_folder.manifest import LAST_DONE
 from emulator.statistics.class_summary import ClassSummary, summarise_classes
 from emulator.statistics.classes import BETWEEN_HOSTS, IN_A_HOST
 from emulator.statistics.collectives import merge
@@ -68,7 +69,7 @@ def test_a_collective_that_moves_nothing_has_a_time_but_no_bandwidth(rows: list[
 
 
 def test_a_measurement_with_early_payload_has_a_time_but_no_bandwidth() -> None:
-    rows = timed(1000, 3000, ideal_ns=500)
+    rows = timed(1000, 3000, ideal_ns=500, remaining_ideal_ns=500)
     rows[0]["early"] = True
     found = only_class(rows)
     assert found.cct_p50_ns == 1000
@@ -85,10 +86,50 @@ def test_a_negative_time_has_no_bandwidth() -> None:
 
 
 def test_ideal_and_traced_times_are_compared_with_the_median_time() -> None:
-    found = only_class(timed(4000, 2000, ideal_ns=500, traced_ns=3000))
+    found = only_class(timed(4000, 2000, ideal_ns=500, remaining_ideal_ns=500, traced_ns=3000))
     assert found.ideal_percent == pytest.approx(25)
     assert found.traced_ns == 3000
     assert found.bw_ratio == pytest.approx(1.5)
+
+
+def test_bandwidth_and_ideal_are_of_what_had_still_to_move_after_the_last_post() -> None:
+    # Half the bytes, which need 500 ns, took 625 ns: all would have taken 1,250 ns.
+    found = only_class(timed(625, size_bytes=1_000_000, ideal_ns=1_000, remaining_ideal_ns=500))
+    assert (found.ideal_percent, found.late) == (pytest.approx(80), 0)
+    assert found.algbw_bytes_per_s == pytest.approx(1_000_000 * 1e9 / 1_250)
+    assert (found.cct_p50_ns, found.slowest_to_mean) == (625, None)
+
+
+def test_without_that_a_late_rank_leaves_no_bandwidth_and_no_ideal() -> None:
+    late = timed(100, 110, 120, ideal_ns=1_000)  # 10 ns of skew: 1 % of the ideal
+    found = only_class(late)
+    assert (found.algbw_bytes_per_s, found.busbw_bytes_per_s, found.ideal_percent) == (None, None, None)
+    assert (found.late, found.cct_p50_ns, found.slowest_to_mean) == (3, 110, None)
+
+
+def test_a_skew_that_moves_next_to_nothing_leaves_the_ideal_as_it_is() -> None:
+    found = only_class(timed(2_500, ideal_ns=2_000))  # 10 ns of skew: 0.5 % of the ideal
+    assert (found.ideal_percent, found.late) == (pytest.approx(80), 0)
+    assert found.slowest_to_mean is not None
+
+
+def test_of_a_sample_only_the_sample_counts() -> None:
+    # The first iteration was not late and not in the sample: it would stand for those that were late and are not there.
+    rows = timed(1_000, 700, 800, 900, ideal_ns=600, remaining_ideal_ns=None)
+    rows[0]["post_ns"] = 0
+    for one in rows[2:4]:
+        one["remaining_ideal_ns"] = 350
+    found = only_class(rows)
+    assert (found.ideal_percent, found.late) == (pytest.approx(50), 2)
+
+
+def test_nothing_left_to_move_is_a_late_rank_too() -> None:
+    assert only_class(timed(50, ideal_ns=600, remaining_ideal_ns=0)).late == 1
+
+
+def test_what_was_ideal_before_version_2_stays_so() -> None:
+    (found,) = summarise_classes(merge(table(timed(100, ideal_ns=50)), until=LAST_DONE))
+    assert (found.ideal_percent, found.late) == (pytest.approx(50), 0)
 
 
 def test_scaling_is_undone_before_comparing_with_the_trace() -> None:

@@ -1,9 +1,12 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.errors import ResultError
+from emulator.run_folder.manifest import LAST_DONE
 from emulator.statistics.collectives import merge
 from emulator.statistics.table_columns import UNKNOWN
 from emulator.trace.model import CommKind
@@ -12,17 +15,42 @@ from tests.support.runs import Row, collective, pair, row, table
 K = CommKind
 
 
-def test_a_collective_is_timed_from_its_last_post_to_its_last_done() -> None:
+def arriving(posts: list[int], dones: list[int], arrivals: list[int | None], **fields: Any) -> list[Row]:
+    rows = collective(posts, dones, **fields)
+    return [one | {"arrival_ns": arrival} for one, arrival in zip(rows, arrivals, strict=True)]
+
+
+def test_a_collective_is_timed_from_its_last_post_to_its_last_arrival() -> None:
+    rows = arriving([100, 250, 180], [9_000, 700, 800], [600, 640, 650])  # an acknowledgement waited 8 µs
+    merged = merge(table(rows))
+    assert (merged.cct_ns[0], merged.span_ns[0], merged.skew_ns[0]) == (400, 550, 150)
+    assert merged.mean_ns[0] == 400 - (50 + 10 + 0) // 3
+    assert merged.members[0] == 3
+
+
+def test_a_member_that_receives_nothing_does_not_end_a_collective() -> None:
+    root_waits_for_acknowledgements = arriving([0, 10, 20], [900, 300, 320], [None, 300, 320], kind="broadcast")
+    merged = merge(table(root_waits_for_acknowledgements))
+    assert (merged.cct_ns[0], merged.mean_ns[0]) == (300, 300 - (0 + 20 + 0) // 3)
+
+
+def test_if_nothing_arrives_a_collective_lasts_until_its_last_done() -> None:
     merged = merge(table(collective([100, 250, 180], [900, 700, 800])))
     assert (merged.cct_ns[0], merged.span_ns[0], merged.skew_ns[0]) == (650, 800, 150)
-    assert merged.members[0] == 3
+
+
+def test_older_runs_are_timed_until_the_last_done() -> None:
+    rows = arriving([100, 250, 180], [9_000, 700, 800], [600, 640, 650])
+    merged = merge(table(rows), until=LAST_DONE)
+    assert (merged.cct_ns[0], merged.span_ns[0]) == (8_750, 8_900)
+    assert merged.mean_ns[0] == 8_750 - (0 + 8_300 + 8_200) // 3
 
 
 def test_a_pair_is_timed_from_the_post_of_the_send_to_the_arrival_of_the_last_byte() -> None:
     merged = merge(table(pair(100, 400, received_post=350)))
     assert len(merged) == 1
     assert (merged.cct_ns[0], merged.members[0], merged.kind[0]) == (300, 2, K.SEND)
-    assert (merged.span_ns[0], merged.skew_ns[0]) == (305, 250)
+    assert (merged.span_ns[0], merged.skew_ns[0]) == (300, 250)
 
 
 @pytest.mark.parametrize("kind", [K.STORAGE_WRITE, K.STORAGE_READ])
@@ -111,7 +139,8 @@ def _samples(draw: st.DrawFn) -> list[Row]:
             else:
                 count = draw(st.integers(1, 4))
                 times = st.lists(_TIMES, min_size=count, max_size=count)
-                made = collective(draw(times), draw(times), early=draw(st.booleans()), **place)
+                arrivals = draw(st.lists(st.none() | _TIMES, min_size=count, max_size=count))
+                made = arriving(draw(times), draw(times), arrivals, early=draw(st.booleans()), **place)
             rows += made[draw(st.integers(0, 1)) and draw(st.integers(0, len(made))) :]
     return draw(st.permutations(rows))
 
@@ -127,13 +156,13 @@ def _merged_by_hand(rows: list[Row]) -> tuple[list[tuple[int, ...]], int]:
             incomplete += 1
             continue
         posts, dones = [one["post_ns"] for one in mine], [one["done_ns"] for one in mine]
-        cct = max(dones) - max(posts)
+        end = max((one["arrival_ns"] for one in mine if one["arrival_ns"] is not None), default=max(dones))
+        cct = end - max(posts)
         if is_pair:
-            by_kind = {one["kind"]: one for one in mine}
-            cct = by_kind["recv"]["arrival_ns"] - by_kind["send"]["post_ns"]
+            cct = end - next(one["post_ns"] for one in mine if one["kind"] == "send")
         size = max(one["size_bytes"] for one in mine)
         early = any(one["early"] for one in mine) and not is_pair
-        times = cct, max(dones) - min(posts), max(posts) - min(posts)
+        times = cct, end - min(posts), max(posts) - min(posts)
         found.append((*place, members, size, *times, int(early)))
     return found, incomplete
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
@@ -52,6 +53,33 @@ def test_a_receive_waits_for_its_own_rank_too() -> None:
     workload = build([send(1, 1)], [node(1, duration=20), recv(2, 0, deps=[1])])
     assert longest_path_ns(workload, communication_ns=[100]) == 20_000
     assert longest_path_ns(workload, communication_ns=[30_000]) == 30_000
+
+
+@dataclass
+class Shrinking:
+    """Collectives that take half of their skew less than 100 µs."""
+
+    instances: Collection[int]
+    posts: list[tuple[int, Mapping[int, int]]] = field(default_factory=list)
+
+    def remaining_ns(self, instance: int, post_ns: Mapping[int, int]) -> int:
+        self.posts.append((instance, dict(post_ns)))
+        return 100_000 - (max(post_ns.values()) - min(post_ns.values())) // 2
+
+
+def test_a_late_member_leaves_less_to_do() -> None:
+    workload = build(
+        [node(1, duration=5), coll(2, "all_reduce", deps=[1]), coll(3, "all_reduce")],
+        [node(1, duration=20), coll(2, "all_reduce", deps=[1]), node(4, duration=40, deps=[2]),
+         coll(5, "all_reduce", deps=[4])],
+    )  # fmt: skip
+    late = Shrinking((0, 1))
+    # 20 + 100 - 15 / 2 = 112.5 µs; rank 1 posts the second one 40 later: + 40 + 100 - 40 / 2.
+    assert longest_path_ns(workload, communication_ns=[100_000] * 2, late=late) == 232_500
+    assert late.posts == [(0, {0: 5_000, 1: 20_000}), (1, {0: 112_500, 1: 152_500})]
+    only_second = Shrinking((1,))
+    assert longest_path_ns(workload, communication_ns=[100_000] * 2, late=only_second) == 240_000
+    assert longest_path_ns(workload, communication_ns=[100_000] * 2) == 260_000
 
 
 def test_collectives_of_a_group_follow_each_other_without_a_dependency() -> None:

@@ -29,8 +29,8 @@ def completion(facts: RunFacts) -> Section:
     """The section about completion times."""
     rows = facts.summary.classes
     about = (
-        "cct, the completion time of a collective, is last done - last post over its members: it starts when the last "
-        "member is ready, so it measures the network, not the wait. Warm-up and excluded iterations do not count. "
+        "cct, the completion time of a collective, is last arrival - last post over its members: it starts when the "
+        "last member is ready, so it measures the network, not the wait. Warm-up and excluded iterations do not count. "
         "Classes are sorted by the time they take in an iteration."
     )
     if not rows:

@@ -9,11 +9,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from emulator.run_folder.manifest import HostFacts, Manifest
+from emulator.run_folder.manifest import LAST_DONE, HostFacts, Manifest
 from emulator.statistics.summary import TesterFacts
 from emulator.units import format_duration
 from emulator.views.columns import Header, texts
 from emulator.views.figures import (
+    CCT_UNTIL_DONE,
     NONE,
     describe_scaling,
     describe_warning,
@@ -169,12 +170,13 @@ def _yardsticks(facts: RunFacts) -> Block:
 
 
 def _observation(tester: TesterFacts) -> str:
+    older = f"; {CCT_UNTIL_DONE}" if tester.cct_until == LAST_DONE else ""
     if tester.read_delay_median_ns is None:
-        return f"{tester.observation_point}: software timestamps at the sockets"
+        return f"{tester.observation_point}: software timestamps at the sockets{older}"
     delays = f"agents read {duration_cell(tester.read_delay_median_ns)} later (median)"
     if tester.read_delay_p99_ns is not None:
         delays += f", {duration_cell(tester.read_delay_p99_ns)} (p99)"
-    return f"{tester.observation_point}; {delays}"
+    return f"{tester.observation_point}; {delays}{older}"
 
 
 def _hosts(hosts: Sequence[HostFacts]) -> Block:

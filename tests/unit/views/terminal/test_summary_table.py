@@ -51,6 +51,12 @@ def test_every_line_fits_the_width(rich_summary: RunSummary, width: int) -> None
     assert max(len(line) for line in text(rich_summary, width=width).splitlines()) <= width
 
 
+def test_a_run_whose_times_had_another_meaning_says_so(rich_summary: RunSummary) -> None:
+    older = replace(rich_summary, tester=replace(rich_summary.tester, cct_until="last_done"))
+    assert "cct until the last acknowledgement" in text(older, width=400)
+    assert "acknowledgement" not in text(rich_summary, width=400)
+
+
 def test_a_long_path_leaves_its_middle_out(rich_summary: RunSummary) -> None:
     shown = text(replace(rich_summary, trace=f"/first/{'x' * 300}/last"))
     line = shown.splitlines()[0]

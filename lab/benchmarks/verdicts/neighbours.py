@@ -1,0 +1,61 @@
+"""A class beside a larger one in a sweep takes as long as without it.
+
+python -m lab.benchmarks.verdicts.neighbours [--count N]
+
+All-reduces of 256 KiB and 4 MiB among 4 ranks, with and without 16 MiB. Needs root and a quiet machine. Exit code 1 if
+the median of 4 MiB differs by more than 1 %, or p95 / p50 of 256 KiB exceeds 1.5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from lab.benchmarks.verdicts.late import TOPOLOGY, charkha
+
+SWEEPS = ("256K,4M", "256K,4M,16M")
+SMALL, MIDDLE = 256 << 10, 4 << 20
+MOST_DIFFERENCE, MOST_SPREAD = 0.01, 1.5
+
+
+def play(count: int) -> int:
+    """Play both sweeps `count` times, in turn, and print a row for each; 1 if they differ."""
+    medians: dict[str, list[float]] = {one: [] for one in SWEEPS}
+    spreads: dict[str, list[float]] = {one: [] for one in SWEEPS}
+    charkha("lab", "up", TOPOLOGY)
+    try:
+        with tempfile.TemporaryDirectory(prefix="charkha-neighbours-") as scratch:
+            for number in range(count):
+                for sizes in SWEEPS:
+                    rows = _rows(sizes, Path(scratch) / f"{number}-{sizes}")
+                    medians[sizes].append(rows[MIDDLE]["p50_ns"])
+                    spreads[sizes].append(rows[SMALL]["p95_ns"] / rows[SMALL]["p50_ns"])
+    finally:
+        charkha("lab", "down", TOPOLOGY)
+    for sizes in SWEEPS:
+        times = " ".join(f"{one / 1e6:.2f}" for one in medians[sizes])
+        print(f"{sizes:12}  4 MiB p50 {times} ms  256 KiB p95/p50 {' '.join(f'{one:.2f}' for one in spreads[sizes])}")
+    alone, beside = (median(medians[one]) for one in SWEEPS)
+    print(f"4 MiB differs by {beside / alone - 1:+.2%}")
+    return int(abs(beside / alone - 1) > MOST_DIFFERENCE or max(map(median, spreads.values())) > MOST_SPREAD)
+
+
+def _rows(sizes: str, out: Path) -> dict[int, dict[str, float]]:
+    what = ("bench", "all_reduce", "-n", 4, "-b", sizes, "--iterations", 20, "--topology", TOPOLOGY)
+    found = json.loads(charkha(*what, "--out", out, "--no-report", "--json"))
+    return {row["size_bytes"]: row for row in found["rows"]}
+
+
+def main() -> int:
+    """Exit code 1 if the sweeps differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=5, help="runs of a sweep (default: %(default)s)")
+    return play(parser.parse_args().count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
