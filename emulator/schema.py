@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -14,6 +16,8 @@ T = TypeVar("T")
 NO_UNIT = "has no unit; if it is a name, put it in quotes"
 """What is wrong with a bare number where text belongs."""
 
+LEAST_INTEGER, LARGEST_INTEGER = -(1 << 63), (1 << 64) - 1
+"""Of a document: what 64 bits hold, with or without a sign."""
 _TYPES = {"integer": "int", "number": "float", "string": "str"}
 """Types of JSON Schema, as the other messages name them."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
@@ -52,6 +56,80 @@ def require_one_of(section: Section, *names: str) -> None:
         raise ValueError(f"needs exactly one of {', '.join(names[:-1])} and {names[-1]}")
 
 
+def checked_scalar(value: Any, *, has_paths: bool = True) -> Any:
+    """A number or text from outside, if it can be used everywhere.
+
+    Args:
+        value: it, or any other.
+        has_paths: texts may have the escapes of bytes that are not text (PEP 383), as paths can.
+
+    Raises:
+        ValueError: infinite, not a number, more than 64 bits, or text with half of a surrogate pair.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a finite number")
+    if isinstance(value, int) and not LEAST_INTEGER <= value <= LARGEST_INTEGER:
+        raise ValueError("a number has more than 64 bits")
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode("utf-8", "surrogateescape" if has_paths else "strict")
+        except UnicodeEncodeError as error:
+            raise ValueError("a text has half of a surrogate pair, which is no character") from error
+    return value
+
+
+def parse_json(content: bytes, *, has_paths: bool = True) -> Any:
+    """JSON as plain values.
+
+    Args:
+        content: UTF-8.
+        has_paths: see `checked_scalar`.
+
+    Raises:
+        SchemaProblem: not UTF-8, not JSON, nested too deeply, or a value that `checked_scalar` refuses; with the line.
+    """
+    try:
+        found = JSON.decode(content.decode("utf-8"))
+        if b"\\u" in content:  # only an escape can be half of a pair
+            _check_texts(found, has_paths)
+        return found
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SchemaProblem((), f"is not UTF-8 text (line {line})") from error
+    except ValueError as error:
+        raise SchemaProblem((), f"is not JSON ({error})") from error
+    except RecursionError as error:
+        raise SchemaProblem((), "is nested too deeply") from error
+
+
+def _integer(text: str) -> int:
+    return int(checked_scalar(int(text) if len(text) <= _LONGEST_INTEGER else LARGEST_INTEGER + 1))
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text[:20]} is not a finite number")
+
+
+def _number(text: str) -> float:
+    return value if math.isfinite(value := float(text)) else _refuse(text)
+
+
+_LONGEST_INTEGER = 21
+"""Characters of one of 64 bits, with its sign."""
+JSON = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_refuse)
+"""Decodes text; refuses numbers that `checked_scalar` refuses, with a ValueError."""
+
+
+def _check_texts(value: Any, has_paths: bool) -> None:
+    if isinstance(value, dict):
+        _check_texts([*value, *value.values()], has_paths)
+    elif isinstance(value, list):
+        for one in value:
+            _check_texts(one, has_paths)
+    else:
+        checked_scalar(value, has_paths=has_paths)
+
+
 def decode(document: Any, kind: type[T], *, is_text: bool = False) -> T:
     """A document of plain values (dict, list, str, int, float, bool, None) as a value of its type.
 
@@ -70,6 +148,12 @@ def decode(document: Any, kind: type[T], *, is_text: bool = False) -> T:
         steps = _STEP.findall(where.removesuffix("`"))  # both parts are empty where msgspec hides a mapping's key
         path = tuple(int(number) if number else name for name, number in steps if name or number)
         raise SchemaProblem(path, _in_words(problem, kind, path)) from None
+    except UnicodeError as error:
+        raise SchemaProblem((), "has text with bytes that are not UTF-8") from error
+    except RecursionError as error:
+        raise SchemaProblem((), "is nested too deeply") from error
+    except (ArithmeticError, LookupError, AttributeError) as error:  # of a type's own checks
+        raise SchemaProblem((), f"has a value that cannot be used ({error})") from error
 
 
 def json_schema(kind: Any) -> dict[str, Any]:

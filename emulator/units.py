@@ -15,7 +15,11 @@ US_PER_S = 1_000_000
 NS_PER_US = 1_000
 NS_PER_S = 1_000_000_000
 BITS_PER_BYTE = 8
+LARGEST = (1 << 63) - 1
+"""Bytes, nanoseconds and bits per second are stored in 64 bits with a sign."""
 
+_LONGEST_NUMBER = 40
+"""Characters; longer ones are too large, or not meant."""
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"(\d+)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
@@ -41,7 +45,8 @@ def parse_size(text: str) -> int:
             f"{text!r} is not a size: write bytes, or a whole number with K, M, G or T (1K = 1KiB = 1024, 1KB = 1000)"
         )
     factors = _DECIMAL if (match[3] or "").upper() == "B" else _BINARY
-    return int(match[1]) * factors[match[2].upper()]
+    count = int(match[1]) if len(match[1]) <= _LONGEST_NUMBER else LARGEST + 1
+    return _bounded(text, count * factors[match[2].upper()])
 
 
 def parse_rate(text: str) -> int:
@@ -56,7 +61,8 @@ def parse_rate(text: str) -> int:
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a rate: give a number with a unit, such as 100Gbit or 400Mbit")
-    return round(float(match[1]) * _DECIMAL[match[2]] * (BITS_PER_BYTE if match[3] == "B/s" else 1))
+    value = min(float(match[1]), 2.0 * LARGEST) * _DECIMAL[match[2]] * (BITS_PER_BYTE if match[3] == "B/s" else 1)
+    return _bounded(text, round(value))
 
 
 def parse_duration(text: str) -> int:
@@ -71,7 +77,19 @@ def parse_duration(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a time: give a number with a unit, such as 5us or 1.5ms")
-    return round(float(match[1]) * _UNIT_NS[match[2]])
+    return _bounded(text, round(min(float(match[1]), 2.0 * LARGEST) * _UNIT_NS[match[2]]))
+
+
+def _bounded(text: str, value: int) -> int:
+    """A quantity that is stored in 64 bits with a sign.
+
+    Raises:
+        ValueError: it is larger.
+    """
+    if value > LARGEST:
+        shown = text if len(text) <= _LONGEST_NUMBER else f"{text[:37]}…"
+        raise ValueError(f"{shown!r} is too large: the most is 2^63 - 1 of the smallest unit")
+    return value
 
 
 def parse_number(text: str, *, unit: str, least: float = 0.0, most: float = math.inf) -> float:

@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from emulator.certificates.roles import Role, role_uri
 from emulator.certificates.secret_file import write_secret
+from emulator.certificates.signature import NOT_READ
 from emulator.errors import HostError, InputError
 
 CERTIFICATE, KEY = "authority.pem", "authority.key"
@@ -128,7 +129,7 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
         key = load_pem_private_key((folder / KEY).read_bytes(), None)
     except FileNotFoundError as error:
         raise InputError(f"there is no authority in {folder}: charkha certs init {folder}") from error
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, *NOT_READ) as error:
         raise InputError(f"the authority in {folder} cannot be read ({error})") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InputError(f"{folder / KEY}: is not the key of an authority made with charkha certs init")

@@ -8,6 +8,7 @@ from pathlib import Path
 from cryptography import x509
 
 from emulator.certificates.roles import Role, roles_of
+from emulator.certificates.signature import NOT_READ
 from emulator.errors import InputError
 
 _READ_BY_OTHERS = 0o004
@@ -25,7 +26,7 @@ def check_identity(path: Path, role: Role) -> None:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, x509.ExtensionNotFound) as error:
+    except NOT_READ as error:
         raise InputError(f"{path}: is not an identity: charkha certs issue") from error
     roles = roles_of(names.get_values_for_type(x509.UniformResourceIdentifier))
     if role not in roles:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from emulator.certificates.roles import Role, roles_of
 from emulator.errors import InputError, RemoteProtocolError
 
+NOT_READ = (ValueError, TypeError, LookupError, x509.ExtensionNotFound, UnsupportedAlgorithm)
+"""What the library raises on keys and certificates that are damaged, or of another kind."""
 _ECDSA = ec.ECDSA(hashes.SHA256())
 
 
@@ -34,7 +36,7 @@ class Signer:
         try:
             loaded = load_pem_private_key(key, None)
             own = x509.load_pem_x509_certificate(certificate)
-        except (ValueError, TypeError) as error:
+        except NOT_READ as error:
             raise InputError(f"the identity cannot be used: {error}") from error
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
             raise InputError("the identity's key is not one of an elliptic curve: charkha certs issue")
@@ -72,7 +74,7 @@ def check_signature(
         key.verify(signature, statement, _ECDSA)
     except InvalidSignature as error:
         raise RemoteProtocolError("its signature is not that of its signer and authority") from error
-    except (ValueError, TypeError, x509.ExtensionNotFound) as error:
+    except NOT_READ as error:
         raise RemoteProtocolError("its signer cannot be read") from error
     if role not in roles:
         raise RemoteProtocolError(f"its signer is {' and '.join(roles) or 'nobody'}, not {role}")

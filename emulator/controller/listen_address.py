@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from emulator.errors import HostError, PlanError
+from emulator.errors import HostError, InputError, PlanError
 from emulator.topology.model import Topology
 from emulator.wire.control.tls import TlsFiles
 
@@ -44,12 +44,15 @@ class ListenAddress:
             InputError: it cannot be used.
         """
         parts = None if self.tls is None else self.tls.parts()
-        if parts is None:
+        if self.tls is None or parts is None:
             return None
         from emulator.certificates.signature import Signer  # loads more than most runs need
 
         certificate, key, _ = parts
-        return Signer.of(certificate, key)
+        try:
+            return Signer.of(certificate, key)
+        except InputError as error:
+            raise InputError(f"{self.tls.identity}: {error}") from error
 
     def check(self, topology: Topology) -> None:
         """Control must not cross the device under test.

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from emulator.experiment.spec import Experiment
 from emulator.schema import SchemaProblem, decode
 
@@ -36,6 +38,7 @@ def build_experiment(part: Mapping[str, Any]) -> Experiment:
     Raises:
         SchemaProblem: a value does not fit; its path is that in the part, as `job.iterations`.
     """
+    check_jobs(part)
     common = part.get("job", {})
     jobs = [merge(one, common_of(one, common)) for one in part["jobs"]] if "jobs" in part else [common]
     document = {key: value for key, value in part.items() if key != "job"} | {"jobs": jobs}
@@ -45,6 +48,20 @@ def build_experiment(part: Mapping[str, Any]) -> Experiment:
         is_one = "jobs" not in part and problem.path[:1] == ("jobs",)
         path = ("job", *problem.path[2:]) if is_one else problem.path
         raise SchemaProblem(path, problem.problem) from problem
+
+
+class _Jobs(Struct):
+    job: Mapping[str, Any] = {}
+    jobs: tuple[Mapping[str, Any], ...] = ()
+
+
+def check_jobs(part: Mapping[str, Any]) -> None:
+    """Check that the jobs of a part can be merged.
+
+    Raises:
+        SchemaProblem: one is no mapping, or `jobs` is no list.
+    """
+    decode({name: part[name] for name in ("job", "jobs") if name in part}, _Jobs)
 
 
 def common_of(job: Mapping[str, Any], common: Mapping[str, Any]) -> Part:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.from_transformer import traffic_of_transformer
 from emulator.planner.traffic.operation import Traffic, traffic_of_collective
 from emulator.planner.workloads.transformer import Transformer
+from emulator.schema import SchemaProblem, parse_json
 from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
 from emulator.trace.critical_path import longest_path_ns
@@ -147,8 +147,8 @@ def _weights(path: Path | None, topology: Topology) -> Any:
     if path is None:
         return None
     try:
-        loads = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        loads = parse_json(path.read_bytes())
+    except (OSError, SchemaProblem) as error:
         raise InputError(f"{path}: the link loads cannot be read: {error}") from error
     if not isinstance(loads, Mapping) or not all(isinstance(load, int | float) for load in loads.values()):
         raise InputError(f'{path}: write link loads as {{"leaf0:u0 > spine0:d0": 1000}}')

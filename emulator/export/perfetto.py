@@ -44,11 +44,21 @@ def write(run: Run, target: Path) -> Sequence[str]:
         ResultError: a table of the run is missing or damaged.
     """
     with writing(target), target.open("wb") as file:
-        line = Tracks(file)
+        line = Tracks(file, begin_ns=_begin_ns(run))
         _add_iterations(line, run)
         _add_compute(line, run)
         _add_communications(line, run)
     return ()
+
+
+def _begin_ns(run: Run) -> int:
+    """The first stamp of a run: on the clock of a controller it can be below 0."""
+    first = [
+        int(to_ints(run.table(part, [name])[name]).min(initial=0))
+        for part, name in ((Part.ITERATIONS, "start_ns"), (Part.COMPUTE, "start_ns"), (Part.SAMPLES, "post_ns"))
+    ]
+    last = int(to_ints(run.table(Part.SAMPLES, ["done_ns"])["done_ns"]).min(initial=0))
+    return min(*first, last)
 
 
 def _add_iterations(line: Tracks, run: Run) -> None:

@@ -31,7 +31,8 @@ def require() -> None:
 class Tracks:
     """Writes slices, and each track before its first slice."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], *, begin_ns: int = 0) -> None:
+        self._begin_ns = min(0, begin_ns)
         self._builder = _builder(file)
         self._numbers = count(1)
         self._tracks: dict[tuple[str, ...], int] = {}
@@ -56,7 +57,7 @@ class Tracks:
 
     def _packet(self, time_ns: int) -> TracePacket:
         packet = self._builder.create_packet()
-        packet.timestamp = time_ns
+        packet.timestamp = time_ns - self._begin_ns  # the format has no times below 0
         packet.trusted_packet_sequence_id = _SEQUENCE
         return packet
 
@@ -80,7 +81,7 @@ def _set(annotation: Any, name: str, value: Any) -> None:
     annotation.name = name
     if isinstance(value, bool):
         annotation.bool_value = value
-    elif isinstance(value, int):
+    elif isinstance(value, int) and value >= 0:
         annotation.uint_value = value
     else:
         annotation.string_value = str(value)

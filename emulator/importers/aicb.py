@@ -140,7 +140,9 @@ def read_aicb(
 def _read(path: Path, losses: Losses) -> _Workload:
     lines = [(number, line) for number, line, _ in read_lines(path) if line.strip()]
     is_micro = lines[0][1].strip() == _MICRO
-    settings = {name.decode(): int(float(value)) for name, value in _SETTING.findall(lines[0][1])}
+    settings = {
+        name.decode(): _setting(value, of_line(path, lines[0][0])) for name, value in _SETTING.findall(lines[0][1])
+    }
     workload = _Workload(path, is_micro, settings)
     expected = int(lines[1][1]) if len(lines) > 1 and lines[1][1].strip().isdigit() else -1
     if len(lines) - 2 != expected:
@@ -153,6 +155,13 @@ def _read(path: Path, losses: Losses) -> _Workload:
     if settings.get("pp", 1) > 1:
         losses.count(Fate.DROPPED, "transfers between pipeline stages: the layers do not say when", str(path))
     return workload
+
+
+def _setting(text: bytes, where: str) -> int:
+    try:
+        return int(float(text))
+    except OverflowError as error:
+        raise TraceError(f"the setting {text[:20].decode()}… is too large", path=where) from error
 
 
 def _layer(line: bytes, where: str, is_micro: bool, losses: Losses) -> _Layer:

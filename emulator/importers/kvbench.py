@@ -14,24 +14,22 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import yaml
 
-from emulator.errors import TraceError
+from emulator.errors import TopologyError, TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedRank, ImportedTrace, NodeList, Operation, Place
 from emulator.importers.recorded_calls import LONGEST_TRACE_NS
 from emulator.importers.text_files import HEAD_BYTES, file_head, of_line, read_lines, read_whole, source_files
 from emulator.schema import SchemaProblem, decode
+from emulator.topology.document import MAX_YAML_BYTES, parse_document
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
 
 NAME = "kvbench"
 LARGEST_MATRIX = 4096
 """Rows of a matrix."""
-MAX_YAML_BYTES = 16 << 20
 MAX_CELLS = 10_000_000
 """Transfers of a job."""
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -164,25 +162,24 @@ def _config(file: Path) -> _Config:
     if len(data) > MAX_YAML_BYTES:
         raise TraceError(f"has more than {MAX_YAML_BYTES >> 20} MiB", path=file)
     try:
-        text = data.decode("utf-8")
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise TraceError("uses YAML aliases: write the values out", path=file)
-        value: Any = yaml.safe_load(text)
-        return decode(value, _Config)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise TraceError(f"is not valid YAML ({error.problem})", path=of_line(file, line)) from error
+        document = parse_document(data, file)
+        return decode(document.value, _Config)
+    except TopologyError as error:
+        raise TraceError(error.problem, path=of_line(file, error.line or 1)) from error
     except SchemaProblem as error:
-        raise TraceError(str(error), path=file) from error
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise TraceError(f"is not valid YAML ({str(error).splitlines()[0]})", path=file) from error
+        problem = document.error(error.problem, error.path)
+        raise TraceError(f"{problem.key}: {problem.problem}", path=of_line(file, problem.line or 1)) from error
 
 
 def _beside(file: Path, name: str, where: str) -> Path:
     """The matrix in the folder of the YAML file: only its name counts, paths are those of another machine."""
     last = name.replace("\\", "/").rpartition("/")[2]
     path = file.parent / last
-    if last in ("", ".", "..") or "\0" in last or not path.is_file():
+    try:
+        is_there = last not in ("", ".", "..") and "\0" not in last and path.is_file()
+    except OSError:  # a name that is too long
+        is_there = False
+    if not is_there:
         raise TraceError(f"the matrix {last[:80]!r} is not next to the file", path=where)
     return path
 

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import Meta
 
 from emulator.control.parameter import Parameter, Setting
 from emulator.errors import ResultError
 from emulator.run_folder.migration import migrated
 from emulator.run_folder.schema import FORMAT_VERSION
-from emulator.schema import SchemaProblem, decode, json_schema
+from emulator.run_folder.stored import Count, Index, Positive, Stored, TimeNs
+from emulator.schema import SchemaProblem, decode, json_schema, parse_json
 from emulator.trace.imported import ImportFacts
 from emulator.version import VERSION
 
@@ -46,9 +49,9 @@ class TraceFacts:
 
     path: str
     digest: str
-    ranks: int
-    nodes: int
-    communication_nodes: int
+    ranks: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
+    nodes: Count
+    communication_nodes: Count
     imported: ImportFacts | None = None
 
 
@@ -62,9 +65,9 @@ class Scaling:
         element_bytes: bytes per element of a trace that counts elements; None if it counts bytes.
     """
 
-    bytes: float = 1.0
+    bytes: Positive = 1.0
     compute: str = "replay"
-    element_bytes: int | None = None
+    element_bytes: Count | None = None
 
     @property
     def is_scaled(self) -> bool:
@@ -84,9 +87,9 @@ class Exclusion:
 class Trials:
     """Numbers of iterations: `attempted` includes warm-up; `included` iterations make up the summary."""
 
-    attempted: int = 0
-    warmup: int = 0
-    included: int = 0
+    attempted: Count = 0
+    warmup: Count = 0
+    included: Count = 0
     excluded: tuple[Exclusion, ...] = ()
 
 
@@ -100,8 +103,8 @@ class Clock:
     """
 
     source: str = "CLOCK_MONOTONIC of one host"
-    offset_ns: int = 0
-    error_ns: int = 0
+    offset_ns: TimeNs = 0
+    error_ns: TimeNs = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,14 @@ class HostFacts:
     """
 
     agent: str
-    ranks: int = 0
+    ranks: Index = 0
     facts: Mapping[str, str] = field(default_factory=dict)
     nics: tuple[Mapping[str, Any], ...] = ()
     transport: Mapping[str, Parameter] = field(default_factory=dict)
-    clock_offset_ns: int = 0
-    clock_error_ns: int = 0
-    peak_rss_bytes: int | None = None
-    post_lateness_median_ns: int | None = None
+    clock_offset_ns: TimeNs = 0
+    clock_error_ns: TimeNs = 0
+    peak_rss_bytes: Count | None = None
+    post_lateness_median_ns: TimeNs | None = None
     steal_fraction: float | None = None
     core_wait_fraction: float | None = None
 
@@ -183,9 +186,9 @@ class Manifest:
     trials: Trials = Trials()
     clock: Clock = Clock()
     calibration: Mapping[str, Any] = field(default_factory=dict)
-    roofline_ns: int | None = None
-    sequential_roofline_ns: int | None = None
-    warnings: Mapping[str, int] = field(default_factory=dict)
+    roofline_ns: Count | None = None
+    sequential_roofline_ns: Count | None = None
+    warnings: Mapping[str, Count] = field(default_factory=dict)
     spec: Mapping[str, Any] | None = None
     settings: tuple[Setting, ...] = ()
     versions: Mapping[str, str] = field(default_factory=software_versions)
@@ -209,6 +212,7 @@ def read_manifest(path: Path) -> Manifest:
     """
     document = migrated(_parsed(path), path=path, newest=FORMAT_VERSION)
     try:
+        decode(document, Stored)
         return decode(document, Manifest)
     except SchemaProblem as problem:
         raise ResultError(f"is not the manifest of a run ({problem})", path=path) from problem
@@ -221,10 +225,10 @@ def manifest_schema() -> dict[str, Any]:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_bytes())
     except OSError as error:
         raise ResultError(f"cannot be read ({error.strerror})", path=path) from error
-    except (ValueError, RecursionError) as error:
+    except SchemaProblem as error:
         raise ResultError(f"is not the manifest of a run ({error})", path=path) from error
     if not isinstance(document, dict):
         raise ResultError("is not the manifest of a run", path=path)

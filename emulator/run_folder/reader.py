@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from emulator.errors import ResultError
@@ -23,7 +24,7 @@ from emulator.run_folder.manifest import (
     Trials,
     read_manifest,
 )
-from emulator.run_folder.schema import Part
+from emulator.run_folder.schema import Part, limits_of, order_of, words_of
 from emulator.run_folder.stream import read_stream, to_table
 
 
@@ -51,12 +52,48 @@ class Run:
         """
         names = list(part.schema.names if columns is None else columns)
         if not self.closed and (self.folder / part.stream_name).exists():
-            for batch in read_stream(self.folder / part.stream_name):
-                yield _with_columns(batch, part, names)
+            path = self.folder / part.stream_name
+            for batch in read_stream(path):
+                _check_columns(batch.schema, part, names, path)
+                yield self._checked(_with_columns(batch, part, names), part, path)
         elif self.closed or (self.folder / part.file_name).exists():
             if part.is_optional and not (self.folder / part.file_name).exists():
                 return
-            yield from _parquet_batches(self.folder / part.file_name, part, names)
+            path = self.folder / part.file_name
+            for batch in _parquet_batches(path, part, names):
+                yield self._checked(batch, part, path)
+
+    def _checked(self, batch: pa.RecordBatch, part: Part, path: Path) -> pa.RecordBatch:
+        """A batch whose text is text, and whose numbers are in the ranges that all other rooms rely on.
+
+        Raises:
+            ResultError: it has others; the message names the column.
+        """
+        places = len(self.manifest.topology.get("host_index") or ()) or None
+        places = places and max(places, self.manifest.trace.ranks)
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            try:
+                column.validate(full=True)
+            except (pa.ArrowException, ValueError) as error:
+                problem = f"column {field.name} is damaged ({str(error).splitlines()[0]})"
+                raise ResultError(problem, path=path) from error
+            if (words := words_of(part, field.name)) is not None:
+                for word in column.dictionary.to_pylist():
+                    if word not in words:
+                        problem = f"column {field.name} has {word!r}, which is none of {', '.join(sorted(words))}"
+                        raise ResultError(problem, path=path)
+            elif (limits := limits_of(field, places=places)) is not None:
+                found = pc.min_max(column)
+                for value in (found["min"].as_py(), found["max"].as_py()):
+                    if value is not None and not limits[0] <= value <= limits[1]:
+                        problem = f"column {field.name} has {value}, which is not from {limits[0]} to {limits[1]}"
+                        raise ResultError(problem, path=path)
+        order = order_of(part)
+        if order is not None and set(order) <= set(batch.schema.names):
+            first, second = (batch[name] for name in order)
+            if pc.any(pc.greater(first, second)).as_py():
+                raise ResultError(f"has a {order[0]} after its {order[1]}", path=path)
+        return batch
 
     def table(self, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
         """A whole table, each column in one chunk.
@@ -73,14 +110,19 @@ def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.Re
     try:
         with path.open("rb") as file, pq.ParquetFile(file) as source:
             written = source.schema_arrow
-            for field in map(part.schema.field, names):
-                is_present = field.name in written.names
-                if written.field(field.name) != field if is_present else not field.nullable:
-                    raise ResultError(f"lacks column {field.name} as {field.type}", path=path)
+            _check_columns(written, part, names, path)
             for batch in source.iter_batches(columns=[name for name in names if name in written.names]):
                 yield _with_columns(batch, part, names)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: of texts in its schema
         raise ResultError(f"cannot be read ({str(error).splitlines()[0]})", path=path) from error
+
+
+def _check_columns(written: pa.Schema, part: Part, names: Sequence[str], path: Path) -> None:
+    """Refuse a table without a column that has no null, or with one that is there twice or of another type."""
+    for field in map(part.schema.field, names):
+        found = [written.field(at) for at in written.get_all_field_indices(field.name)]
+        if found != [field] if found else not field.nullable:
+            raise ResultError(f"lacks column {field.name} as {field.type}", path=path)
 
 
 def _with_columns(batch: pa.RecordBatch, part: Part, names: Sequence[str]) -> pa.RecordBatch:

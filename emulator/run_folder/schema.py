@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from emulator.control.observations import EVENTS
 from emulator.run_folder.flow_results import FLOW_RESULTS_SCHEMA
+from emulator.trace.model import CommKind
 
 FORMAT_VERSION = 2
 """Version of the run folder: raised when a reader of the old version would misread the new one."""
@@ -183,6 +184,50 @@ _SCHEMAS = {
     Part.COUNTERS: COUNTERS_SCHEMA,
     Part.FLOW_RESULTS: FLOW_RESULTS_SCHEMA,
 }
+
+
+_ENDPOINTS = ("rank", "src", "dst", "peer")
+_MOST_RANKS = 1 << 20
+_LONGEST_NS, _LARGEST = 1 << 62, 1 << 53
+
+
+def limits_of(field: pa.Field[Any], *, places: int | None) -> tuple[float, float] | None:
+    """The least and the largest number that a column may have; None: any, or no numbers.
+
+    Args:
+        field: the column.
+        places: number of ranks and storage endpoints; None: the run does not say.
+    """
+    if pa.types.is_floating(field.type):
+        return -_FLOAT_MAX, _FLOAT_MAX
+    if not pa.types.is_signed_integer(field.type) or field.name == "iteration":
+        return None
+    if field.name in _ENDPOINTS:
+        return 0, (places or _MOST_RANKS) - 1
+    return (-_LONGEST_NS, _LONGEST_NS) if field.name.endswith("_ns") else (0, _LARGEST)
+
+
+def order_of(part: Part) -> tuple[str, str] | None:
+    """Two columns of which the first is never above the second; None: there are none."""
+    return _ORDER.get(part)
+
+
+_ORDER = {
+    Part.ITERATIONS: ("start_ns", "end_ns"),
+    Part.COMPUTE: ("start_ns", "end_ns"),
+}
+
+
+def words_of(part: Part, column: str) -> Collection[str] | None:
+    """The words that a column of text may have; None: any."""
+    return _WORDS.get((part, column))
+
+
+_WORDS: Mapping[tuple[Part, str], Collection[str]] = {
+    (Part.SAMPLES, "kind"): {kind.label for kind in CommKind},
+    (Part.FLOW_RESULTS, "direction"): {"sent", "received", "read", "served"},
+}
+_FLOAT_MAX = float(np.finfo(np.float64).max)
 
 
 def to_batch(schema: pa.Schema, columns: Columns) -> pa.RecordBatch:

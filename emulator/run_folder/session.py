@@ -21,7 +21,7 @@ from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.store import is_run_folder
 from emulator.run_folder.stream import publish, writing
-from emulator.schema import SchemaProblem, decode
+from emulator.schema import SchemaProblem, decode, parse_json
 
 FORMAT_VERSION = 1
 SOLO = "solo"
@@ -150,12 +150,12 @@ def complete_session(folder: Path) -> Session | None:
 
 def _read_facts(path: Path) -> SessionFacts:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise ResultError(f"is not the folder of a session (no {SESSION})", path=path.parent) from error
     except OSError as error:
         raise ResultError(f"cannot be read ({error.strerror})", path=path) from error
-    except (ValueError, RecursionError) as error:
+    except SchemaProblem as error:
         raise ResultError(f"is not the description of a session ({error})", path=path) from error
     version = document.get("format_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > FORMAT_VERSION:

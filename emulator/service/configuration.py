@@ -142,9 +142,20 @@ def address_of(listen: str) -> LiveAddress:
 def _read(path: Path) -> Configuration:
     document = read_document(path)
     try:
-        return decode(document.value, Configuration)
+        found = decode(document.value, Configuration)
+        address_of(found.listen)
     except SchemaProblem as problem:
         raise document.error(problem.problem, problem.path) from problem
+    except InputError as error:
+        raise document.error(str(error)) from error
+    return found
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _absolute(found: Configuration, folder: Path, path: Path) -> Configuration:
@@ -154,6 +165,6 @@ def _absolute(found: Configuration, folder: Path, path: Path) -> Configuration:
     }
     for name, folders in moved.items():
         for one in folders:
-            if not Path(one).is_dir():
-                raise InputError(f"{path}: {name}: there is no folder {one}")
+            if not _is_folder(one):
+                raise InputError(f"{path}: {name}: there is no folder {one!r}")
     return replace(found, identity=found.identity and os.fspath(folder / found.identity), **moved)

@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 
 from emulator.errors import EmulatorError, HostError, RunError
 from emulator.host.traceback_file import write_traceback
-from emulator.schema import SchemaProblem, decode
+from emulator.schema import SchemaProblem, decode, parse_json
 from emulator.service.model import Event, Refusal, Role, User
 from emulator.service.openapi import in_path_of, openapi
 from emulator.service.operations import OPERATIONS, PREFIX, Operation
@@ -260,9 +260,9 @@ async def object_of(request: web.Request) -> dict[str, Any]:
         Refusal: it is none.
     """
     try:
-        body = msgspec.json.decode(await request.read())
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Refusal(f"the body is not JSON, or nested too deeply: {error}") from error
+        body = parse_json(await request.read(), has_paths=False)
+    except SchemaProblem as problem:
+        raise Refusal(f"the body {problem}") from problem
     if not isinstance(body, dict):
         raise Refusal("the body is not a JSON object")
     return body

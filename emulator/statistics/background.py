@@ -69,7 +69,7 @@ def background_flows(results: Iterable[FlowResult]) -> Iterator[BackgroundFlow]:
     """The flows of background traffic among all rows, in order."""
     ends: dict[int, dict[str, FlowResult]] = {}
     for row in results:
-        if row.kind == "background":
+        if row.kind == "background" and row.direction in ("sent", "received"):
             ends.setdefault(row.flow, {})[row.direction] = row
     for _, rows in sorted(ends.items()):
         yield _joined(rows.get("sent"), rows.get("received"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from emulator.errors import HostError, InputError
 from emulator.run_folder.manifest import software_versions
-from emulator.schema import decode
+from emulator.schema import decode, parse_json
 
 FORMAT = "charkha-calibration"
 VERSION = 1
@@ -157,7 +157,7 @@ def read_calibration(path: Path) -> Calibration:
         InputError: it cannot be read, or is not a calibration of this version.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_bytes())
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ValueError(f"format {document['format']}, version {document['version']}")
         return decode(document, Calibration)

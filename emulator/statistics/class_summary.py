@@ -7,6 +7,7 @@ that had still to move after its post; measurements for which that is not known 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,7 @@ class ClassSummary:
         slowest_to_mean: completion of the slowest member / mean over the members, from the last post on; median.
         where: between hosts or in a host, see ClassKey.
         late: measurements without a bandwidth because a rank was late.
-        tester_percent: 100 x time that the calibrated tester needs by itself / measured, at the median.
+        tester_percent: 100 x time that the calibrated tester adds to the ideal time / measured, at the median.
     """
 
     collective: str
@@ -74,6 +75,23 @@ class ClassSummary:
     def is_tester_limited(self) -> bool | None:
         """Whether the tester rather than the device set this time; None if the tester was not calibrated."""
         return None if self.tester_percent is None else self.tester_percent >= TESTER_LIMITED_PERCENT
+
+    @property
+    def perfect(self) -> Mapping[str, float]:
+        """Attribute → what a perfect device would have shown with this tester; empty if the tester was not calibrated.
+
+        The times of the network and of the tester add up: 96 % of ideal and 4 % tester is a perfect device.
+        """
+        if not self.tester_percent or not self.cct_p50_ns or (self.late and not self.ideal_percent):
+            return {}  # without the ideal of late ranks, a time would be compared with that of the tester alone
+        share = ((self.ideal_percent or 0.0) + self.tester_percent) / 100
+        found = dict.fromkeys(("cct_p50_ns", "cct_p99_ns", "cct_max_ns"), self.cct_p50_ns * share)
+        for name in ("algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent"):
+            if value := getattr(self, name):
+                found[name] = value / share
+        if self.ideal_percent:
+            found["slowest_to_mean"] = 100 * share / self.ideal_percent
+        return found
 
     @property
     def total_ns(self) -> float:

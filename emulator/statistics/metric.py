@@ -50,6 +50,15 @@ class Kind(Enum):
     LEVEL = "level"
 
 
+class Effect(Enum):
+    """What a tester that has too few cores, or drops datagrams, does to a value. NOTHING: the device's own counts."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    EITHER = "either way"
+    NOTHING = "nothing"
+
+
 class IterationKey(NamedTuple):
     """A measured iteration."""
 
@@ -66,12 +75,16 @@ class Reading(NamedTuple):
         subject: the class, the iteration, the flow, or the name of the device; None: the run.
         value: in the unit of the metric; None: not measured.
         is_tester_limited: the tester rather than the device set the value.
+        perfect: what a perfect device would have shown with this tester; None: not known.
+        typical: of a maximum or a high percentile the median, which no single stall of the tester moves.
         why: why there is no value; "": it was not measured.
     """
 
     subject: Subject
     value: float | None
     is_tester_limited: bool = False
+    perfect: float | None = None
+    typical: float | None = None
     why: str = ""
 
 
@@ -89,6 +102,7 @@ class Metric:
         title: for people, in tables and figures.
         what: one line for people: what is measured.
         key: where `--json` has it: `iteration.jct_ns`, `classes[].busbw_bytes_per_s`.
+        effect: what a starved tester does to it.
         family: its name outside Charkha, without prefix; metrics of one family differ in their statistic.
         statistic: a key of STATISTICS; "": the family has one metric.
     """
@@ -100,6 +114,7 @@ class Metric:
     what: str
     key: str
     kind: Kind
+    effect: Effect
     family: str
     statistic: str
     read: Reader

@@ -107,15 +107,16 @@ def network_traffic(
 
 def _loads(src: IntArray, dst: IntArray, sizes: IntArray, manifest: Manifest, per_second: float) -> list[PortLoad]:
     """The load of every port in either direction; `per_second`: iterations a second / iterations in `sizes`."""
-    hosts, of_ranks = manifest.topology.get("hosts"), manifest.topology["host_index"]
-    if not hosts or not all(host.get("interfaces") for host in hosts):  # of an earlier version
+    hosts, of_ranks = manifest.topology.get("hosts") or (), manifest.topology["host_index"]
+    ports = [host.get("interfaces") or [{}] for host in hosts]
+    if not ports or not all("name" in one for of_host in ports for one in of_host):  # of an earlier version
         return []
-    ports = list(zip(of_ranks, manifest.topology.get("interface_index") or [0] * len(of_ranks), strict=True))
+    places = list(zip(of_ranks, manifest.topology.get("interface_index") or [0] * len(of_ranks), strict=True))
     loads = []
     for direction, ranks in (("sent", src), ("received", dst)):
         total: dict[tuple[int, int], int] = {}
         for rank, size in zip(ranks.tolist(), sizes.tolist(), strict=True):
-            total[ports[rank]] = total.get(ports[rank], 0) + size
+            total[places[rank]] = total.get(places[rank], 0) + size
         for (host, number), size in total.items():
             interface = hosts[host]["interfaces"][number]
             name = f"{hosts[host]['name']}:{interface['name']}"

@@ -144,6 +144,21 @@ class RunSummary:
     iterations: tuple[MeasuredIteration, ...] = ()
     flows: FlowFigures | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def perfect_iteration(self) -> Mapping[str, float]:
+        """Attribute of `iteration` → what a perfect device would have shown with this tester; empty if not known.
+
+        As if no collective ran beside another: overlapping, the tester adds less.
+        """
+        ideal_ns = self.iteration.ideal_ns if self.iteration else None
+        shares = [(one.total_ns, one.tester_percent) for one in self.classes]
+        if ideal_ns is None or not shares or any(percent is None for _, percent in shares):
+            return {}
+        perfect_ns = ideal_ns + sum(total_ns * (percent or 0.0) / 100 for total_ns, percent in shares)
+        return dict.fromkeys(("jct_ns", "jct_min_ns", "jct_max_ns"), perfect_ns) | {
+            "roofline_ratio": perfect_ns / ideal_ns
+        }
+
 
 def summarise(run: Run) -> RunSummary:
     """Summarise a run, without warm-up and excluded iterations.

@@ -7,6 +7,7 @@ the machine, so their bytes count too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from scipy.special import stdtrit
 
 from emulator.errors import PlanError
 from emulator.planner.algorithms import depends_on_layout, schedule
@@ -86,6 +88,26 @@ def fit_tester_model(
     return TesterModel(rates, step_ns)
 
 
+def slowest_likely(models: Sequence[TesterModel]) -> TesterModel:
+    """The slow end of what several calibrations found: of each mean the end of its 95 % interval (Student's t).
+
+    Args:
+        models: one per calibration. A size counts if all of them have a rate for it.
+    """
+    shared = set.intersection(*({size for size, _ in one.rates} for one in models))
+    rates = {size: [rate for one in models for at, rate in one.rates if at == size] for size in shared}
+    slow = [(size, 1e9 / _upper_mean([1e9 / max(rate, 1.0) for rate in found])) for size, found in rates.items()]
+    return TesterModel(sorted(slow), _upper_mean([one.step_ns for one in models]))
+
+
+def _upper_mean(values: Sequence[float]) -> float:
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean
+    error: float = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return mean + float(stdtrit(len(values) - 1, 0.975)) * error
+
+
 @dataclass(frozen=True, slots=True)
 class TesterShare:
     """The tester's share of the measurements of a run.
@@ -126,7 +148,10 @@ class TesterShare:
         return cls(model, merged, sent, layouts)
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
-        """100 x time that the tester needs by itself / measured time, at the median of the rows of one class.
+        """100 x time that the tester adds to the ideal time / measured time, at the median of the rows of one class.
+
+        A step costs its time whatever the network does. The tester moves bytes while the ports do: it adds only what
+        it needs longer than they.
 
         None if the algorithm is unknown here, the group is too large, or no time is above zero.
         """
@@ -141,7 +166,8 @@ class TesterShare:
         if not steps or not np.any(valid):
             return None
         rate = model.rate_bytes_per_s(step_bytes)
-        needed_ns = steps * model.step_ns + self.machine_bytes[rows] / rate * NS_PER_S
+        moving_ns = self.machine_bytes[rows] / rate * NS_PER_S
+        needed_ns = steps * model.step_ns + np.maximum(moving_ns - np.maximum(merged.ideal_ns[rows], 0), 0)
         return median(100 * needed_ns[valid] / cct_ns[valid])
 
 

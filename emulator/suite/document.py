@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from emulator.errors import EmulatorError, InputError
 from emulator.experiment.document import relative_to
-from emulator.experiment.parts import Part, build_experiment, common_of, merge, part_of
+from emulator.experiment.parts import Part, build_experiment, check_jobs, common_of, merge, part_of
 from emulator.experiment.resolve import overrides_of
 from emulator.experiment.spec import Experiment
 from emulator.schema import SchemaProblem, Section, decode, json_schema, require_one_of
@@ -224,8 +224,10 @@ class _Reader:
     def _experiment(self, over: Mapping[str, Any]) -> Experiment:
         if "jobs" in self._file.defaults:
             raise self._error("write `job`: the defaults apply to every job", ("jobs",))
-        own: Part = _with_own_jobs(merge(self._file.defaults, self._case.spec))
+        part = merge(self._file.defaults, self._case.spec)
         try:
+            check_jobs(part)
+            own = _with_own_jobs(part)
             experiment = build_experiment(own)
             whole = relative_to(self._document.path.parent, experiment)
             for job in whole.jobs:
@@ -285,10 +287,10 @@ class _Reader:
 
 def _with_own_jobs(part: Part) -> Part:
     """The part with what holds for all jobs in each of them; what a job sets itself wins."""
-    if not isinstance(part.get("jobs"), list):
+    if "jobs" not in part:
         return part
     common = part.get("job", {})
-    jobs = [merge(common_of(one, common), one) if isinstance(one, Mapping) else one for one in part["jobs"]]
+    jobs = [merge(common_of(one, common), one) for one in part["jobs"]]
     return {key: value for key, value in part.items() if key != "job"} | {"jobs": jobs}
 
 

@@ -19,7 +19,7 @@ from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
 from emulator.run_folder.store import firmware_of
 from emulator.run_folder.stream import write_text
-from emulator.schema import SchemaProblem, decode
+from emulator.schema import SchemaProblem, decode, parse_json
 from emulator.statistics.metric import Kind
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.suite.document import Case, Suite
@@ -173,12 +173,11 @@ def read_record(folder: Path) -> SuiteRecord:
     """
     path = folder / RECORD
     try:
-        return decode(json.loads(path.read_text(encoding="utf-8")), SuiteRecord)
+        return decode(parse_json(path.read_bytes()), SuiteRecord)
     except OSError as error:
         raise InputError(f"{folder}: is not the folder of a suite ({RECORD}: {error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        detail = error if isinstance(error, SchemaProblem) else "not JSON"
-        raise InputError(f"{path}: is not the result of a suite ({detail})") from error
+    except SchemaProblem as problem:
+        raise InputError(f"{path}: is not the result of a suite ({problem})") from problem
 
 
 def new_record(suite: Suite, *, digest: str, started: str) -> SuiteRecord:

@@ -30,7 +30,7 @@ from emulator.run_folder.session import is_session as has_session
 from emulator.run_folder.store import is_run_folder
 from emulator.run_folder.stream import write_text
 from emulator.shipped import TOPOLOGIES
-from emulator.statistics.metric import Kind, Metric, Reading, Scope, Unit
+from emulator.statistics.metric import Effect, Kind, Metric, Reading, Scope, Unit
 from emulator.suite.document import Case, Suite
 from emulator.suite.record import (
     RECORD,
@@ -294,6 +294,7 @@ def _rule(bound: Bound, factor: float | None) -> Rule:
         what="median JCT with the other jobs / median JCT alone",
         key="interference",
         kind=Kind.TIMING,
+        effect=Effect.EITHER,
         family="interference",
         statistic="",
         read=lambda summary: iter([Reading(None, factor)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from emulator.errors import TopologyError
-from emulator.schema import format_path
+from emulator.schema import checked_scalar, format_path
 
 KeyPath: TypeAlias = Sequence[str | int]
 MAX_YAML_BYTES = 16 << 20
@@ -112,21 +113,88 @@ def parse_document(content: bytes, path: Path) -> Document:
     Raises:
         TopologyError: it is not YAML, or has a key twice.
     """
+    loader = None
     try:
-        text = content.decode("utf-8")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
+        loader = _Loader(content.decode("utf-8"))
+        root = loader.get_single_node()
+        if root is None:
+            raise TopologyError("is empty", path=path)
+        value = _Values(loader, path).of(root)
+    except TopologyError:
+        raise
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise TopologyError(f"is not valid YAML ({error.problem})", path=path, line=line) from error
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise TopologyError(f"is not valid YAML ({str(error).splitlines()[0]})", path=path) from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise TopologyError("is not valid YAML (not UTF-8 text)", path=path, line=line) from error
     except RecursionError as error:
         raise TopologyError("is nested too deeply", path=path) from error
-    if root is None:
-        raise TopologyError("is empty", path=path)
-    _refuse_ambiguity(root, path)
-    return Document(path, _with_text_keys(value), root, digest=hashlib.sha256(content).hexdigest())
+    except Exception as error:  # the only place where YAML is read: whatever the library makes of it, it is the file
+        raise TopologyError(f"is not valid YAML ({str(error).splitlines()[0]})", path=path) from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return Document(path, value, root, digest=hashlib.sha256(content).hexdigest())
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads dates and sexagesimal numbers as the texts that they are."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 (as the library declares it)
+
+
+_SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str")}
+for _first, _known in yaml.SafeLoader.yaml_implicit_resolvers.items():
+    _Loader.yaml_implicit_resolvers[_first] = [
+        (tag, re.compile(f"(?![^:]*:)(?:{pattern.pattern})", pattern.flags))
+        for tag, pattern in _known
+        if tag in _SCALARS
+    ]
+
+
+class _Values:
+    """Plain values of YAML nodes. Refuses what YAML would read in two ways, and what no document needs."""
+
+    def __init__(self, loader: _Loader, path: Path) -> None:
+        self._loader, self._path = loader, path
+        self._visited: set[int] = set()
+
+    def of(self, node: yaml.Node) -> Any:
+        if id(node) in self._visited:  # it can form a cycle
+            raise self._error("uses an alias here or below: write out the value", node)
+        self._visited.add(id(node))
+        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            return self._mapping(node)
+        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            return [self.of(one) for one in node.value]
+        if not isinstance(node, yaml.ScalarNode) or node.tag not in _SCALARS:
+            raise self._error(f"is not valid YAML (no value here has the tag {node.tag})", node)
+        try:
+            value = self._loader.construct_object(node)
+        except Exception as error:  # of a tag that is written out: `!!int x`
+            raise self._error(f"is not valid YAML ({str(error).splitlines()[0]})", node) from error
+        return self._checked(value, node)
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
+        """All keys as text: YAML reads the rank in `0: h0` as a number."""
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._error("is not valid YAML (a key is plain text, not a mapping or a list)", key)
+            if key.value in found:
+                raise self._error("appears twice", key, key=key.value)
+            found[self._checked(key.value, key)] = self.of(value)
+        return found
+
+    def _checked(self, value: Any, node: yaml.Node) -> Any:
+        try:
+            return checked_scalar(value)
+        except ValueError as error:
+            raise self._error(f"cannot be used: {error}", node) from error
+
+    def _error(self, problem: str, node: yaml.Node, *, key: str | None = None) -> TopologyError:
+        return TopologyError(problem, path=self._path, key=key, line=node.start_mark.line + 1)
 
 
 def _first_empty(value: Any, key: KeyPath = ()) -> KeyPath | None:
@@ -141,13 +209,6 @@ def _first_empty(value: Any, key: KeyPath = ()) -> KeyPath | None:
     return next((found for name, item in items if (found := _first_empty(item, (*key, name))) is not None), None)
 
 
-def _with_text_keys(value: Any) -> Any:
-    """The value with all mapping keys as text: YAML reads the rank in `0: h0` as a number."""
-    if isinstance(value, dict):
-        return {str(key): _with_text_keys(item) for key, item in value.items()}
-    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
-
-
 def _child(node: yaml.Node, part: str | int) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
         return next((value for key, value in node.value if key.value == part), None)
@@ -155,30 +216,3 @@ def _child(node: yaml.Node, part: str | int) -> yaml.Node | None:
         found: yaml.Node = node.value[part]
         return found
     return None
-
-
-def _refuse_ambiguity(root: yaml.Node, path: Path) -> None:
-    """Refuse duplicate keys, of which YAML silently keeps the last, and aliases, which can form cycles."""
-    visited: set[int] = set()
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in visited:
-            raise TopologyError(
-                "uses an alias here or below: write out the value", path=path, line=node.start_mark.line + 1
-            )
-        visited.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            _refuse_duplicates(node, path)
-            waiting += [value for _, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-
-
-def _refuse_duplicates(mapping: yaml.MappingNode, path: Path) -> None:
-    seen: set[str] = set()
-    for key, _ in mapping.value:
-        if key.value in seen:
-            raise TopologyError("appears twice", path=path, key=str(key.value), line=key.start_mark.line + 1)
-        if isinstance(key.value, str):
-            seen.add(key.value)

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+import numpy as np
+
 from emulator import exit_codes
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.classes import ClassKey
-from emulator.statistics.metric import Kind, Reading, Subject
+from emulator.statistics.descriptive import median
+from emulator.statistics.metric import Effect, Kind, Reading, Scope, Subject
 from emulator.statistics.summary import RunSummary
 from emulator.verdict.rules import Rule, Rules
 from emulator.verdict.tester import TesterState, judge_tester
@@ -41,6 +44,9 @@ _EXIT_CODES = {
 
 _DEVICE_ALONE = frozenset({"jct_to_ideal", "busbw_to_ideal", "slowest_to_mean"})
 """Timings whose usual bounds are about the device, as if the tester took no time."""
+_NO_IDEAL = "it is not known what a perfect device would show: a port has no rate, or a class no calibrated time"
+_WAY_OUT = "take a larger size, fewer ranks an agent, or rates scaled down"
+_STALL = "most of these times meet the bound: one stall of the tester may have made this one"
 _UNKNOWN_LIMIT = "the device or the tester may be the reason: calibrate the tester (charkha calibrate) to find out"
 
 
@@ -53,6 +59,7 @@ class Finding:
             it is the worst.
         value: in the unit of the metric; None: not measured.
         reason: why the outcome is not that of the comparison alone; "" if it is.
+        perfect: what a perfect device would have shown with this tester; None: not known.
         broken, of: how many of how many iterations or flows do not meet the bound; 0 of 0 for other metrics.
     """
 
@@ -61,6 +68,7 @@ class Finding:
     value: float | None
     outcome: Outcome
     reason: str = ""
+    perfect: float | None = None
     broken: int = 0
     of: int = 0
 
@@ -121,8 +129,9 @@ def gravest(outcomes: Iterable[Outcome]) -> Outcome:
 def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
     """Apply rules to a run.
 
-    A run that did not complete never passes. A value that the tester limited never passes a lower bound, nor does it
-    fail an upper one. A share of ideal or a ratio of times does not fail if the limits of the tester are unknown.
+    A run that did not complete never passes. A value passes if it meets its limit although the tester can only have
+    made it worse. It fails only if a perfect device would have met the limit with this tester. A share of ideal or a
+    ratio of times does not fail if the limits of the tester are unknown.
 
     Args:
         summary: of the run.
@@ -160,6 +169,8 @@ def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) ->
         return Finding(rule, None, None, Outcome.UNDECIDED, "not measured")
     _, worst = (min if rule.bound.is_lower else max)(known, key=lambda one: one[0])
     broken = sum(not rule.bound.holds(value) for value, _ in known)
+    if rule.metric.scope is Scope.ITERATION and rule.metric.kind is Kind.TIMING:
+        worst = worst._replace(typical=median(np.array([value for value, _ in known])))
     found = replace(_compare(rule, worst, state), broken=broken, of=len(readings))
     if found.outcome is Outcome.PASS and len(known) < len(readings):
         missing = f"{len(readings) - len(known):,} of {len(readings):,} were not measured"
@@ -168,15 +179,33 @@ def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) ->
 
 
 def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
-    subject, value, is_limited, why = reading
+    subject, value, perfect = reading.subject, reading.value, reading.perfect
     if value is None:
-        return Finding(rule, subject, None, Outcome.UNDECIDED, why or "not measured")
-    holds = rule.bound.holds(value)
-    limit = state.problem if rule.metric.kind is Kind.TIMING and state.problem else ""
-    if is_limited and not limit:
-        limit = "the tester alone needs most of this time"
-    if limit and (rule.bound.is_lower or not holds):
-        return Finding(rule, subject, value, Outcome.TESTER_LIMITED, limit)
-    if not holds and not state.is_calibrated and rule.metric.name in _DEVICE_ALONE:
-        return Finding(rule, subject, value, Outcome.UNDECIDED, _UNKNOWN_LIMIT)
-    return Finding(rule, subject, value, Outcome.PASS if holds else Outcome.FAIL)
+        return Finding(rule, subject, None, Outcome.UNDECIDED, reading.why or "not measured")
+    outcome, reason = _weigh(rule, reading, value, state)
+    return Finding(rule, subject, value, outcome, reason, perfect)
+
+
+def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tuple[Outcome, str]:
+    """The outcome for a value, and why it is not that of the comparison alone."""
+    bound, metric = rule.bound, rule.metric
+    holds = bound.holds(value)
+    if metric.effect is Effect.NOTHING:
+        return (Outcome.PASS if holds else Outcome.FAIL), ""
+    if metric.effect is not Effect.EITHER and holds is (bound.is_lower is (metric.effect is Effect.LOWER)):
+        # Met although the tester can only have spoilt it, or missed although it can only have helped.
+        return (Outcome.PASS if holds else Outcome.FAIL), ""
+    doubt = state.problem if metric.kind is Kind.TIMING else state.drops
+    if not doubt and reading.is_tester_limited:
+        doubt = "the tester alone needs most of this time"
+    if doubt:
+        return Outcome.TESTER_LIMITED, doubt
+    if holds:
+        return Outcome.PASS, ""
+    if reading.perfect is not None and not bound.holds(reading.perfect):
+        return Outcome.TESTER_LIMITED, f"a perfect device would not meet it with this tester: {_WAY_OUT}"
+    if reading.typical is not None and bound.holds(reading.typical):
+        return Outcome.TESTER_LIMITED, _STALL
+    if reading.perfect is None and metric.name in _DEVICE_ALONE:
+        return Outcome.UNDECIDED, _NO_IDEAL if state.is_calibrated else _UNKNOWN_LIMIT
+    return Outcome.FAIL, ""

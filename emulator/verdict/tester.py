@@ -22,11 +22,13 @@ class TesterState:
 
     Attributes:
         is_calibrated: a calibration of this host applies to the run.
+        drops: that receiving hosts dropped datagrams, which counts of loss and repair then contain; "" if they did not.
         problems: why its times describe the tester rather than the device; empty: nothing was found.
     """
 
     is_calibrated: bool
     problems: tuple[str, ...]
+    drops: str = ""
 
     @property
     def problem(self) -> str:
@@ -37,7 +39,12 @@ class TesterState:
 def judge_tester(summary: RunSummary) -> TesterState:
     """Judge the tester by what its agents reported."""
     is_calibrated = any(one.tester_percent is not None for one in summary.classes)
-    return TesterState(is_calibrated, tuple(_problems(summary)))
+    problems, drops = tuple(_problems(summary)), ""
+    if summary.totals.receiver_drops:
+        drops = (
+            f"the receiving hosts dropped datagrams {summary.totals.receiver_drops:,} times: their buffers were full"
+        )
+    return TesterState(is_calibrated, (*problems, *filter(None, [drops])), drops)
 
 
 def _problems(summary: RunSummary) -> Iterator[str]:
@@ -50,5 +57,3 @@ def _problems(summary: RunSummary) -> Iterator[str]:
     late = tester.post_lateness_median_ns
     if late is not None and shortest is not None and late > MOST_LATENESS_OF_CCT * shortest:
         yield f"posts were {format_duration(late)} late at the median, the shortest cct is {format_duration(shortest)}"
-    if summary.totals.receiver_drops:
-        yield f"the receiving hosts dropped datagrams {summary.totals.receiver_drops:,} times: their buffers were full"

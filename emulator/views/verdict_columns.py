@@ -5,7 +5,7 @@ from __future__ import annotations
 from emulator.verdict.judge import Finding, Outcome
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE
-from emulator.views.verdict_text import describe_subject, value_cell
+from emulator.views.verdict_text import describe_subject, perfect_cell, value_cell
 
 STYLES = {
     Outcome.PASS: "bold green",
@@ -35,6 +35,13 @@ COLUMNS: tuple[Column[Finding], ...] = (
         folds=20,
     ),
     Column("value", "what was measured", cell=value_cell, style=bold),
+    Column(
+        "perfect",
+        "what a perfect device would have shown with this tester: the ideal time plus the tester's own",
+        cell=perfect_cell,
+        is_optional=True,
+        sacrifice=2,
+    ),
     Column("rule", "the bound", cell=lambda one: str(one.rule.bound), is_number=False),
     Column(
         "reason",

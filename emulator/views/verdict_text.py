@@ -76,6 +76,8 @@ def describe_finding(one: Finding) -> str:
     if one.value is None:
         return f"{about}: {one.reason} ({one.rule.bound})"
     text = f"{about} is {value_cell(one)} ({one.rule.bound})"
+    if one.perfect is not None and one.outcome is not Outcome.PASS:
+        text += f", {perfect_cell(one)} with a perfect device"
     if one.broken > 1:
         text += f", as {one.broken:,} of {one.of:,} {one.rule.metric.scope.value}s do not meet"
     return f"{text}: {one.reason}" if one.reason else text
@@ -100,7 +102,16 @@ def describe_subject(subject: Subject) -> str:
 
 def value_cell(one: Finding) -> str:
     """What was measured, in percent if the bound of a ratio is."""
-    value, unit = one.value, one.rule.metric.unit
+    return _cell(one, one.value)
+
+
+def perfect_cell(one: Finding) -> str:
+    """What a perfect device would have shown with this tester, like the value."""
+    return _cell(one, one.perfect)
+
+
+def _cell(one: Finding, value: float | None) -> str:
+    unit = one.rule.metric.unit
     if value is not None and unit is Unit.RATIO and one.rule.bound.text.endswith("%"):
         value, unit = 100 * value, Unit.PERCENT
     return metric_cell(value, unit)

@@ -114,7 +114,7 @@ def _decoded(path: Path, data: bytes) -> _Dump:
     except PickleProblem as error:
         problem = f"is not a dump of the Flight Recorder: {error.problem}"
         raise TraceError(problem, path=path, offset=error.offset) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError) as error:
         raise TraceError(f"is not a dump of the Flight Recorder, or is corrupt: {error}", path=path) from error
 
 

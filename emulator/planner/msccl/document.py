@@ -66,6 +66,8 @@ def _tree(text: str, path: str) -> _Element:
         parser.Parse(text.encode(), True)
     except expat.ExpatError as error:
         raise PlanError(f"{path}:{error.lineno}: is not XML ({expat.errors.messages[error.code]})") from error
+    except ValueError as error:
+        raise PlanError(f"{path}: is not XML ({error}): write it in UTF-8") from error
     return roots[0]
 
 

@@ -35,6 +35,7 @@ def _check(one: Finding) -> dict[str, Any]:
         "flow": subject._asdict() if isinstance(subject, FlowKey) else None,
         "class": asdict(subject) if isinstance(subject, ClassKey) else None,
         "value": one.value,
+        "perfect": one.perfect,
         "bound": bound.kind,
         "limit": bound.limit,
         "reason": one.reason,

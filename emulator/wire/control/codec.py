@@ -8,6 +8,7 @@ Most values have the fields of their messages, and are copied field by field. On
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -60,7 +61,7 @@ def decode_agent(data: bytes) -> control.Message[Any]:
     Raises:
         RemoteProtocolError: it is damaged, of an unknown kind, or has columns that do not fit or impossible numbers.
     """
-    return _decode(pb.AgentMessage(), data)
+    return _decode(pb.AgentMessage(), data, are_numbers_checked=True)
 
 
 def decode_controller(data: bytes) -> control.Message[Any]:
@@ -82,7 +83,9 @@ def _encode(message: Any, value: Any) -> bytes:
     return data
 
 
-def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> control.Message[Any]:
+def _decode(
+    message: pb.AgentMessage | pb.ControllerMessage, data: bytes, *, are_numbers_checked: bool = False
+) -> control.Message[Any]:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
@@ -91,10 +94,38 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> con
     if kind is None:
         raise RemoteProtocolError("the peer sent a control message unknown to this version")
     try:
+        if are_numbers_checked:
+            _check_numbers(message)
         value = _DECODERS[kind](getattr(message, kind))
     except (ValueError, TypeError) as error:
         raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
     return control.Message(value, message.job if message.HasField("job") else None)
+
+
+_LONGEST_NS, _LARGEST = 1 << 62, 1 << 53
+"""Of times, whose differences then have 64 bits, and of all else, of which many can be added up."""
+
+
+def _check_numbers(message: Any) -> None:
+    """Check the numbers of an agent: they are subtracted, added up and stored.
+
+    Raises:
+        ValueError: one that no run reaches, is infinite, or is none.
+    """
+    for field, value in message.ListFields():
+        values = value if field.is_repeated else (value,)
+        if field.message_type is not None:
+            if field.message_type.GetOptions().map_entry:
+                values = [one for one in value.values() if hasattr(one, "ListFields")]
+            for one in values:
+                _check_numbers(one)
+        elif field.cpp_type == field.CPPTYPE_DOUBLE:
+            if not all(map(math.isfinite, values)):
+                raise ValueError(f"{field.name} is not a finite number")
+        elif field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) and field.name != "node_id":
+            most = _LONGEST_NS if field.name.endswith("_ns") else _LARGEST
+            if values and not -most <= min(values) <= max(values) <= most:
+                raise ValueError(f"numbers that no run reaches ({field.name})")
 
 
 @cache
@@ -318,8 +349,6 @@ def _decode_completions(message: Any) -> Completions:
     }
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of unequal length")
-    if min(columns[name].min(initial=0) for name in ("bytes_sent", "bytes_received")) < 0:
-        raise ValueError("byte counts that no rank reaches")  # 2^63 and more wrap round
     return Completions(message.iteration, **columns)
 
 
@@ -354,8 +383,6 @@ def _decode_rank_steps(iteration: int, block: Any) -> RankSteps:
     for names in (_SENT_COLUMNS, _RECEIVED_COLUMNS):
         if len({len(columns[name]) for name in names}) != 1:
             raise ValueError("columns of unequal length")
-    if max((block.instance, *columns["size_bytes"]), default=0) >> 63:
-        raise ValueError("numbers that no run reaches")
     return RankSteps(iteration, block.instance, block.rank, block.node_id, **columns)
 
 

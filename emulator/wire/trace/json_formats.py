@@ -20,6 +20,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
 from emulator.errors import TraceError
+from emulator.schema import JSON
 from emulator.wire._pb import et_pb2
 from emulator.wire.json_elements import BadDocument, ElementReader
 from emulator.wire.trace import truncated_file
@@ -35,6 +36,17 @@ BATCH_NODES = 4096
 _HEAD_BYTES = 1 << 16
 _GRAPH = re.compile(rb'\s*\{(?:(?!"traceEvents").)*?"workload_graph"\s*:\s*\[', re.DOTALL)
 
+_NOT_READ = (
+    ParseError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    LookupError,
+    SystemError,
+    RecursionError,
+)
+"""What protobuf raises on values that a field cannot have."""
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -118,14 +130,13 @@ class _Text:
 
 def _objects(path: Path) -> Iterator[tuple[dict[str, object], int]]:
     """The objects that stand one after another, at least one, and the line each begins on."""
-    decoder = json.JSONDecoder()
     with open_source(path) as source:
         text, line, position, is_empty = _Text(source, path), 1, 0, True
         while True:
             begin = _skip_space(text.here, position)
             line += text.here.count("\n", position, begin)
             try:
-                value, position = decoder.raw_decode(text.here, begin)
+                value, position = JSON.raw_decode(text.here, begin)
             except json.JSONDecodeError as error:
                 lines = text.here.count("\n", begin, error.pos)
                 text.drop(begin)
@@ -177,7 +188,7 @@ def _parsed(value: dict[str, object], message: Message, line: int, path: Path) -
         raise TraceError(f"line {line}: an empty object instead of a node", path=path)
     try:
         return ParseDict(value, message)
-    except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except _NOT_READ as error:
         problem = " ".join(str(error).split()).replace("charkha.et.", "")
         raise TraceError(f"line {line}: no {kind}: {problem[:200]}", path=path) from error
 
@@ -188,7 +199,7 @@ def _graph_nodes(entries: object, path: Path) -> Iterator[Message]:
     for index, entry in enumerate(entries):
         try:
             yield graph_node(entry)
-        except BadGraphNode as error:
+        except (BadGraphNode, *_NOT_READ) as error:
             raise TraceError(f"workload_graph[{index}]: {error}", path=path) from error
 
 

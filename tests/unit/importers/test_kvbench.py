@@ -117,12 +117,12 @@ def test_a_damaged_matrix_is_named_with_its_line(matrix: str, said: str, tmp_pat
     ("old", "new", "said"),
     [
         ("0.0005", "-1", "pattern 0: sleeps -1.0 s"),
-        ("0.0005", ".inf", "pattern 0: sleeps inf s"),
+        ("0.0005", ".inf", "line 5: cannot be used: inf is not a finite number"),
         ("0.0005", "soon", "sleep_before_launch_sec"),
         ("matrix_0.txt", "other.txt", "pattern 0: the matrix 'other.txt' is not next to the file"),
         ("/elsewhere/matrices/matrix_0.txt", "/etc/passwd", "the matrix 'passwd' is not next to the file"),
         ("isl: 38328", "isl: [", "metadata.yaml, line .: is not valid YAML"),
-        ("isl: 38328", "isl: &a [x]\n    b: *a", "uses YAML aliases"),
+        ("isl: 38328", "isl: &a [x]\n    b: *a", "uses an alias"),
     ],
 )
 def test_a_damaged_configuration_is_named(old: str, new: str, said: str, tmp_path: Path) -> None:

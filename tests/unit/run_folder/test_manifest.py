@@ -87,14 +87,16 @@ _TEXT = st.text(max_size=20)
 _HOSTS = st.builds(
     HostFacts,
     agent=_TEXT,
-    ranks=st.integers(0, 2**31),
+    ranks=st.integers(0, 2**31 - 1),
     facts=st.dictionaries(_TEXT, _TEXT, max_size=3),
-    transport=st.dictionaries(_TEXT, st.builds(Parameter, st.one_of(_TEXT, st.booleans(), st.integers(0)), _TEXT)),
+    transport=st.dictionaries(_TEXT, st.builds(Parameter, _TEXT | st.booleans() | st.integers(0, 2**53), _TEXT)),
     peak_rss_bytes=st.none() | st.integers(0, 2**60),
     steal_fraction=st.none() | st.floats(0, 1),
 )
 _TRIALS = st.builds(
-    Trials, *[st.integers(0, 9)] * 3, excluded=st.lists(st.builds(Exclusion, st.integers(), _TEXT)).map(tuple)
+    Trials,
+    *[st.integers(0, 9)] * 3,
+    excluded=st.lists(st.builds(Exclusion, st.integers(0, 2**31 - 1), _TEXT)).map(tuple),
 )
 
 

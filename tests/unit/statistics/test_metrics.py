@@ -8,7 +8,7 @@ import pytest
 from emulator.control.observations import FlowCounters
 from emulator.statistics.dut_counters import DeviceFrames
 from emulator.statistics.flow_figures import FlowKey
-from emulator.statistics.metric import IterationKey, Metric, Scope, Unit
+from emulator.statistics.metric import IterationKey, Metric, Reading, Scope, Unit
 from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.trace.imported import DROPPED, GUESSED, NOT_IMPORTED, ImportFacts, ImportLoss
@@ -97,7 +97,7 @@ def test_the_slowest_rank_is_compared_with_the_mean_of_all(summary: RunSummary) 
 def test_metrics_of_devices_name_their_device(summary: RunSummary) -> None:
     frames = (DeviceFrames("sw0", 10, 7, 0, {"qdisc_drops": 2}), DeviceFrames("sw1", 5, 5, 0, {}))
     two = replace(summary, totals=replace(summary.totals, device_frames=frames))
-    assert list(METRICS["frames_lost"].read(two)) == [("sw0", 3, False, ""), ("sw1", 0, False, "")]
+    assert list(METRICS["frames_lost"].read(two)) == [Reading("sw0", 3), Reading("sw1", 0)]
     assert [one.value for one in METRICS["frames_lost_unexplained"].read(two)] == [1, 0]
     more = replace(summary, totals=replace(summary.totals, device_frames=(DeviceFrames("sw0", 10, 11, 0, {}),)))
     (none,) = METRICS["frames_lost"].read(more)

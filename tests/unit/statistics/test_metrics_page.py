@@ -12,7 +12,16 @@ from tests.support.command import ROOT
 def row(one: Metric) -> str:
     otel = f"`{one.otel_name}`" + (f" {one.statistic}" if one.statistic else "") if not one.scope.is_many else ""
     prometheus = f"`{one.prometheus_name}`" if one.name in LIVE else ""
-    cells = (f"`{one.name}`", one.unit.value, one.scope.value, f"`{one.key}`", otel, prometheus, one.meaning)
+    cells = (
+        f"`{one.name}`",
+        one.unit.value,
+        one.scope.value,
+        one.effect.value,
+        f"`{one.key}`",
+        otel,
+        prometheus,
+        one.meaning,
+    )
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 

@@ -13,7 +13,12 @@ from emulator.statistics import tester_model
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.collectives import merge
 from emulator.statistics.summary import summarise
-from emulator.statistics.tester_model import InstanceLayouts, bytes_in_flight, fit_tester_model
+from emulator.statistics.tester_model import (
+    InstanceLayouts,
+    bytes_in_flight,
+    fit_tester_model,
+    slowest_likely,
+)
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.terminal.summary_table import render
 from tests.support.runs import Row, collective, pair, table, write_run
@@ -151,3 +156,23 @@ def test_the_manifest_says_where_members_were() -> None:
         "aa", [0, 0]
     )
     assert InstanceLayouts(samples, {}).of(0) is None
+
+
+def test_several_calibrations_give_the_slow_end_of_their_mean() -> None:
+    # Steps of 90, 100 and 110 ns: standard error 10 / sqrt(3), t(2; 0.975) = 4.3027, so 100 + 24.84 ns.
+    models = [tester_model.TesterModel([(8, rate)], step) for step, rate in ((90.0, 1e9), (100.0, 1e9), (110.0, 1e9))]
+    slow = slowest_likely(models)
+    assert slow.step_ns == pytest.approx(124.84, abs=0.01)
+    assert slow.rates == [(8, pytest.approx(1e9))]
+    assert slowest_likely(models[:1]) == models[0]
+
+
+def test_a_rate_is_the_lower_the_more_it_varies() -> None:
+    models = [tester_model.TesterModel([(8, rate), (99, 1e9)], 100.0) for rate in (1e9, 0.5e9)] + [
+        tester_model.TesterModel([(8, 1e9)], 100.0)
+    ]
+    slow = slowest_likely(models)
+    assert slow.step_ns == 100
+    assert [size for size, _ in slow.rates] == [8]  # the third has no rate for 99
+    # 1, 2 and 1 ns a byte: mean 4 / 3, standard error 1 / 3, so 1.333 + 4.3027 / 3 ns.
+    assert slow.rates[0][1] == pytest.approx(1e9 / (4 / 3 + 4.30265 / 3), rel=1e-4)

@@ -82,7 +82,7 @@ def test_the_file_begins_with_the_answer() -> None:
     [
         (None, "not the folder of a suite"),
         ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"charkha_suite_result": 2}', "charkha_suite_result"),
     ],
 )

@@ -105,3 +105,28 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"a: \xff\xfe")
     with pytest.raises(TopologyError, match="is not valid YAML"):
         read_document(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: 1\nb: .nan", ":2: cannot be used: nan is not a finite number"),
+        ("a: 1\nb: -.inf", ":2: cannot be used: -inf is not a finite number"),
+        ("a: " + "9" * 400, ":1: cannot be used: a number has more than 64 bits"),
+        ("a: 1\n? {b: 1}\n: 2", ":2: is not valid YAML (a key is plain text, not a mapping or a list)"),
+        ("a: !!timestamp x", ":1: is not valid YAML (no value here has the tag"),
+        ("a: !!int x", ":1: is not valid YAML (invalid literal"),
+        ('a: "\\ud800"', ":1: cannot be used: a text has half of a surrogate pair"),
+    ],
+)
+def test_values_that_nothing_can_use_are_refused_with_their_line(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        document(tmp_path, text)
+    assert problem in str(caught.value)
+
+
+def test_dates_and_sexagesimal_numbers_are_texts(tmp_path: Path) -> None:
+    found = document(tmp_path, "a: 1" + ":59" * 200 + ".5\nb: 2026-02-30\nc: 190:20:30\nd: 1.5\ne: 0x1F\nf: yes\n")
+    assert found.value == {
+        "a": "1" + ":59" * 200 + ".5", "b": "2026-02-30", "c": "190:20:30", "d": 1.5, "e": 31, "f": True
+    }  # fmt: skip

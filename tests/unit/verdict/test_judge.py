@@ -118,10 +118,100 @@ def test_a_tester_limited_value_passes_no_lower_bound_and_fails_no_upper_one(
         ("below", 50): Outcome.TESTER_LIMITED,
         ("below", 200): Outcome.PASS,
         ("at least", 50): Outcome.TESTER_LIMITED,
-        ("at least", 200): Outcome.TESTER_LIMITED,
+        ("at least", 200): Outcome.FAIL,  # the tester can only have added to the 100 ns
         ("above", 50): Outcome.TESTER_LIMITED,
-        ("above", 200): Outcome.TESTER_LIMITED,
+        ("above", 200): Outcome.FAIL,
     }
+
+
+@pytest.mark.parametrize(
+    ("ideal", "tester", "is_starved", "metric", "kind", "limit", "outcome"),
+    [  # ideal and tester in % of the measured 100 ns; 1000 B in 100 ns are 10 GB/s
+        (80, 3, False, "busbw_to_ideal", "at least", 80, Outcome.PASS),
+        (80, 3, False, "busbw_to_ideal", "at least", 90, Outcome.FAIL),  # perfect: 80 / 83 = 96.4 %
+        (80, 15, False, "busbw_to_ideal", "at least", 90, Outcome.TESTER_LIMITED),  # perfect: 80 / 95 = 84.2 %
+        (80, 15, False, "busbw_to_ideal", "at least", 84, Outcome.FAIL),
+        (80, 15, True, "busbw_to_ideal", "at least", 84, Outcome.TESTER_LIMITED),
+        (95, 3, True, "busbw_to_ideal", "at least", 90, Outcome.PASS),
+        (95, 3, True, "busbw_to_ideal", "at most", 96, Outcome.TESTER_LIMITED),
+        (80, 3, False, "cct_p50", "at most", 100, Outcome.PASS),
+        (80, 3, False, "cct_p50", "at most", 83, Outcome.FAIL),  # perfect: 83 ns
+        (80, 3, False, "cct_p50", "at most", 82, Outcome.TESTER_LIMITED),
+        (80, 3, True, "cct_p50", "at most", 83, Outcome.TESTER_LIMITED),
+        (80, 3, True, "cct_p50", "at most", 100, Outcome.PASS),
+        (None, 50, False, "cct_p50", "at most", 50, Outcome.FAIL),  # no ideal: what the tester adds to nothing
+        (None, 50, False, "cct_p50", "at most", 49, Outcome.TESTER_LIMITED),
+        (80, 3, False, "busbw", "at least", 12e9, Outcome.FAIL),  # perfect: 10 GB/s / 0.83 = 12.05 GB/s
+        (80, 3, False, "busbw", "at least", 12.1e9, Outcome.TESTER_LIMITED),
+        (80, 3, False, "busbw", "at least", 10e9, Outcome.PASS),
+        (80, 3, False, "slowest_to_mean", "below", 0.9, Outcome.TESTER_LIMITED),  # the tester may make 83 / 80
+        (80, 3, True, "slowest_to_mean", "below", 1.1, Outcome.TESTER_LIMITED),  # either way: not even a pass
+        (80, 3, False, "slowest_to_mean", "below", 1.1, Outcome.PASS),
+        (80, 3, True, "incomplete", "at most", 0, Outcome.PASS),
+        (80, 3, True, "incomplete", "above", 0, Outcome.FAIL),
+    ],
+)
+def test_a_failure_is_what_a_perfect_device_would_not_have_shown_with_this_tester(
+    summary: RunSummary,
+    ideal: float | None,
+    tester: float,
+    is_starved: bool,
+    metric: str,
+    kind: str,
+    limit: float,
+    outcome: Outcome,
+) -> None:
+    run = calibrated(summary, tester)
+    run = replace(run, classes=tuple(replace(one, ideal_percent=ideal) for one in run.classes))
+    (found,) = judged(starved(run) if is_starved else run, rule(metric, kind, limit)).findings
+    assert found.outcome is outcome
+
+
+def test_both_figures_stand_beside_a_failure(summary: RunSummary) -> None:
+    (found,) = judged(calibrated(summary, 3.0), rule("busbw_to_ideal", "at least", 90)).findings
+    assert (found.value, found.perfect) == (pytest.approx(80), pytest.approx(80 / 0.83))
+
+
+def test_the_jct_of_a_perfect_device_has_the_testers_time_in_it(summary: RunSummary) -> None:
+    # 500 ns measured, 400 ns ideal; one collective of 100 ns an iteration, of which the tester adds 20 ns.
+    assert summary.iteration is not None
+    run = replace(calibrated(summary, 20.0), iteration=replace(summary.iteration, roofline_ratio=1.25))
+    for limit, outcome in ((1.06, Outcome.FAIL), (1.04, Outcome.TESTER_LIMITED), (1.25, Outcome.PASS)):
+        (found,) = judged(run, rule("jct_to_ideal", "at most", limit)).findings
+        assert (found.outcome, found.perfect) == (outcome, pytest.approx(1.05))
+
+
+@pytest.mark.parametrize("metric", ["cct_p99", "cct_max"])
+def test_a_tail_fails_only_if_the_median_does(summary: RunSummary, metric: str) -> None:
+    tail = tuple(replace(one, cct_p99_ns=900.0, cct_max_ns=900.0) for one in calibrated(summary).classes)
+    run = replace(summary, classes=tail)
+    for limit, outcome in ((99, Outcome.FAIL), (100, Outcome.TESTER_LIMITED), (900, Outcome.PASS)):
+        assert judged(run, rule(metric, "at most", limit)).outcome is outcome
+
+
+def test_one_slow_iteration_is_no_evidence_and_most_of_them_are(summary: RunSummary) -> None:
+    run = with_iterations(summary, 0, 0, 0)  # 100, 200, 300 ns
+    for limit, outcome in ((150, Outcome.FAIL), (250, Outcome.TESTER_LIMITED), (300, Outcome.PASS)):
+        assert judged(run, rule("iteration_jct", "at most", limit)).outcome is outcome
+
+
+@pytest.mark.parametrize("metric", ["retransmissions", "unexplained_retransmissions"])
+def test_counts_of_loss_are_in_doubt_where_a_receiving_host_dropped(summary: RunSummary, metric: str) -> None:
+    def run(drops: int) -> RunSummary:
+        counts = {"counters": {"retransmits": 5}, "unexplained_retransmissions": 5, "receiver_drops": drops}
+        return replace(summary, totals=replace(summary.totals, **counts))
+
+    assert judged(starved(run(0)), rule(metric, "at most", 0)).outcome is Outcome.FAIL
+    assert judged(run(1), rule(metric, "at most", 0)).outcome is Outcome.TESTER_LIMITED
+
+
+def test_what_crosses_no_port_has_no_share_of_its_rate(summary: RunSummary) -> None:
+    local, remote = (replace(summary.classes[0], where=where) for where in ("in a host", "between hosts"))
+    both = replace(summary, classes=(replace(local, ideal_percent=None), remote))
+    (found,) = judged(both, rule("busbw_to_ideal", "at least", 80)).findings
+    assert (found.outcome, found.subject) == (Outcome.PASS, remote.key)
+    (found,) = judged(replace(both, classes=both.classes[:1]), rule("busbw_to_ideal", "at least", 80)).findings
+    assert (found.outcome, found.reason) == (Outcome.UNDECIDED, "no class of the run matches")
 
 
 def with_iterations(summary: RunSummary, *events: int | None) -> RunSummary:
@@ -188,4 +278,4 @@ def test_no_pass_without_a_value_that_meets_the_bound(
     verdict = judged(limited(summary) if is_limited else summary, one)
     holds = one.bound.holds(100.0)
     assert (verdict.outcome is Outcome.PASS) == (holds and not (is_limited and one.bound.is_lower))
-    assert (verdict.outcome is Outcome.FAIL) == (not holds and not is_limited)
+    assert (verdict.outcome is Outcome.FAIL) == (not holds and (one.bound.is_lower or not is_limited))

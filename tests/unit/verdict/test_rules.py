@@ -112,7 +112,6 @@ def test_the_shipped_rules_are_marked_as_an_example() -> None:
     rules = load_rules(EXAMPLE)
     assert rules.is_example
     assert {str(one) for one in rules.rules} >= {
-        "jct_to_ideal at most 105 %",
         "slowest_to_mean below 1.1",
         "busbw_to_ideal at least 90 %",
         "frames_lost at most 0",

@@ -84,9 +84,9 @@ def oversubscription(manifest: Manifest) -> str:
     network = manifest.topology.get("network")
     if not network:
         return NONE
-    hosts = {host["name"] for host in manifest.topology["hosts"]}
+    hosts = {host.get("name") for host in manifest.topology.get("hosts", ())}
     down, up = Counter[str](), Counter[str]()
-    for link in network["links"]:
+    for link in network.get("links", ()):
         nodes = [end.rpartition(":")[0] for end in link["ends"]]
         for here, there in (nodes, nodes[::-1]):
             if here not in hosts:

@@ -72,7 +72,9 @@ def _states(facts: RunFacts, one: Iteration, chosen: Chosen) -> Iterator[tuple[i
 
 
 def _talking(facts: RunFacts, rows: IntArray, chosen: Chosen) -> list[Interval]:
-    return joined_intervals(facts.spans.post_ns[rows], facts.spans.done_ns[rows], gap=chosen.closed_ns)
+    """From post to done; a receive whose payload came early can be done before it is posted, and takes no time."""
+    post_ns = facts.spans.post_ns[rows]
+    return joined_intervals(post_ns, np.maximum(post_ns, facts.spans.done_ns[rows]), gap=chosen.closed_ns)
 
 
 def _kinds(facts: RunFacts, one: Iteration, chosen: Chosen) -> Iterator[tuple[int, str, int, int]]:

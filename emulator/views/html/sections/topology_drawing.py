@@ -124,7 +124,7 @@ def _why(hosts: int, is_drawn: bool) -> str:
 def _links(manifest: Manifest) -> list[_Link]:
     network = manifest.topology.get("network")
     if network:
-        return [_Link(_node(link["ends"][0]), _node(link["ends"][1]), link) for link in network["links"]]
+        return [_Link(_node(link["ends"][0]), _node(link["ends"][1]), link) for link in network.get("links", ())]
     hosts = [host for host in manifest.topology.get("hosts", ()) if host.get("name")]
     if len(hosts) <= 1:
         return []

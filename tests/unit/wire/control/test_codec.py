@@ -168,3 +168,17 @@ def test_byte_counts_beyond_what_a_rank_reaches_are_refused(column: str) -> None
 def test_a_program_that_fits_its_window_is_resident(nodes: int, resident: bool) -> None:
     assert control.RankPlace(0, "127.0.0.1", nodes, 8).is_resident is resident
     assert control.RankPlace(0, "127.0.0.1", nodes, 8, storage=True).is_resident
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (completion_message(post_ns=[-(2**63)]), r"completions message: numbers that no run reaches \(post_ns\)"),
+        (completion_message(done_ns=[2**63 - 1]), r"completions message: numbers that no run reaches \(done_ns\)"),
+        (pb.AgentMessage(farewell=pb.Farewell(steal_fraction=float("nan"))), "farewell message: steal_fraction is not"),
+        (pb.AgentMessage(farewell=pb.Farewell(core_wait_fraction=float("inf"))), "core_wait_fraction is not a finite"),
+    ],
+)
+def test_numbers_that_cannot_be_reckoned_with_are_the_peers_fault(message: Any, problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=problem):
+        decode_agent(message.SerializeToString())

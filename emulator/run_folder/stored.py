@@ -1,0 +1,167 @@
+"""What a manifest stores of a topology, a device and a calibration, as types: the check of a stored run at its load.
+
+The manifest keeps them as the mappings that they were written as; unknown keys, from a later release, are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
+Index = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+TimeNs = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+"""Two of them have a difference of 64 bits."""
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class _Interface(Struct, frozen=True):
+    name: str | None = None
+    rate_bps: Count | None = None
+    mtu: Count | None = None
+
+
+class _Domain(Struct, frozen=True):
+    rate_bps: Count
+    latency_ns: Count
+
+
+class _Host(Struct, frozen=True):
+    name: str | None = None
+    rate_bps: Count | None = None
+    interfaces: tuple[_Interface, ...] | None = None
+    storage: bool = False
+    domain: _Domain | None = None
+
+
+class _Switch(Struct, frozen=True):
+    name: str
+    kind: str | None = None
+
+
+class _Link(Struct, frozen=True):
+    ends: tuple[str, str]
+    rate_bps: Count | None = None
+    mtu: Count | None = None
+    latency_ns: Count | None = None
+
+
+class _Network(Struct, frozen=True):
+    switches: tuple[_Switch, ...] = ()
+    links: tuple[_Link, ...] = ()
+    routes: tuple[Mapping[str, Any], ...] = ()
+    ecmp_seed: int | None = None
+
+
+class StoredTopology(Struct, frozen=True):
+    """Hosts, the place of every rank, the network; all of it can be missing in runs of earlier releases.
+
+    Raises:
+        ValueError: a place that is not in the table of hosts, or of interfaces of its host; an address that is none.
+    """
+
+    name: str | None = None
+    source: str | None = None
+    digest: str | None = None
+    hosts: tuple[_Host, ...] = ()
+    host_index: tuple[Index, ...] = ()
+    interface_index: tuple[Index, ...] = ()
+    addresses: tuple[str, ...] = ()
+    network: _Network | None = None
+    transport: Mapping[str, Any] = {}
+    lab: Mapping[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        for address in self.addresses:
+            ip_address(address)
+        if self.interface_index and len(self.interface_index) != len(self.host_index):
+            raise ValueError(f"has {len(self.host_index)} host_index and {len(self.interface_index)} interface_index")
+        for rank, host in enumerate(self.host_index):
+            if self.hosts and host >= len(self.hosts):
+                raise ValueError(f"host_index[{rank}] is {host}, but there are {len(self.hosts)} hosts")
+        for rank, (host, number) in enumerate(zip(self.host_index, self.interface_index, strict=False)):
+            interfaces = self.hosts[host].interfaces if self.hosts else None
+            if interfaces and number >= len(interfaces):
+                raise ValueError(f"interface_index[{rank}] is {number}, but its host has {len(interfaces)} interfaces")
+        if self.network is not None and any(host.name is None for host in self.hosts):
+            raise ValueError("has a network, and a host without a name")
+
+
+class _Rule(Struct, frozen=True):
+    name: str
+    action: str
+    at: str | None = None
+    ports: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    start_s: float | None = None
+    end_s: float | None = None
+    started_s: float | None = None
+    ended_s: float | None = None
+
+
+class _Profile(Struct, frozen=True):
+    name: str | None = None
+    digest: str | None = None
+    path: str | None = None
+    description: str | None = None
+    begun_ns: int | None = None
+    failure: str | None = None
+    rules: tuple[_Rule, ...] = ()
+
+
+class _Counters(Struct, frozen=True):
+    period_s: Positive | None = None
+    problems: tuple[str, ...] = ()
+
+
+class StoredDut(Struct, frozen=True):
+    """The device under test; empty if the topology named none."""
+
+    name: str | None = None
+    kind: str | None = None
+    vendor: str | None = None
+    model: str | None = None
+    firmware: str | None = None
+    nodes: tuple[str, ...] = ()
+    counters: _Counters | None = None
+    profile: _Profile | None = None
+
+
+class StoredCalibration(Struct, frozen=True):
+    """What the tester did without a device; empty if it was not calibrated."""
+
+    rates: tuple[tuple[Annotated[int, Meta(ge=1, le=1 << 53)], Positive], ...] | None = None
+    step_ns: Positive | None = None
+
+
+class _Nic(Struct, frozen=True):
+    interface: str = ""
+    driver: str | None = None
+    firmware: str | None = None
+    speed_bps: Count | None = None
+    mtu: Count | None = None
+
+
+class _AgentHost(Struct, frozen=True):
+    nics: tuple[_Nic, ...] = ()
+
+
+class Stored(Struct, frozen=True):
+    """The parts of a manifest that other rooms have written.
+
+    Raises:
+        ValueError: a date that is none.
+    """
+
+    created: str
+    topology: StoredTopology = StoredTopology()
+    dut: StoredDut = StoredDut()
+    calibration: StoredCalibration = StoredCalibration()
+    hosts: tuple[_AgentHost, ...] = ()
+
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.created).timestamp()

@@ -1,0 +1,19 @@
+"""Switches with a fault: FAIL on a quiet machine, and never PASS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.benchmarks.verdicts.trials import Case
+
+_SLOW = "name: port-85\nrules:\n  - name: slower\n    shape: {rate: 85%}\n"
+_RESENDS = "charkha_rules: 1\nrules:\n  - {metric: unexplained_retransmissions, at_most: 0}\n"
+
+
+def cases() -> Iterator[Case]:
+    """Each quiet and beside two busy loops."""
+    found, no_pass = {"FAIL": 1.0}, {"PASS": 0.0}
+    for loops, wanted in ((0, found), (2, no_pass)):
+        for name, profile in (("ports at 85 %", _SLOW), ("lossy-link", "lossy-link"), ("policer", "policer")):
+            yield Case(name, 2, "16M", (90,), wanted, loops=loops, profile=profile, iterations=6)
+        yield Case("fw-b, unexplained resends", 2, "1M", (), found, loops=loops, profile="fw-b", rules=_RESENDS)

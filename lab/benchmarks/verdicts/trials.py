@@ -1,0 +1,101 @@
+"""Cases, how they are played in the lab two-hosts-switch, and the table of what came of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+TOPOLOGY = Path("topologies/two-hosts-switch.yaml").resolve()
+_TRIAL_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One device and its rules.
+
+    Attributes:
+        sizes: as for `bench -b`.
+        percents: bounds of busbw_to_ideal.
+        wanted: verdict → share of the trials that must have it.
+        loops: processes that do nothing but use a core.
+        profile: name, or content of a file; "": the device is clean.
+        rules: content of a rules file; "": made of `percents`.
+    """
+
+    name: str
+    ranks: int
+    sizes: str
+    percents: Sequence[int]
+    wanted: Mapping[str, float]
+    loops: int = 0
+    profile: str = ""
+    rules: str = ""
+    iterations: int = 10
+
+    def play(self, folder: Path) -> list[str]:
+        """The verdict of each set of rules on one run; UNDECIDED is also what a failed run says."""
+        rules = [self.rules] if self.rules else [_share(percent) for percent in self.percents]
+        files = [folder / f"rules-{number}.yaml" for number in range(len(rules))]
+        for path, text in zip(files, rules, strict=True):
+            path.write_text(text)
+        profile = self.profile
+        if "\n" in profile:
+            path = folder / "profile.yaml"
+            path.write_text(profile)
+            profile = str(path)
+        out = folder / "run"
+        options = ("-n", self.ranks, "-b", self.sizes, "--iterations", self.iterations, "--topology", TOPOLOGY)
+        faulty = ("--profile", profile) if profile else ()
+        with _busy(self.loops):
+            _charkha("bench", "all_reduce", *options, *faulty, "--out", out, "--no-report")
+        return [_charkha("expect", out, one).partition(":")[0] or "no verdict" for one in files]
+
+
+def report(cases: Iterator[Case], count: int) -> int:
+    """Calibrate, play every case `count` times in one lab, print a table; 1 if a verdict is wrong."""
+    wrong = 0
+    print(f"{'case':28} {'loops':>5}  {'verdicts':44} right")
+    _charkha("calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=120)
+    _charkha("lab", "up", TOPOLOGY)
+    try:
+        for case in cases:
+            found: Counter[str] = Counter()
+            for _ in range(count):
+                with tempfile.TemporaryDirectory(prefix="charkha-verdicts-") as folder:
+                    found.update(case.play(Path(folder)))
+            is_right = all(found[name] == share * found.total() for name, share in case.wanted.items())
+            wrong += not is_right
+            told = ", ".join(f"{number} {name}" for name, number in found.most_common())
+            print(f"{case.name:28} {case.loops:5}  {told:44} {'yes' if is_right else 'NO'}", flush=True)
+    finally:
+        _charkha("lab", "down", TOPOLOGY)
+    return int(wrong > 0)
+
+
+def _share(percent: int) -> str:
+    return f"charkha_rules: 1\nrules:\n  - {{metric: busbw_to_ideal, at_least: {percent} %}}\n"
+
+
+def _charkha(*arguments: object, timeout_s: int = _TRIAL_S) -> str:
+    command = [sys.executable, "-m", "emulator", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if done.returncode in (1, 2, 3):
+        print(done.stderr, file=sys.stderr)
+    return done.stdout
+
+
+@contextmanager
+def _busy(loops: int) -> Iterator[None]:
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for one in processes:
+            one.kill()
+            one.wait()

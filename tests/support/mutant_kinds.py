@@ -1,0 +1,826 @@
+"""Every kind of input: good examples of it, and what a command does with one before any traffic."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import base64
+import hmac
+import io
+import json
+import pickle
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import aiohttp
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
+from yarl import URL
+
+from charkha.service import Role as ServiceRole
+from emulator.audit.capture import audit_file
+from emulator.audit.report import to_json as audit_to_json
+from emulator.certificates.authority import CERTIFICATE, KEY, issue, make_authority
+from emulator.certificates.identity import check_identity
+from emulator.certificates.roles import Role
+from emulator.certificates.signature import check_signature
+from emulator.certificates.tokens import holder_of, issue_token
+from emulator.comparison.comparability import check_comparability
+from emulator.comparison.groups import groups_of
+from emulator.comparison.verdicts import Rules as ComparisonRules
+from emulator.comparison.verdicts import compare
+from emulator.controller.listen_address import ListenAddress
+from emulator.dut.load import load_profile
+from emulator.errors import InputError, PlanError, RemoteProtocolError, TraceError
+from emulator.experiment.document import name_of, read_experiment, to_yaml
+from emulator.experiment.resolve import resolve
+from emulator.experiment.settled import planned_flows
+from emulator.experiment.spec import Trace
+from emulator.experiment.workload import load_from_files
+from emulator.export.formats import FORMATS, export
+from emulator.importers.registry import IMPORTERS, import_trace
+from emulator.importers.writing import write_imported
+from emulator.run_folder.layout import MANIFEST, SESSION
+from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.schema import Part
+from emulator.run_folder.session import load_session
+from emulator.run_folder.store import RunFilter, list_runs
+from emulator.service.configuration import Place, read_configuration
+from emulator.shipped import PROFILES, TOPOLOGIES
+from emulator.statistics.distribution import distributions
+from emulator.statistics.measurements import measurements
+from emulator.statistics.stragglers import lateness
+from emulator.statistics.summary import summarise
+from emulator.suite.document import read_suite, shipped_suites
+from emulator.topology.load import load_topology
+from emulator.trace.workload import build_workload
+from emulator.verdict.judge import judge
+from emulator.verdict.rules import EXAMPLE, load_rules
+from emulator.views.as_json.store import runs_to_json, statistics_to_json
+from emulator.views.as_json.summary import summary_to_json
+from emulator.views.as_json.verdict import verdict_to_json
+from emulator.views.html.facts import read_facts
+from emulator.views.html.run_page import facts_to_json, run_page
+from emulator.views.terminal.audit_table import render as render_audit
+from emulator.views.terminal.store_table import render_runs, render_statistics
+from emulator.views.terminal.summary_table import render as render_summary
+from emulator.wire._pb import et_pb2
+from emulator.wire.control.tls import TlsFiles
+from emulator.wire.trace.load import load_trace
+from emulator.wire.trace.master.write import write_master
+from tests.property.test_trace_files import GRAPH, METADATA, NODES
+from tests.support.import_sources import WRITERS
+from tests.support.msccl_files import ring_all_reduce
+from tests.support.mutants import (
+    NUMBERS,
+    TEXTS,
+    Raw,
+    damaged_bytes,
+    damaged_document,
+    damaged_records,
+    damaged_text,
+    damaged_words,
+    with_other_values,
+    written,
+)
+from tests.support.otg import configuration
+from tests.support.pytorch_traces import data_parallel_host, data_parallel_rank
+from tests.support.random_traces import random_traces
+from tests.support.roce_capture import MTU, Conversation, pcap, pcapng
+from tests.support.service import QUICK, add_users, in_this_process
+from tests.support.trace_files import attribute, collective, compute, file_operation, trace_bytes
+from tests.unit.topology.test_containerlab import CLAB
+from tests.unit.topology.test_infragraph import INFRAGRAPH
+
+GROUPS = '[{"pg_name": "0", "ranks": [], "group_size": 2}, {"pg_name": "1", "ranks": [0, 1]}]'
+DATA = Path(__file__).parents[1] / "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of input.
+
+    Attributes:
+        name: for the table.
+        mutant: writes a damaged example into an empty folder, and returns what a command would be given.
+        take: does what commands do with it; raises InputError if it is refused.
+    """
+
+    name: str
+    mutant: Callable[[Path, Random], Any]
+    take: Callable[[Any], object]
+
+
+def _file(name: str, make: Callable[[Random], bytes]) -> Callable[[Path, Random], Path]:
+    def mutant(folder: Path, chance: Random) -> Path:
+        path = folder / name
+        path.write_bytes(make(chance))
+        return path
+
+    return mutant
+
+
+def _one_of(files: Callable[[], Sequence[tuple[str, bytes]]], damage: Callable[[bytes, Random], bytes]):
+    """A folder of files of which one is damaged."""
+
+    def mutant(folder: Path, chance: Random) -> Path:
+        known = files()
+        damaged = chance.randrange(len(known))
+        for number, (name, data) in enumerate(known):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(damage(data, chance) if number == damaged else data)
+        return folder
+
+    return mutant
+
+
+def _yaml(*documents: Callable[[], str]) -> Callable[[Random], bytes]:
+    @cache
+    def parsed() -> list[Any]:
+        return [yaml.safe_load(one()) for one in documents]
+
+    return lambda chance: damaged_document(chance.choice(parsed()), chance, is_yaml=True)
+
+
+_loaded = cache(json.loads)
+
+
+def _json(data: bytes, chance: Random) -> bytes:
+    return damaged_document(_loaded(data), chance)
+
+
+# --- traces ---------------------------------------------------------------------------------------------------------
+
+
+def _played(path: Path) -> None:
+    """What `charkha check` does with a trace."""
+    load_from_files(Trace(path=str(path), ranks=1 if path.is_dir() and len(list(path.iterdir())) == 1 else None))
+
+
+@cache
+def _traces() -> list[Sequence[Message]]:
+    """Metadata and nodes: two ranks that can be played, and a rank of every kind of node, which cannot."""
+    group = attribute("pg_name", string_val="1")
+    send = {"id": 4, "type": et_pb2.COMM_SEND_NODE, "ctrl_deps": [3]}
+    ranks = []
+    for rank in range(2):
+        kind = et_pb2.COMM_RECV_NODE if rank else et_pb2.COMM_SEND_NODE
+        ends = {"comm_src": 0, "comm_dst": 1, "comm_size": 9, "comm_tag": 7}
+        nodes = [
+            compute(0, duration_micros=4),
+            compute(2, ctrl_deps=[0], attr=[attribute("rf_id", int64_val=3), attribute("is_cpu_op", bool_val=True)]),
+            collective(3, group, data_deps=[0, 2]),
+            et_pb2.Node(**send | {"type": kind}, attr=[attribute(name, int32_val=one) for name, one in ends.items()]),
+            file_operation(5, et_pb2.FsOp.FS_OP_PWRITE, 1 << 20, ctrl_deps=[4]),
+        ]
+        init = et_pb2.Node(
+            id=1, name="## process_group:init ##", type=et_pb2.METADATA_NODE, inputs=et_pb2.IOInfo(values=GROUPS)
+        )
+        ranks.append([METADATA, init, *nodes])
+    return [*ranks, [METADATA, *NODES]]
+
+
+def _trace(name: str, damage: Callable[[Sequence[Message], Random], bytes]) -> Callable[[Path, Random], Path]:
+    def mutant(folder: Path, chance: Random) -> Path:
+        good, other, wide = _traces()
+        if chance.random() < 0.3:
+            (folder / f"t.0.{name}").write_bytes(damage(wide, chance))
+        else:
+            (folder / f"t.0.{name}").write_bytes(trace_bytes(good[1:], METADATA))
+            (folder / f"t.1.{name}").write_bytes(damage(other, chance))
+        return folder
+
+    return mutant
+
+
+def _et(messages: Sequence[Message], chance: Random) -> bytes:
+    if chance.random() < 0.8:
+        return damaged_records([one.SerializeToString() for one in messages], chance)
+    return damaged_bytes(trace_bytes(messages[1:], METADATA), chance)
+
+
+@cache
+def _json_of(number: int) -> list[Any]:
+    return [json.loads(MessageToJson(one)) for one in _traces()[number]]
+
+
+def _chakra(folder: Path, chance: Random) -> Path:
+    if chance.random() < 0.2:
+        (folder / "t.0.json").write_bytes(damaged_document(json.loads(GRAPH), chance))
+        return folder
+    ranks = [_json_of(2)] if chance.random() < 0.3 else [_json_of(0), _json_of(1)]
+    for rank, objects in enumerate(ranks):
+        number = chance.randrange(len(objects)) if rank == len(ranks) - 1 else -1
+        parts = [damaged_document(one, chance) if at == number else written(one) for at, one in enumerate(objects)]
+        (folder / f"t.{rank}.json").write_bytes(b"\n".join(parts))
+    return folder
+
+
+@cache
+def _master() -> tuple[bytes, pa.Table]:
+    traces = random_traces(7)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "x.parquet"
+        write_master(path, build_workload(traces), traces, name="x")
+        return path.read_bytes(), pq.read_table(path)
+
+
+def _damaged_master(chance: Random) -> bytes:
+    data, table = _master()
+    if chance.random() < 0.5:
+        return damaged_bytes(data, chance)
+    table = _other_table(table, chance)
+    if chance.random() < 0.3:
+        facts = dict(table.schema.metadata or {})
+        for key, value in facts.items():
+            facts[key] = damaged_document(json.loads(value), chance) if value[:1] == b"{" else value
+        table = table.replace_schema_metadata(facts)
+    return _parquet(table)
+
+
+def _group_file(folder: Path, chance: Random) -> Path:
+    for rank, messages in enumerate(_traces()[:2]):
+        (folder / f"t.{rank}.et").write_bytes(trace_bytes(messages[1:], METADATA))
+    groups = {"0": [0, 1], "1": [0, 1], "2": [0]}
+    (folder / "comm_group.json").write_bytes(damaged_document(groups, chance))
+    return folder
+
+
+# --- importers ------------------------------------------------------------------------------------------------------
+
+
+def _imported(importer: str) -> Callable[[Path], None]:
+    def take(path: Path) -> None:
+        trace = import_trace(IMPORTERS[importer], path)
+        if trace.missing:
+            return
+        with TemporaryDirectory(dir=path.parent) as made:
+            try:
+                write_imported(trace, Path(made) / "t")
+                loaded = load_trace(Path(made) / "t", ranks=len(trace.ranks))
+                build_workload(loaded.traces, groups=loaded.groups)
+            except TraceError as error:  # as `load_from_files` names the source
+                raise TraceError(error.problem, path=path) from error
+
+    return take
+
+
+@cache
+def _sample(name: str) -> list[tuple[str, bytes]]:
+    with TemporaryDirectory() as folder:
+        WRITERS[name][1](Path(folder))
+        return [(path.name, path.read_bytes()) for path in sorted(Path(folder).iterdir())]
+
+
+def _of_importer(data: bytes, chance: Random) -> bytes:
+    if data.startswith(b"\x80"):
+        if chance.random() < 0.3:
+            return damaged_bytes(data, chance)
+        junk = [1 << 70, 10**400, float("nan"), float("inf"), b"\xff", (1, 2), {1: 2}, {(1,): 2}, "\udc80"]
+        dump = with_other_values(pickle.loads(data), chance, junk=junk)
+        return pickle.dumps(_without_raw(dump), protocol=chance.choice((2, 4, 5)))
+    lines = data.splitlines()
+    if lines[0][:1] == b"{" and chance.random() < 0.8:
+        at = chance.randrange(len(lines))
+        lines[at] = damaged_document(json.loads(lines[at]), chance)
+        return b"\n".join(lines) + b"\n"
+    if data.startswith(b"traffic_patterns") and chance.random() < 0.8:
+        return damaged_document(yaml.safe_load(data), chance, is_yaml=True).replace(b'"matrix', b'\n"matrix')
+    return damaged_text(data, chance)
+
+
+def _without_raw(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_without_raw(key): _without_raw(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_raw(one) for one in value]
+    return bytes(value) if isinstance(value, Raw) else value
+
+
+@cache
+def _pytorch() -> list[tuple[str, bytes]]:
+    kinetos = [("kineto", data_parallel_rank(rank, 2).document()) for rank in range(2)]
+    hosts = [("host", data_parallel_host(rank).document()) for rank in range(2)]
+    return [(f"{name}_{at}.json", json.dumps(one).encode()) for at, (name, one) in enumerate([*kinetos, *hosts])]
+
+
+# --- documents ------------------------------------------------------------------------------------------------------
+
+
+def _topology(path: Path) -> None:
+    load_topology(path, ranks=4)
+
+
+def _run_spec(path: Path) -> None:
+    """What `charkha run -f` settles before it loads a trace or looks at this host."""
+    experiment = read_experiment(path)
+    to_yaml(experiment)
+    topology = load_topology(Path("leaf-spine-2x2"), ranks=4)
+    try:
+        planned_flows(experiment, topology, resolve(experiment, topology))
+    except PlanError as error:  # names the setting: the command line could have set it as well
+        raise PlanError(f"{path}: {error}") from error
+
+
+SPECS = (
+    """
+charkha: 1
+jobs:
+- name: a
+  trace: {path: t, groups: g.json, ranks: 4, lenient: false, element_bytes: 2, scale_bytes: 1/64}
+  iterations: 5
+  warmup: 1
+  compute: 0.5
+  algorithms: {all_reduce: ring}
+  credits: true
+  hosts: 1/2
+  addresses: 2/3
+  start: 5ms
+  pace: barrier
+network:
+  topology: leaf-spine.yaml
+  lab: my-lab
+  allow_networks: [192.0.2.0/24]
+  mtu: 1500
+  transport: {name: roce, message_bytes: 4M, options: {qps: 2, path_mtu: 1024, flow_rate: 10Gbit}}
+device: {profile: fw-b, counters_every_s: 1}
+agents: {count: 2, join_timeout_s: 60}
+observe: {report: true, mqtt: "mqtt://broker/lab1", metrics: "9100", record_steps: worst}
+background: [{from: h0, to: h1, rate: 1Gbit, sizes: web-search}]
+timeout_s: 60
+seed: 7
+""",
+    """
+charkha: 1
+jobs:
+- sweep: {collective: all_reduce, ranks: 4, min_bytes: 1K, max_bytes: 64M, factor: 2}
+- {name: b, pair_sweep: {ranks: 4, size_bytes: 1M, rounds: 2}, until: others}
+- {name: c, sweep: {collective: all_gather, ranks: 2, sizes: [1K, 2K]}}
+network: {topology: two-hosts-switch.yaml}
+campaign: {repeat: auto, profiles: [fw-a, fw-b]}
+""",
+)
+RULES = """
+charkha_rules: 1
+name: lab
+rules:
+- metric: busbw
+  where: {collective: all_reduce, min_size: 1M, max_size: 1G, ranks: 8, algorithm: ring}
+  at_least: 1.2 GB/s
+- {metric: jct, at_most: 200ms}
+- {metric: retransmissions, at_most: 10}
+"""
+PROFILE = """
+name: fw
+description: everything
+rules:
+- {name: a, drop: {share: 0.5%}, opcode: [MIDDLE, 7], psn: 100-120, port: "sw0:p0", start: 1, end: 2.5}
+- {duplicate: {every: 3}, source: 10.0.0.0/8, source_port: 5, queue_pair: 17, psn: 7}
+- {mark: {above: 90Mbit, burst: 64K}, traffic: any}
+- {police: {rate: 90%, burst: 16K}, arriving: ["sw0:p0", "sw0:p1"]}
+- {shape: {rate: 10Mbit, queue: 64K}, port: "sw0:p1"}
+- {delay: {time: 100us, jitter: 10us, reorder: 0.5%}, port: "sw0:p1"}
+- {state: down, port: "sw0:p1", start: 3}
+"""
+TOPOLOGY = """
+name: all
+hosts:
+- {name: h0, address: 198.18.0.1, rate: 1Gbit, mtu: 1500, slots: 2, domain: {rate: 450GB/s, latency: 2us}}
+- {name: h1, interfaces: [{name: e0, addresses: [198.18.1.1, 198.18.1.2]}, {name: e1, per_rank: 198.18.2.0/24}]}
+- {name: h2, address: 198.18.3.1, storage: true}
+- {name: nic, address: 198.18.4.1, peer: {port: 18515, exchange: 198.18.4.2}}
+switches: [{name: s, kind: router}, {name: b, kind: bridge}]
+links:
+- {endpoints: ["h0:eth0", "s:p0"], rate: 1Gbit, mtu: 1500, latency: 1us}
+- {endpoints: ["h1:e0", "s:p1"]}
+- {endpoints: ["h1:e1", "s:p2"]}
+- {endpoints: ["h2:eth0", "s:p3"]}
+- {endpoints: ["nic:eth0", "b:p1"]}
+- {endpoints: ["s:p4", "b:p0"]}
+dut: {kind: switch, vendor: v, model: m, firmware: f, nodes: [s], gnmi: [{device: s, address: "127.0.0.1:57400"}]}
+agents: {h1: other}
+transport: {name: roce, qps: 2}
+placement: {"0": h0, "1": h0, "2": h1, "3": h1}
+"""
+
+
+def _suite_folder(path: Path) -> None:
+    read_suite(path).digest  # noqa: B018 (takes every case)
+
+
+# --- stored runs ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _stored() -> tuple[dict[str, bytes], dict[str, pa.Table]]:
+    """Files of a run that has every table, and the tables."""
+    folder = DATA / "run-0.1.0"
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    tables = {part.file_name: pq.read_table(folder / part.file_name) for part in Part if part.file_name in files}
+    for part in Part:
+        if part.file_name not in tables:
+            columns = {one.name: _plain_column(one) for one in part.schema}
+            tables[part.file_name] = pa.table(columns, schema=part.schema)
+            files[part.file_name] = _parquet(tables[part.file_name])
+    manifest = json.loads(files[MANIFEST])
+    manifest["spec"] = {"charkha": 1, "jobs": [{"trace": {"path": "t"}}]}
+    manifest["settings"] = [{"name": "seed", "value": 0}]
+    files[MANIFEST] = json.dumps(manifest).encode()
+    return files, tables
+
+
+def _plain_column(field: pa.Field) -> pa.Array:
+    if field.name == "direction":
+        return pa.array(["sent", "received"]).cast(field.type)
+    values: list[Any] = [0, 1] if field.name in ("src", "rank") else [1, 0]
+    if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type):
+        return pa.array(["background", "background"]).cast(field.type)
+    if pa.types.is_boolean(field.type):
+        return pa.array([True, False])
+    return pa.array(values).cast(field.type)
+
+
+def _parquet(table: pa.Table, *, is_plain: bool = False) -> bytes:
+    nullable = [one.with_nullable(one.nullable or bool(table[at].null_count)) for at, one in enumerate(table.schema)]
+    table = table.cast(pa.schema(nullable, table.schema.metadata))
+    made = io.BytesIO()
+    pq.write_table(table, made, compression="none" if is_plain else "zstd", use_dictionary=not is_plain)
+    return made.getvalue()
+
+
+def _other_table(table: pa.Table, chance: Random) -> pa.Table:
+    """A table with another value, type or number of columns or rows."""
+    at, how = chance.randrange(table.num_columns), chance.random()
+    field, column = table.schema.field(at), table.column(at)
+    if how < 0.1:
+        return table.remove_column(at)
+    if how < 0.2:
+        return table.slice(chance.randrange(table.num_rows + 1), chance.randrange(table.num_rows + 1))
+    if how < 0.3:
+        return table.set_column(at, chance.choice(table.column_names), column)
+    if how < 0.4:
+        kind = chance.choice((pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.int32()), pa.binary()))
+        return table.set_column(at, field.name, pa.nulls(table.num_rows, kind))
+    values = column.to_pylist()
+    if not values:
+        return table
+    numbers = (-1, -2, 119, 1 << 30, -(1 << 31), (1 << 31) - 1, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1, 0, None)
+    junk: tuple[Any, ...] = numbers
+    if pa.types.is_floating(field.type):
+        junk = (float("nan"), float("inf"), -1.0, 1e308, None)
+    elif pa.types.is_dictionary(field.type) or pa.types.is_string(field.type):
+        junk = ("", "x", "a" * 1000, "<b>", "\n", "all_reduce", "é", None)
+    elif pa.types.is_boolean(field.type):
+        junk = (True, False, None)
+    for _ in range(chance.choice((1, 1, len(values)))):
+        values[chance.randrange(len(values))] = chance.choice(junk)
+    with suppress(pa.ArrowException, OverflowError):
+        nullable = pa.field(field.name, field.type, nullable=field.nullable)
+        return table.set_column(at, nullable, pa.array(values, field.type))
+    return table
+
+
+def _stored_run(is_table: bool) -> Callable[[Path, Random], tuple[Path, str]]:
+    def mutant(folder: Path, chance: Random) -> tuple[Path, str]:
+        files, tables = _stored()
+        name = chance.choice(sorted(tables)) if is_table else MANIFEST
+        for other, data in files.items():
+            (folder / other).write_bytes(data)
+        if not is_table:
+            damaged = damaged_document(json.loads(files[MANIFEST]), chance)
+        elif chance.random() < 0.5:
+            damaged = _parquet(_other_table(tables[name], chance))
+        else:
+            damaged = damaged_bytes(_parquet(tables[name], is_plain=chance.random() < 0.7), chance)
+        (folder / name).write_bytes(damaged)
+        return folder, chance.choices(*_weighted_uses())[0]
+
+    return mutant
+
+
+@cache
+def _weighted_uses() -> tuple[list[str], list[int]]:
+    """What is done with stored runs, and how often: pages and tables of all figures take ten times as long."""
+    slow = {"report": 1, "runs show": 2, "expect": 3, "export junit": 2, "export csv": 4}
+    names = [*_USES, *(f"export {one}" for one in FORMATS)]
+    return names, [slow.get(one, 10) for one in names]
+
+
+def _report(run: Run) -> None:
+    facts = read_facts(run)
+    json.dumps(facts_to_json(facts))
+    run_page(facts)
+
+
+def _show(run: Run) -> None:
+    summary, found = summarise(run), measurements(run)
+    classes, late = distributions(found), [lateness(run, "post"), lateness(run, "done")]
+    json.dumps(statistics_to_json(classes, late, incomplete=found.incomplete))
+    json.dumps(summary_to_json(summary))
+    render_summary(summary)
+    render_statistics(classes, late, incomplete=found.incomplete)
+
+
+def _expect(run: Run) -> None:
+    json.dumps(verdict_to_json(judge(summarise(run), load_rules(EXAMPLE))))
+
+
+def _list(run: Run) -> None:
+    found = list_runs(run.folder.parent, RunFilter(trace="*", dut="*"))
+    json.dumps(runs_to_json(found))
+    render_runs(found, run.folder.parent)
+
+
+def _compare(run: Run) -> None:
+    groups = groups_of({"a": [DATA / "run-v1"], "b": [run.folder]})
+    compare(groups, check_comparability(groups), ComparisonRules(resamples=20))
+
+
+_USES: dict[str, Callable[[Run], None]] = {
+    "report": _report, "runs show": _show, "expect": _expect, "runs list": _list, "compare": _compare
+}  # fmt: skip
+
+
+def _used(stored: tuple[Path, str]) -> None:
+    folder, use = stored
+    run = read_run(folder)
+    if use in _USES:
+        _USES[use](run)
+    else:
+        export(run, use.removeprefix("export "), folder / "out")
+
+
+def _session(folder: Path, chance: Random) -> Path:
+    document = {
+        "session_id": "s", "created": "2026-01-02T03:04:05+00:00", "command_line": ["charkha"], "spec": {"jobs": []},
+        "jobs": [{"name": "a", "run_id": "r", "offset_ns": 0, "start_ns": 5, "pace": "barrier"}], "format_version": 1,
+    }  # fmt: skip
+    (folder / SESSION).write_bytes(damaged_document(document, chance))
+    return folder
+
+
+# --- captures, certificates, tokens ---------------------------------------------------------------------------------
+
+
+@cache
+def _captures() -> list[bytes]:
+    talk = Conversation()
+    talk.write(3 * MTU)
+    talk.ack(messages=1)
+    talk.nak(2)
+    talk.cnp()
+    frames = [(one.time_ns or 0, one.data) for one in talk.captured()]
+    return [pcap(frames), pcapng(frames)]
+
+
+def _audit(path: Path) -> None:
+    report = audit_file(path)
+    json.dumps(audit_to_json(report))
+    render_audit(report)
+
+
+@cache
+def _identity() -> tuple[bytes, bytes, bytes]:
+    """An identity, and certificate and key of its authority."""
+    with TemporaryDirectory() as folder:
+        make_authority(Path(folder), name="lab")
+        made = issue(Path(folder), "a", role=Role.AGENT, addresses=["h"], valid=timedelta(days=99)).path.read_bytes()
+        return made, (Path(folder) / CERTIFICATE).read_bytes(), (Path(folder) / KEY).read_bytes()
+
+
+_BLOCK = re.compile(rb"(-----BEGIN [A-Z ]+-----\n)(.*?)(-----END [A-Z ]+-----\n)", re.DOTALL)
+
+
+def _damaged_pem(data: bytes, chance: Random) -> bytes:
+    """Other bytes of the DER in one of the blocks, or of the text around it."""
+    if chance.random() < 0.2:
+        return damaged_bytes(data, chance)
+    blocks = list(_BLOCK.finditer(data))
+    one = chance.choice(blocks)
+    der = base64.b64decode(one[2])
+    der = damaged_bytes(der, chance) if chance.random() < 0.7 else damaged_words(der, chance)
+    return data[: one.start(2)] + base64.encodebytes(der) + data[one.end(2) :]
+
+
+def _certificates(folder: Path, chance: Random) -> Path:
+    for name, data in zip(("a.pem", CERTIFICATE, KEY), _identity(), strict=True):
+        path = folder / name
+        path.write_bytes(data)
+        path.chmod(0o600)
+    path = folder / chance.choice(("a.pem", "a.pem", CERTIFICATE, KEY))
+    path.write_bytes(_damaged_pem(path.read_bytes(), chance))
+    return folder
+
+
+def _used_certificates(folder: Path) -> None:
+    """What an agent, a controller, `charkha certs issue` and the service do with them."""
+    path = folder / "a.pem"
+    check_identity(path, Role.AGENT)
+    files = TlsFiles(identity=path)
+    files.server_credentials()
+    signer, parts = ListenAddress("127.0.0.1:1", tls=files).signer(), files.parts()
+    assert signer is not None
+    assert parts is not None
+    with suppress(RemoteProtocolError):  # as a peer answers to it
+        check_signature(b"x", signer.sign(b"x"), signer.certificate, authority=parts[2], role=Role.AGENT)
+    issue(folder, "b", role=Role.AGENT, valid=timedelta(days=1))
+
+
+SECRET = "s" * 40
+
+
+def _token(folder: Path, chance: Random) -> bytes:
+    claims = {"sub": "a", "role": "agent", "iat": 1_700_000_000, "exp": 4_000_000_000}
+    if chance.random() < 0.3:
+        return damaged_bytes(issue_token(SECRET, "a", role=Role.AGENT, valid=timedelta(days=1)).encode(), chance)
+    parts = [{"alg": "HS256", "typ": "JWT"}, claims]
+    wrong = chance.choice((0, 1, 1, 1))
+    texts = [damaged_document(one, chance) if at == wrong else written(one) for at, one in enumerate(parts)]
+    signed = b".".join(base64.urlsafe_b64encode(one).rstrip(b"=") for one in texts)
+    code = hmac.digest(SECRET.encode(), signed, "sha256")
+    return signed + b"." + base64.urlsafe_b64encode(code).rstrip(b"=")
+
+
+def _held(token: bytes) -> None:
+    holder = holder_of(token.decode("latin-1"), SECRET)
+    assert isinstance(holder.name, str)
+
+
+# --- the service ----------------------------------------------------------------------------------------------------
+
+
+def _serve_folder(folder: Path, chance: Random) -> Path:
+    (folder / "t").mkdir()
+    document = {"charkha_service": 1, "listen": "127.0.0.1:8760", "traces": ["t"], "topologies": ["t"], "identity": "a"}
+    (folder / "serve.yaml").write_bytes(damaged_document(document, chance, is_yaml=True))
+    return folder
+
+
+BODIES: Mapping[str, Any] = {
+    "/api/v1/users": {"name": "a", "role": "viewer"},
+    "/api/v1/duts": {"name": "d", "about": "x", "topologies": ["leaf-spine-2x2"], "spec": {"agents": {"count": 1}}},
+    "/api/v1/compose": {"trace": "transformer-8r", "topology": "leaf-spine-2x2", "profile": "fw-b", "iterations": 5},
+    "/api/v1/runs": {"dut": "loopback", "spec": QUICK, "name": "n", "repeat": 2},
+    "/api/v1/runs/1/cancel": {},
+    "/api/v1/reservations": {"dut": "loopback", "begin": "2026-01-02T03:04:05Z", "end": "2026-01-02T04:04:05Z"},
+    "/otg/loopback/config": configuration(),
+    "/otg/loopback/control/state": {
+        "choice": "traffic",
+        "traffic": {"choice": "flow_transmit", "flow_transmit": {"state": "start"}},
+    },
+    "/otg/loopback/monitor/metrics": {"choice": "ccl", "ccl": {}},
+}
+QUERIES: Mapping[str, Mapping[str, str]] = {
+    "/api/v1/runs": {"dut": "loopback", "user": "a", "state": "waiting", "series": "s", "before": "7", "limit": "5"},
+    "/api/v1/compare": {"baseline": "1", "other": "2", "force": "true"},
+    "/api/v1/trend": {"dut": "loopback", "series": "s"},
+    "/api/v1/runs/1": {},
+    "/api/v1/runs/1/report": {},
+    "/api/v1/duts/loopback/queue": {},
+}
+
+
+def _request(folder: Path, chance: Random) -> tuple[str, str, bytes]:
+    """Method, path with its query, body."""
+    if chance.random() < 0.7:
+        path = chance.choice(sorted(BODIES))
+        body = BODIES[path]
+        if path == "/api/v1/runs" and chance.random() < 0.6:
+            spec = damaged_document(yaml.safe_load(QUICK), chance, is_yaml=True).decode("utf-8", "surrogateescape")
+            with suppress(UnicodeEncodeError):
+                return "POST", path, json.dumps({**body, "spec": spec}).encode()
+        return "POST", path, damaged_document(body, chance)
+    path = chance.choice(sorted(QUERIES))
+    query = with_other_values(dict(QUERIES[path]), chance)
+    pairs = query.items() if isinstance(query, dict) else [("x", query)]
+    texts = "&".join(f"{_quoted(key)}={_quoted(value)}" for key, value in pairs)
+    steps = path.split("/")
+    if chance.random() < 0.3:
+        steps[-1] = _quoted(chance.choice((*TEXTS, *NUMBERS)))
+    return "GET", "/".join(steps) + ("?" + texts if texts else ""), b""
+
+
+def _quoted(value: Any) -> str:
+    data = bytes(value) if isinstance(value, Raw) else str(value).encode("utf-8", "surrogatepass")
+    return urllib.parse.quote_from_bytes(data[:2000], safe="")
+
+
+class _Served:
+    """A service in this process, started when it is first asked, and what is asked of it."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __call__(self, asked: tuple[str, str, bytes]) -> None:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._loop.run_until_complete(self._start())
+        self._loop.run_until_complete(self._ask(*asked))
+
+    async def _start(self) -> None:
+        self._folder = TemporaryDirectory()
+        folder = Path(self._folder.name)
+        token = add_users(folder, root=ServiceRole.ADMIN)["root"]
+        self._open = AsyncExitStack()
+        _, self._url = await self._open.enter_async_context(in_this_process(folder))
+        self._client = await self._open.enter_async_context(
+            aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"})
+        )
+        atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        assert self._loop is not None
+        self._loop.run_until_complete(self._open.aclose())
+        self._loop.close()
+        self._folder.cleanup()
+
+    async def _ask(self, method: str, path: str, body: bytes) -> None:
+        url = URL(self._url + path, encoded=True)
+        async with self._client.request(method, url, data=body or None) as answer:
+            said = await answer.text()
+            assert answer.status < 500, f"{answer.status} {path}: {said}"
+            if answer.status >= 400:
+                raise InputError(said)
+
+
+SUITE = """
+charkha_suite: 1
+name: s
+description: d
+defaults: {job: {iterations: 2, sweep: {ranks: 4}}}
+rules: [{metric: jct, at_most: 200ms}]
+cases:
+- name: a
+  about: x
+  spec: {job: {sweep: {collective: all_reduce, sizes: [1K]}}}
+  search: {rate: ["10%", "100%"], trials: 2}
+- name: b
+  clause: "1.1"
+  spec: {jobs: [{name: x, sweep: {collective: all_reduce}}, {name: y, sweep: {collective: broadcast}}]}
+  interference: {at_most: 1.5}
+clauses: [{clause: "1.1", title: t, cases: [b]}, {clause: "1.2", title: u, met: yes it is}]
+"""
+
+
+@cache
+def _xml() -> bytes:
+    return ring_all_reduce(3).encode()
+
+
+KINDS: Sequence[Kind] = (
+    Kind("trace: .et", _trace("et", _et), _played),
+    Kind("trace: Chakra JSON", _chakra, _played),
+    Kind("trace: master file", _file("t.parquet", _damaged_master), _played),
+    Kind("trace: group file", _group_file, _played),
+    *(
+        Kind(f"import: {name}", _one_of(partial(_sample, name), _of_importer), _imported(importer))
+        for name, (importer, _) in WRITERS.items()
+    ),
+    Kind("import: PyTorch, Kineto", _one_of(lambda: _pytorch()[:2], _json), _imported("pytorch")),
+    Kind("import: PyTorch, host", _one_of(lambda: _pytorch()[2:], _json), _imported("pytorch")),
+    Kind(
+        "topology",
+        _file(
+            "t.yaml",
+            _yaml(
+                lambda: TOPOLOGY, *(path.read_text for path in TOPOLOGIES.paths.values() if "large" not in path.name)
+            ),
+        ),
+        _topology,
+    ),
+    Kind("topology: containerlab", _file("t.clab.yml", _yaml(lambda: CLAB)), _topology),
+    Kind("topology: InfraGraph", _file("t.yaml", _yaml(lambda: INFRAGRAPH)), _topology),
+    Kind("run spec", _file("run.yaml", _yaml(*(lambda one=one: one for one in SPECS))), _run_spec),
+    Kind(
+        "algorithm (MSCCL)",
+        _file("a.xml", lambda chance: damaged_text(_xml(), chance)),
+        lambda path: name_of(str(path)),
+    ),
+    Kind("rules", _file("rules.yaml", _yaml(lambda: RULES)), lambda path: load_rules(str(path))),
+    Kind("suite", _file("suite.yaml", _yaml(shipped_suites()["smoke"].read_text, lambda: SUITE)), _suite_folder),
+    Kind(
+        "profile",
+        _file("fw.yaml", _yaml(lambda: PROFILE, *(path.read_text for path in PROFILES.paths.values()))),
+        load_profile,
+    ),
+    Kind("stored run: manifest", _stored_run(is_table=False), _used),
+    Kind("stored run: tables", _stored_run(is_table=True), _used),
+    Kind("stored session", _session, load_session),
+    Kind("capture", _file("x.pcap", lambda chance: damaged_words(chance.choice(_captures()), chance)), _audit),
+    Kind("certificates", _certificates, _used_certificates),
+    Kind("token", _token, _held),
+    Kind("serve.yaml", _serve_folder, lambda folder: read_configuration(Place(folder))),
+    Kind("HTTP", _request, _Served()),
+)
