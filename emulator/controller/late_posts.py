@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -43,7 +43,7 @@ def add_remaining_ideals(
     Raises:
         HostError: the table cannot be written.
     """
-    posts = _Posts(writer, ideal_ns)
+    posts = _Posts(writer, workload, ideal_ns)
     if not len(posts.late):
         return
     traffic = traffic_of_workload(workload, name_of=algorithm_of, layouts=layouts_on(topology))
@@ -57,7 +57,8 @@ def add_remaining_ideals(
         every = np.flatnonzero((operation_of == number) & (posts.counts == operation.members))
         for block in _chosen(every, posts.late, operation, budget=MOST_FOLLOWED // len(concerned), rng=rng):
             group = traffic.places[posts.instance[block]].group
-            remaining_ns = late_ranks.remaining_ns(group, posts.of(block, operation.ranks[group]))
+            ranks = operation.ranks[group]
+            remaining_ns = late_ranks.remaining_ns(group, posts.of(block, ranks), posts.free_ns(block, ranks))
             if remaining_ns is not None:
                 found[posts.key(block)] = remaining_ns
     if found:
@@ -84,20 +85,23 @@ class _Posts:
         late: blocks in which a rank was late by an amount that matters.
     """
 
-    def __init__(self, writer: RunWriter, ideal_ns: IntArray) -> None:
-        table = writer.run().table(Part.SAMPLES, ["iteration", "instance", "rank", "post_ns"])
-        columns = {name: to_ints(table[name]) for name in table.column_names}
+    def __init__(self, writer: RunWriter, workload: Workload, ideal_ns: IntArray) -> None:
+        table = writer.run().table(Part.SAMPLES, ["iteration", "instance", "rank", "post_ns", "done_ns", "arrival_ns"])
+        columns = {name: to_ints(table[name], null=0) for name in table.column_names}
         columns = {
             name: column[(columns["iteration"] >= 0) & (ideal_ns[columns["instance"]] > 0)]
             for name, column in columns.items()
         }
         order = np.lexsort((columns["rank"], columns["instance"], columns["iteration"]))
         self._rank, self._post = columns["rank"][order], columns["post_ns"][order]
+        self._done, self._arrival = columns["done_ns"][order], columns["arrival_ns"][order]
         iteration, instance = columns["iteration"][order], columns["instance"][order]
         self._starts = block_starts(iteration, instance)
         self._iteration, self.instance = iteration[self._starts], instance[self._starts]
         self.counts = np.diff(self._starts, append=len(order))
         self._instances = len(ideal_ns)
+        self._before = _before(workload)
+        self._keys = self._iteration * self._instances + self.instance
         skew = self._post[:0]
         if len(order):
             reduced = (one.reduceat(self._post, self._starts) for one in (np.maximum, np.minimum))
@@ -110,9 +114,35 @@ class _Posts:
         found: list[int] = self._post[rows][np.searchsorted(self._rank[rows], ranks)].tolist()
         return found
 
+    def free_ns(self, block: int, ranks: IntArray) -> Sequence[int] | None:
+        """When each member was done with the collective before of the same group; None if there is none.
+
+        Acknowledgements that came after its last arrival do not count: they may have waited behind this collective.
+        """
+        before = self.key(block) - int(self.instance[block]) + self._before.get(int(self.instance[block]), -1)
+        found = int(np.searchsorted(self._keys, before))
+        if found == len(self._keys) or self._keys[found] != before or self.counts[found] != self.counts[block]:
+            return None
+        rows = slice(self._starts[found], self._starts[found] + self.counts[found])
+        free = np.minimum(self._done[rows], self._arrival[rows].max())
+        return list(map(int, free[np.searchsorted(self._rank[rows], ranks)]))
+
     def key(self, block: int) -> int:
         """Of a block, as `_filled` numbers rows."""
-        return int(self._iteration[block]) * self._instances + int(self.instance[block])
+        return int(self._keys[block])
+
+
+def _before(workload: Workload) -> Mapping[int, int]:
+    """Instance of a collective → that of the one before of its group."""
+    found: dict[int, int] = {}
+    for program in workload.programs:
+        last: dict[int, int] = {}
+        for item in program.communications.values():
+            if item.kind.is_collective:
+                if item.group in last:
+                    found[item.instance] = last[item.group]
+                last[item.group] = item.instance
+    return found
 
 
 def _filled(batch: pa.RecordBatch, *, found: dict[int, int], instances: int) -> pa.RecordBatch:

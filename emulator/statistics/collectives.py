@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from emulator.errors import ResultError
@@ -22,6 +23,7 @@ from emulator.run_folder.manifest import LAST_ARRIVAL, LAST_DONE, CctEnd
 from emulator.statistics.table_columns import UNKNOWN, block_starts, labels_and_codes, to_ints
 from emulator.trace.model import BoolArray, CommKind, IntArray
 
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 _NEVER = np.iinfo(np.int64).min
 MERGE_COLUMNS: Sequence[str] = (
     "iteration",
@@ -99,10 +101,11 @@ class MergedSamples:
         return (self.whole_ideal_ns <= 0) | (self.ideal_ns >= (1 - NEGLIGIBLE_SKEW) * self.whole_ideal_ns)
 
     @property
-    def whole_ns(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def whole_ns(self) -> FloatArray:
         """Time that all bytes would have taken at the speed of those that had still to move after the last post."""
         known = (self.whole_ideal_ns > 0) & (self.ideal_ns > 0)
-        return self.cct_ns * np.where(known, self.whole_ideal_ns / np.where(known, self.ideal_ns, 1), 1.0)
+        slower = np.where(known, self.whole_ideal_ns / np.where(known, self.ideal_ns, 1), 1.0)
+        return np.asarray(self.cct_ns * slower, np.float64)
 
     def comparable(self, rows: IntArray) -> IntArray:
         """Those of some rows of a class of which it is known what had still to move after the last post.

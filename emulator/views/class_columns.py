@@ -47,7 +47,8 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     Column(
         "ideal\n%",
         "time that the bytes left to move after the last post need at the rates of the hosts' ports / cct, at the "
-        "median; 100 = as fast as the ports allow; none: a port has no rate, or a rank was late, in a way not known",
+        "median; 100 = as fast as the ports allow; none: a port has no rate, or a rank was late and what was left is "
+        "not known",
         cell=lambda row: number_cell(row.ideal_percent),
         is_optional=True,
         sacrifice=2,

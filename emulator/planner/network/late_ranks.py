@@ -57,12 +57,13 @@ class LateRanks:
         self._moves: dict[tuple[int, ...], Sequence[tuple[int, Phase]]] = {}
         self._work: dict[tuple[GroupPlaces, tuple[int, ...]], FloatArray] = {}
 
-    def remaining_ns(self, group: int, post_ns: Sequence[int]) -> int | None:
+    def remaining_ns(self, group: int, post_ns: Sequence[int], free_ns: Sequence[int] | None = None) -> int | None:
         """Time that the ports need at least, from the last post on, rounded up.
 
         Args:
             group: number of the group in the operation.
             post_ns: of its members, in group order.
+            free_ns: when each was done with the collective before: until then that occupied its port. None: long ago.
 
         Returns:
             None if a port that is needed has no rate, or the group is too large to tell.
@@ -71,11 +72,15 @@ class LateRanks:
             PlanError: there is no such algorithm.
         """
         order = tuple(np.argsort(np.asarray(post_ns), kind="stable").tolist())
-        work = self._work_of(GroupPlaces.of(self._operation.ranks[group].tolist(), self._topology), order)
-        left, since_ns = np.zeros(work.shape[1]), post_ns[order[0]]
+        places = GroupPlaces.of(self._operation.ranks[group].tolist(), self._topology)
+        work = self._work_of(places, order)
+        since_ns = np.full(work.shape[1], post_ns[order[0]], np.int64)
+        if free_ns is not None:
+            since_ns = np.maximum(since_ns, _at_ports(places, free_ns))
+        left = np.zeros(work.shape[1])
         for member, released in zip(order, work, strict=True):
-            left = np.maximum(left - (post_ns[member] - since_ns), 0.0) + released
-            since_ns = post_ns[member]
+            left = np.maximum(left - np.maximum(post_ns[member] - since_ns, 0), 0.0) + released
+            since_ns = np.maximum(since_ns, post_ns[member])
         longest, whole = float(left.max(initial=0.0)), float(work.sum(axis=0).max(initial=0.0))
         if math.isnan(whole) or not (self._is_followed or longest >= _ENOUGH * whole):
             return None
@@ -214,6 +219,13 @@ def _port_times(released: Sequence[tuple[int, Phase]], places: GroupPlaces, over
             at = place[ends[chosen]]
             np.add.at(work[number], at, phase.sizes[chosen] * byte_ns[at])
     return np.hstack([out_of, into, to_domain, from_domain])
+
+
+def _at_ports(places: GroupPlaces, free_ns: Sequence[int]) -> IntArray:
+    """The latest of the members at each port, ports as of `_port_times`."""
+    ports = np.full(max(places.ports) + 1, min(free_ns), np.int64)
+    np.maximum.at(ports, np.array(places.ports), np.array(free_ns, np.int64))
+    return np.concatenate([ports, ports, free_ns, free_ns])
 
 
 def _byte_ns(rates_bps: Sequence[int | None], factor: float) -> FloatArray:

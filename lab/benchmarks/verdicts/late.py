@@ -1,22 +1,17 @@
 """A rank that is late, on a clean device and with every port at 75 %: the share of ideal stays that of the device.
 
-python -m lab.benchmarks.verdicts.late [--count N]
-
-All-to-all of 16 MiB among 4 ranks, whose rank 3 computes for 0, 10 or 400 ms longer than the others before each. Needs
-root and a quiet machine. Exit code 1 if a share is not as it must be.
+All-to-all of 16 MiB among 4 ranks, whose rank 3 computes for 0, 10 or 400 ms longer than the others before each.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-TOPOLOGY = Path("topologies/two-hosts-switch.yaml").resolve()
+from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
+
 LATE_MS = (0, 10, 400)
 CLEAN_PERCENT = 97.0, 101.0
 MOST_AT_75_PERCENT = 90.0
@@ -69,23 +64,3 @@ def _share(trace: Path, out: Path, options: tuple[object, ...]) -> float | None:
     (row,) = json.loads(charkha("runs", "show", out, "--json"))["classes"]
     share: float | None = row["ideal_percent"]
     return share
-
-
-def charkha(*arguments: object) -> str:
-    """Run a command; its stdout."""
-    command = [sys.executable, "-m", "emulator", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode in (1, 2, 3):
-        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
-    return done.stdout
-
-
-def main() -> int:
-    """Exit code 1 if a share is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=3, help="runs of a case (default: %(default)s)")
-    return play(parser.parse_args().count)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,21 +1,16 @@
 """A class beside a larger one in a sweep takes as long as without it.
 
-python -m lab.benchmarks.verdicts.neighbours [--count N]
-
-All-reduces of 256 KiB and 4 MiB among 4 ranks, with and without 16 MiB. Needs root and a quiet machine. Exit code 1 if
-the median of 4 MiB differs by more than 1 %, or p95 / p50 of 256 KiB exceeds 1.5.
+All-reduces of 256 KiB and 4 MiB among 4 ranks, with and without 16 MiB.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
-from lab.benchmarks.verdicts.late import TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
 
 SWEEPS = ("256K,4M", "256K,4M,16M")
 SMALL, MIDDLE = 256 << 10, 4 << 20
@@ -48,14 +43,3 @@ def _rows(sizes: str, out: Path) -> dict[int, dict[str, float]]:
     what = ("bench", "all_reduce", "-n", 4, "-b", sizes, "--iterations", 20, "--topology", TOPOLOGY)
     found = json.loads(charkha(*what, "--out", out, "--no-report", "--json"))
     return {row["size_bytes"]: row for row in found["rows"]}
-
-
-def main() -> int:
-    """Exit code 1 if the sweeps differ."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=5, help="runs of a sweep (default: %(default)s)")
-    return play(parser.parse_args().count)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

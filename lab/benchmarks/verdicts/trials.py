@@ -53,16 +53,16 @@ class Case:
         options = ("-n", self.ranks, "-b", self.sizes, "--iterations", self.iterations, "--topology", TOPOLOGY)
         faulty = ("--profile", profile) if profile else ()
         with _busy(self.loops):
-            _charkha("bench", "all_reduce", *options, *faulty, "--out", out, "--no-report")
-        return [_charkha("expect", out, one).partition(":")[0] or "no verdict" for one in files]
+            charkha("bench", "all_reduce", *options, *faulty, "--out", out, "--no-report")
+        return [charkha("expect", out, one).partition(":")[0] or "no verdict" for one in files]
 
 
 def report(cases: Iterator[Case], count: int) -> int:
     """Calibrate, play every case `count` times in one lab, print a table; 1 if a verdict is wrong."""
     wrong = 0
     print(f"{'case':28} {'loops':>5}  {'verdicts':44} right")
-    _charkha("calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=120)
-    _charkha("lab", "up", TOPOLOGY)
+    charkha("calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=120)
+    charkha("lab", "up", TOPOLOGY)
     try:
         for case in cases:
             found: Counter[str] = Counter()
@@ -74,7 +74,7 @@ def report(cases: Iterator[Case], count: int) -> int:
             told = ", ".join(f"{number} {name}" for name, number in found.most_common())
             print(f"{case.name:28} {case.loops:5}  {told:44} {'yes' if is_right else 'NO'}", flush=True)
     finally:
-        _charkha("lab", "down", TOPOLOGY)
+        charkha("lab", "down", TOPOLOGY)
     return int(wrong > 0)
 
 
@@ -82,7 +82,8 @@ def _share(percent: int) -> str:
     return f"charkha_rules: 1\nrules:\n  - {{metric: busbw_to_ideal, at_least: {percent} %}}\n"
 
 
-def _charkha(*arguments: object, timeout_s: int = _TRIAL_S) -> str:
+def charkha(*arguments: object, timeout_s: int = _TRIAL_S) -> str:
+    """Run a command; its stdout. What went wrong with it goes to stderr."""
     command = [sys.executable, "-m", "emulator", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode in (1, 2, 3):

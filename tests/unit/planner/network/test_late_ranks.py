@@ -76,6 +76,16 @@ def test_what_was_possible_later_had_less_time() -> None:
     assert remaining(K.ALL_TO_ALL, "parallel", 4_000, TWO_A_HOST, (0, 0, 9 * KB_NS, 10 * KB_NS)) == 3 * KB_NS
 
 
+def test_the_collective_before_occupied_the_ports_of_those_it_kept() -> None:
+    late = LateRanks(operation(K.ALL_TO_ALL, "parallel", 4_000), topology(TWO_A_HOST), NO_OVERHEAD)
+    posts = (0, 0, 0, 2 * KB_NS)
+    assert late.remaining_ns(0, posts) == 2 * KB_NS
+    assert late.remaining_ns(0, posts, (-5, -5, -5, -5)) == 2 * KB_NS
+    # Rank 3 was kept until its post, or until half of its lateness was over: its port carried that.
+    assert late.remaining_ns(0, posts, (-5, -5, -5, 2 * KB_NS)) == 4 * KB_NS
+    assert late.remaining_ns(0, posts, (-5, -5, -5, 1 * KB_NS)) == 3 * KB_NS
+
+
 def test_nothing_is_left_where_nothing_crosses_a_port() -> None:
     assert remaining(K.ALL_TO_ALL, "parallel", 4_000, (0, 0, 0, 0), (0, 0, 0, 5)) == 0
 
