@@ -72,6 +72,7 @@ def add_parser(subparsers: Subparsers) -> None:
     rules.add_argument(
         "--find",
         metavar="F",
+        advanced=True,
         type=argument(parse_fraction),
         help="show how many runs find a difference of F, for example 5%%",
     )
@@ -88,7 +89,9 @@ def add_parser(subparsers: Subparsers) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--html", metavar="FILE", type=Path, help="write a page with charts, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
-    output.add_argument("--markdown", action="store_true", help="print it as Markdown, for the summary of a CI job")
+    output.add_argument(
+        "--markdown", action="store_true", advanced=True, help="print it as Markdown, for the summary of a CI job"
+    )
     output.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_explain("comparison_table", "trend_table")
     parser.set_defaults(handler=_run)
