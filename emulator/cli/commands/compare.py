@@ -59,7 +59,7 @@ def add_parser(subparsers: Subparsers) -> None:
         nargs="?",
         const=_SLOWER,
         choices=_GATES,
-        help="exit with 4 if a class is slower, 7 if none is decided; strict: 7 if one is not; lenient: never 7",
+        help="exit with 4 if a class is slower, 7 if undecided",
     )
     rules.add_argument(
         "--margin",
@@ -76,7 +76,7 @@ def add_parser(subparsers: Subparsers) -> None:
         type=argument(parse_fraction),
         help="show how many runs find a difference of F, for example 5%%",
     )
-    rules.add_argument("--force", action="store_true", help="compare runs that are not comparable, and note it")
+    rules.add_argument("--force", action="store_true", help="compare runs that are not comparable")
     rules.add_argument("--trend", action="store_true", help="one table over all versions; splits a GROUP by firmware")
     rules.add_argument(
         "--seed",
