@@ -142,15 +142,18 @@ def _read_file(path: Path, lines: list[_Line], losses: Losses) -> None:
         where = of_line(path, number)
         try:
             record = msgspec.json.decode(text, type=_Record)
+            kinds = [one for one in (record.coll_perf, record.p2p_perf) if one is not None]
+            others = (
+                [] if kinds else sorted(msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys() - _KNOWN_KEYS)
+            )
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if not is_whole:
                 losses.count(Fate.DROPPED, "records cut off at the end of the file", where)
                 continue
             raise TraceError(f"is not a record of NCCL Inspector{_version(text)}: {error}", path=where) from error
-        if record.coll_perf is not None and record.p2p_perf is not None:
+        if len(kinds) > 1:
             raise TraceError("has both coll_perf and p2p_perf: the record is corrupt", path=where)
-        if record.coll_perf is None and record.p2p_perf is None:
-            others = sorted(msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys() - _KNOWN_KEYS)
+        if not kinds:
             if not others:
                 raise TraceError("has neither coll_perf nor p2p_perf: the record is corrupt", path=where)
             what = f"records of an unknown kind, {', '.join(others)[:60]}{_version(text)}"

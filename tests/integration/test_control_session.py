@@ -485,7 +485,7 @@ def _children() -> list[int]:
     return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take a lower priority back")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only it takes a lower priority back")
 def test_agents_go_before_the_controller_while_they_play(run_check: RunCheck) -> None:
     usual = os.getpriority(os.PRIO_PROCESS, 0)
 

@@ -68,7 +68,7 @@ def test_the_heavy_packages_weigh_what_the_page_states(name: str) -> None:
 def test_an_extra_weighs_what_the_page_states(extra: str) -> None:
     missing = [name for name in map(canonicalize_name, names(EXTRAS[extra])) if not is_installed(name)]
     if missing:
-        pytest.skip(f"{', '.join(missing)} is not installed here")
+        pytest.skip(f"not installed: pip install {' '.join(missing)}")
     added = sum(mb for name, mb in weights_mb(EXTRAS[extra]).items() if name not in DEFAULT_MB)
     assert added == pytest.approx(DOCUMENTED_MB[extra], rel=0.3, abs=2)
 

@@ -17,7 +17,7 @@ from tests.support.namespaces import Namespace, why_not
 from tests.support.skips import missing
 from tests.support.ssh_server import ssh_server
 
-pytest.importorskip("asyncssh")
+pytest.importorskip("asyncssh", reason="pip install asyncssh")
 pytestmark = pytest.mark.skipif(not IS_FULL, reason="starts sshd: CHARKHA_FULL=1")
 THERE = f"env PYTHONPATH={ROOT} {sys.executable} -P -m emulator"
 

@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 # collective, ranks, size with unit, algorithm, count: what a class is; the rest of the line is measured
 CLASS = re.compile(r"^(\w+ +\d+ +[\d.]+ \w+ +\S+ +\d+) ", re.MULTILINE)
 # not the table of the worst flows, which a run has if a busy host made it lose packets
-FACT = re.compile(r"^((?!Worst )[A-Z]\w+(?: (?:\(JCT\)|at|folder))?)[ :]", re.MULTILINE)
+FACT = re.compile(r"^((?!Worst |Warning |Tester)[A-Z]\w+(?: (?:\(JCT\)|at|folder))?)[ :]", re.MULTILINE)
 
 
 def blocks(language: str) -> list[str]:

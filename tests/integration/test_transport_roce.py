@@ -449,7 +449,7 @@ def test_ranks_of_one_agent_read_before_many_packets_wait(
 ) -> None:
     """Data that waits in a socket leaves the cache of the core; between agents, the window limits it."""
     if os.geteuid() != 0:
-        pytest.skip("only root gets a receive buffer that holds a window")
+        pytest.skip("needs root: only its receive buffers hold a window")
     depths, sockets = [], dict[str, socket.socket]()
     send_cut = Sender.send_cut
 

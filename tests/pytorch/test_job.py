@@ -30,7 +30,7 @@ def torch_python() -> str:
     """An interpreter that has torch; skips the calling test if there is none."""
     named = os.environ.get("CHARKHA_TORCH_PYTHON")
     if named is None and importlib.util.find_spec("torch") is None:
-        pytest.skip("needs torch: install it, or name an interpreter that has it in CHARKHA_TORCH_PYTHON")
+        pytest.skip("needs torch: pip install torch, or name an interpreter that has it in CHARKHA_TORCH_PYTHON")
     return named or sys.executable
 
 

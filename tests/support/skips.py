@@ -13,7 +13,7 @@ import pytest
 _REMEDY = re.compile(
     r"apt-get install [\w.+ -]*\w|pip install [\w.+ -]*\w|CHARKHA_\w+=1|python -m [\w.]*\w|\bneeds? root\b"
 )
-_LONGEST = 60
+_LONGEST = 70
 _PACKAGES = {
     **{"chromium": "chromium", "chromedriver": "chromium-driver", "ethtool": "ethtool", "ip": "iproute2"},
     **{"mosquitto": "mosquitto", "nft": "nftables", "ovs-vswitchd": "openvswitch-switch", "sshd": "openssh-server"},
@@ -46,7 +46,7 @@ def skip_lines(reasons: Iterable[str]) -> Iterator[str]:
     for reason in reasons:
         remedy = _REMEDY.search(reason)
         # Reasons with a remedy in common are one row: what brings it counts, not how each test says what it lacks.
-        found["" if remedy else reason, remedy[0] if remedy else ""] += 1
+        found["" if remedy else reason, remedy[0].replace("need root", "needs root") if remedy else ""] += 1
     rows = [
         (what or _WHAT.get(how) or how.partition(" install ")[2], f"{count:,}", how)
         for (what, how), count in sorted(found.items(), key=lambda one: (-one[1], one[0]))
@@ -55,7 +55,8 @@ def skip_lines(reasons: Iterable[str]) -> Iterator[str]:
         rows.insert(0, ("left out for want of", "tests", "what brings it"))
         widths = [min(_LONGEST, max(len(row[column]) for row in rows)) for column in (0, 1)]
         for what, count, how in rows:
-            yield f"{what:{widths[0]}}  {count:>{widths[1]}}  {how}".rstrip()
+            short = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
+            yield f"{short:{widths[0]}}  {count:>{widths[1]}}  {how}".rstrip()
         packages = sorted({one for _, _, how in rows if how.startswith("apt-get") for one in how.split()[2:]})
         if packages:
             yield f"all of them: apt-get install {' '.join(packages)}"
@@ -64,7 +65,7 @@ def skip_lines(reasons: Iterable[str]) -> Iterator[str]:
 _WHAT = {
     "CHARKHA_FULL=1": "time: measurements, variants, long checks",
     "python -m tests.guest.image": "an emulated machine with rdma_rxe",
-    **dict.fromkeys(("needs root", "need root"), "root"),
+    "needs root": "root",
 }
 
 

@@ -24,7 +24,8 @@ def test_reasons_with_one_remedy_are_one_row_and_the_last_line_installs_everythi
         *["no lab here: not installed: `apt-get install nftables ethtool`"] * 30,
         "needs Chromium and its driver: apt-get install chromium chromium-driver",
         *["takes 5 s: CHARKHA_FULL=1", "measures: CHARKHA_FULL=1 on a quiet machine"],
-        "no lab here: network namespaces need root",
+        *["no lab here: network namespaces need root", "capturing needs root"],
+        "this host " + "x" * 200,
         "this host has an RDMA device",
     ]
     lines = list(skip_lines(reasons))
@@ -32,6 +33,8 @@ def test_reasons_with_one_remedy_are_one_row_and_the_last_line_installs_everythi
     assert lines[1].split()[2:] == ["30", "apt-get", "install", "nftables", "ethtool"]
     assert lines[2].split()[-2:] == ["2", "CHARKHA_FULL=1"]
     assert next(line for line in lines if line.startswith("this host has an RDMA device")).split()[-1] == "1"
+    assert [line.split() for line in lines if "root" in line] == [["root", "2", "needs", "root"]]
+    assert max(map(len, lines)) < 120
     assert lines[-1] == "all of them: apt-get install chromium chromium-driver ethtool nftables"
 
 

@@ -145,6 +145,9 @@ def test_records_that_a_newer_version_adds_are_counted_and_named(tmp_path: Path)
     trace = import_trace(IMPORTERS["nccl-inspector"], tmp_path)
     dropped = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED}
     assert dropped["records of an unknown kind, dump_stats (Inspector output v4.2; known: v4.0)"] == 1
+    path.write_bytes("\n".join([*lines, json.dumps(newer | {"KIND": {}})]).encode().replace(b"KIND", b"\xff") + b"\n")
+    with pytest.raises(TraceError, match=rf"line {len(lines) + 1}.*is not a record.*utf-8"):
+        import_trace(IMPORTERS["nccl-inspector"], tmp_path)
     path.write_text("\n".join([*lines, json.dumps(newer | {"coll_perf": {"coll": 1}})]) + "\n")
     with pytest.raises(TraceError, match=r"Inspector output v4\.2; known: v4\.0"):
         import_trace(IMPORTERS["nccl-inspector"], tmp_path)
