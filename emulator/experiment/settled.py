@@ -20,6 +20,7 @@ from emulator.experiment.resolve import Resolved, resolve
 from emulator.experiment.spec import Experiment
 from emulator.experiment.testbed import Testbed
 from emulator.experiment.workload import LoadedJob
+from emulator.host.rdma import require_device
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import Forecast, forecast
 from emulator.planner.group_layout import layouts_on
@@ -125,6 +126,8 @@ def settle(
     """
     topology = testbed.topology
     resolved = resolve(experiment, topology, in_lab=testbed.lab is not None)
+    if resolved.transport.needs_device and experiment.agents.listen is None and "software_nic" not in resolved.options:
+        require_device()  # before anything is made: every agent runs on this host
     played = play_on_storage_hosts(
         job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
     )

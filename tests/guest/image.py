@@ -1,13 +1,14 @@
 """Build what a guest boots from: Debian's own kernel with rdma_rxe, and a file system in memory with RDMA programs.
 
-`python -m tests.guest.image`, as root, installs the packages that this needs and builds it. Tests only build: they skip
-where a package is missing.
+`python -m tests.guest.image`, as root, installs the packages that this needs and builds it, unless it is there. Tests
+skip where it is not.
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
+import hashlib
 import lzma
 import os
 import re
@@ -47,24 +48,29 @@ class NoGuest(Exception):
 
 
 def image_folder() -> Path:
-    """Where the image of this user is kept."""
-    return Path(tempfile.gettempdir()) / f"charkha-guest-{os.getuid()}"
+    """Where the image of this user is kept; another one if what it is made by has changed."""
+    digest = hashlib.sha256()
+    for file in (Path(__file__), _HERE / "verbs_end.c", *sorted((_HERE / "boot").iterdir())):
+        digest.update(file.read_bytes())
+    return Path(tempfile.gettempdir()) / f"charkha-guest-{os.getuid()}-{digest.hexdigest()[:12]}"
+
+
+def is_built(folder: Path) -> bool:
+    """Whether an image is there."""
+    return all((folder / name).exists() for name in (KERNEL, FILES))
 
 
 def build(folder: Path) -> None:
     """Build the image, unless it is there; the first one to come builds it, others wait.
 
     Raises:
-        NoGuest: a package is missing, or the build fails.
+        NoGuest: it cannot be built.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if all((folder / name).exists() for name in (KERNEL, FILES)):
+        if is_built(folder):
             return
-        missing = missing_packages()
-        if missing:
-            raise NoGuest(f"needs Debian's packages: apt-get install {' '.join(missing)}")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             try:
                 _build(folder, Path(scratch))
@@ -186,20 +192,22 @@ def _output(*command: str, check: bool = True) -> str:
     return subprocess.run(command, check=check, capture_output=True, text=True).stdout
 
 
+def _install(packages: Sequence[str]) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update"], ["install", "-y", "--no-install-recommends", *packages]) if packages else ():
+        try:
+            subprocess.run(["apt-get", "-qq", *words], env=environment, check=True, stdout=sys.stderr)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise NoGuest(f"needs {' '.join(packages)}, which cannot be installed: {error}") from error
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Install what is missing and build; returns the exit code."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args(
         arguments
     )
-    missing = missing_packages()
-    if missing:
-        if shutil.which("apt-get") is None:
-            print(f"there is no apt-get to install {', '.join(missing)}", file=sys.stderr)
-            return 3
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for words in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
-            subprocess.run(["apt-get", "-qq", *words], env=environment, check=True, stdout=sys.stderr)
     try:
+        _install(missing_packages())
         build(image_folder())
     except NoGuest as error:
         print(f"the guest {error}", file=sys.stderr)

@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.guest.image import FILES, KERNEL, NoGuest, build, image_folder
+from tests.guest.image import FILES, KERNEL, NoGuest, image_folder, is_built
+from tests.support.skips import missing
 
 HERE4, HERE6 = "10.99.0.9", "fd99::9"
 GUEST4, GUEST6 = "10.99.0.2", "fd99::2"
@@ -29,11 +30,6 @@ SNAP_BYTES = 9216
 """Bytes captured of a packet: all of it. tcpdump's buffer holds packets of this size, and its default is 256 KiB."""
 _READY = "CHARKHA-GUEST-READY"
 _BOOT_S = 120
-_TOOLS = {
-    **{"ip": "iproute2", "nft": "nftables", "ethtool": "ethtool", "tcpdump": "tcpdump"},
-    "qemu-system-x86_64": "qemu-system-x86",
-}
-"""Commands that running it needs → Debian's package."""
 _ASK = Path(__file__).with_name("ask.py")
 _LOSS = "charkha_loss"
 
@@ -47,7 +43,7 @@ class Guest:
     """Machines, and this end.
 
     Attributes:
-        image: folder where the image is built; reused if it is there.
+        image: folder where the image is.
         namespace: of the bridge; `NAME-gen` is this end.
         machines: how many; the methods name one by its number from 1 on.
         memory_mib: of each.
@@ -69,17 +65,17 @@ class Guest:
         return ("ip", "netns", "exec", f"{self.namespace}-gen")
 
     def up(self) -> None:
-        """Build the image if need be, and boot the machines.
+        """Boot the machines.
 
         Raises:
             NoGuest: they cannot run here.
         """
         if os.geteuid():
             raise NoGuest("needs root")
-        missing = sorted({package for tool, package in _TOOLS.items() if shutil.which(tool) is None})
-        if missing:
-            raise NoGuest(f"needs tools: apt-get install {' '.join(missing)}")
-        build(self.image)
+        if not is_built(self.image):
+            raise NoGuest("is not built: python -m tests.guest.image")
+        if (reason := missing("ip", "nft", "ethtool", "tcpdump", "qemu-system-x86_64")) is not None:
+            raise NoGuest(f"cannot be run; {reason}")
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self._add_network()

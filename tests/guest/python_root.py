@@ -32,7 +32,7 @@ def pack(target: Path) -> None:
     if sys.version_info[:2] != (3, 11) or not PYTHON.exists():
         raise NoGuest("needs Debian's Python 3.11, whose files are copied, and the tests running on 3.11")
     if not PYVERBS.exists():
-        raise NoGuest("needs Debian's package python3-pyverbs")
+        raise NoGuest("needs pyverbs: apt-get install python3-pyverbs")
     libraries: set[str] = set()
     with tarfile.open(target, "w") as tar:
         for path in (PYTHON, Path("/usr/lib/python3.11"), PYVERBS):

@@ -105,3 +105,10 @@ def test_pairs_are_swept_as_sendrecv(tmp_path: Path) -> None:
     assert document["collective"] == "send_recv"
     assert [(row["size_bytes"], row["iterations"]) for row in document["rows"]] == [(1024, 3), (4096, 3)]
     assert all(row["busbw_bytes_per_s"] > 0 for row in document["rows"])
+
+
+def test_the_algorithm_of_the_only_collective_needs_no_name_of_it(tmp_path: Path) -> None:
+    document = _bench_json(
+        tmp_path, "all_reduce", "-n", 3, "-b", "4K", "-e", "4K", "--iterations", 1, "--algorithm", "ring"
+    )
+    assert [row["algorithm"] for row in document["rows"]] == ["ring"]

@@ -14,7 +14,8 @@ from tests.support.command import Command, charkha
 from tests.support.full import IS_FULL
 from tests.support.launched import LAST_FRAME_S, bench, counting_namespace, last_frame_s, write_topology
 from tests.support.namespaces import Namespace, why_not
-from tests.support.slurm_cluster import slurm, slurm_cluster, why_no_slurm
+from tests.support.skips import missing
+from tests.support.slurm_cluster import SLURM, slurm, slurm_cluster
 
 pytestmark = pytest.mark.skipif(not IS_FULL, reason="starts Slurm: CHARKHA_FULL=1")
 Bed = tuple[Namespace, Mapping[str, str]]
@@ -22,7 +23,7 @@ Bed = tuple[Namespace, Mapping[str, str]]
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    if (reason := why_not() or why_no_slurm()) is not None:
+    if (reason := why_not() or missing(*SLURM)) is not None:
         pytest.skip(reason)
     with counting_namespace() as alone, slurm_cluster(alone, tmp_path_factory.mktemp("slurm")) as environment:
         yield alone, environment

@@ -14,7 +14,8 @@ from tests.support.command import ROOT, Command, arguments_of, charkha, wait_for
 from tests.support.full import IS_FULL
 from tests.support.launched import LAST_FRAME_S, bench, counting_namespace, last_frame_s, write_topology
 from tests.support.namespaces import Namespace, why_not
-from tests.support.ssh_server import ssh_server, why_no_sshd
+from tests.support.skips import missing
+from tests.support.ssh_server import ssh_server
 
 pytest.importorskip("asyncssh")
 pytestmark = pytest.mark.skipif(not IS_FULL, reason="starts sshd: CHARKHA_FULL=1")
@@ -23,7 +24,7 @@ THERE = f"env PYTHONPATH={ROOT} {sys.executable} -P -m emulator"
 
 @pytest.fixture
 def bed(tmp_path: Path) -> Iterator[tuple[Namespace, Path]]:
-    if (reason := why_not() or why_no_sshd()) is not None:
+    if (reason := why_not() or missing("sshd")) is not None:
         pytest.skip(reason)
     write_topology(tmp_path)
     folder = tmp_path / "ssh"

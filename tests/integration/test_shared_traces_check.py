@@ -12,7 +12,7 @@ from emulator.errors import TraceError
 from emulator.trace.summary import Summary, summarise
 from emulator.trace.workload import TraceOptions, build_workload
 from emulator.wire.trace.load import load_trace
-from tests.support.shared_traces import require_shared
+from tests.support.shared_traces import require_shared, trace_path
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,6 @@ SETS = [
         for ranks in (4, 8, 16)
     ),
 ]
-
-
-def trace_path(name: str) -> Path:
-    folder, _, prefix = name.rpartition("/")
-    if folder == "text-converted-8r":
-        return require_shared("traces", folder) / prefix
-    return require_shared("traces", *name.split("/"))
 
 
 def understood(path: Path, *, lenient: bool = False, ranks: int | None = None) -> Summary:

@@ -15,8 +15,9 @@ from emulator.experiment.workload import LoadedJob, load_from_files
 from emulator.planner.workloads.anonymous import Jitter
 from emulator.trace.communication_order import communication_dependencies
 from emulator.wire.trace.master.write import write_master
-from tests.integration.test_shared_traces_check import SETS, trace_path
+from tests.integration.test_shared_traces_check import SETS
 from tests.support.command import EXAMPLE
+from tests.support.shared_traces import trace_path
 
 NAMES = [*(published.path for published in SETS), "transformer-8r"]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from selenium import webdriver
 
 from tests.support.command import wait_for
+from tests.support.skips import need
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
@@ -60,17 +60,15 @@ class Browser:
 def chromium() -> Iterator[Browser]:
     """A browser with a fresh profile; skips the test where there is none."""
     binary = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    driver = shutil.which("chromedriver")
-    if binary is None or driver is None:
-        pytest.skip("needs Chromium and its driver: apt-get install chromium chromium-driver")
+    need("chromedriver", *([] if binary else _BROWSERS[:1]))
     options = webdriver.ChromeOptions()
-    options.binary_location = binary
+    options.binary_location = binary or ""
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     # A short path: Chromium has a socket in there, and leaves things in the folder for temporary files.
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
         for option in (*_OPTIONS, f"--user-data-dir={profile}"):
             options.add_argument(option)
-        service = webdriver.ChromeService(driver, env={**os.environ, "TMPDIR": profile})
+        service = webdriver.ChromeService(shutil.which("chromedriver"), env={**os.environ, "TMPDIR": profile})
         found = webdriver.Chrome(options=options, service=service)
         try:
             yield Browser(found)

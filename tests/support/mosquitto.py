@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import aiomqtt
-import pytest
 
 from tests.support.command import wait_for
 from tests.support.loopback import free_port
+from tests.support.skips import need
 
 
 class Mosquitto:
@@ -52,8 +52,7 @@ class Mosquitto:
 @contextmanager
 def mosquitto(folder: Path) -> Iterator[Mosquitto]:
     """A running broker; skips the test where mosquitto is not installed."""
-    if not (shutil.which("mosquitto") or Path("/usr/sbin/mosquitto").exists()):
-        pytest.skip("mosquitto: apt-get install mosquitto")
+    need("mosquitto")
     broker = Mosquitto(folder)
     broker.start()
     try:

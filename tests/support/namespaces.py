@@ -9,28 +9,22 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
 from tests.support.command import wait_for
-
-TOOLS = {"ip": "iproute2", "nft": "nftables", "ethtool": "ethtool", "tcpdump": "tcpdump", "tshark": "tshark"}
-"""Commands that lab tests need → the Debian package that has them."""
+from tests.support.skips import missing, need
 
 
 def why_not() -> str | None:
     """What keeps this host from running lab tests; None: nothing."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
-    if missing:
-        return f"not installed: `apt-get install {' '.join(missing)}`"
+    if (reason := missing("ip", "nft", "ethtool", "tcpdump", "tshark")) is not None:
+        return reason
     try:
         with namespace():
             return None
@@ -40,8 +34,8 @@ def why_not() -> str | None:
 
 def need_switch(kind: str) -> None:
     """Skips where the host has not the software that a switch of this kind is made of."""
-    if kind == "ovs" and shutil.which("ovs-vswitchd") is None:
-        pytest.skip("not installed: `apt-get install openvswitch-switch`")
+    if kind == "ovs":
+        need("ovs-vswitchd")
 
 
 class Namespace:

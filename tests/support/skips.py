@@ -1,13 +1,39 @@
-"""The closing table of skipped tests: what is missing, how many tests that leaves out, and what brings it."""
+"""What a test needs of the host, and the closing table of skipped tests: what is missing, and what brings it."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-_REMEDY = re.compile(r"apt-get install [\w.+ -]*\w|pip install [\w.+ -]*\w|CHARKHA_\w+=1|\bneeds? root\b")
+import pytest
+
+_REMEDY = re.compile(
+    r"apt-get install [\w.+ -]*\w|pip install [\w.+ -]*\w|CHARKHA_\w+=1|python -m [\w.]*\w|\bneeds? root\b"
+)
 _LONGEST = 60
+_PACKAGES = {
+    **{"chromium": "chromium", "chromedriver": "chromium-driver", "ethtool": "ethtool", "ip": "iproute2"},
+    **{"mosquitto": "mosquitto", "nft": "nftables", "ovs-vswitchd": "openvswitch-switch", "sshd": "openssh-server"},
+    **{"qemu-system-x86_64": "qemu-system-x86", "tcpdump": "tcpdump", "tshark": "tshark"},
+    **dict.fromkeys(("slurmctld", "slurmd", "sbatch", "srun", "scontrol"), "slurm-wlm"),
+}
+"""Commands that tests need → the Debian package that has them."""
+
+
+def missing(*tools: str) -> str | None:
+    """What is not installed of these commands, and what brings it; None: all are there."""
+    folders = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # Debian's other users have not the latter two
+    packages = sorted({_PACKAGES[one] for one in tools if shutil.which(one, path=folders) is None})
+    return f"not installed: apt-get install {' '.join(packages)}" if packages else None
+
+
+def need(*tools: str) -> None:
+    """Skips the calling test where one of these commands is not installed."""
+    if (reason := missing(*tools)) is not None:
+        pytest.skip(reason)
 
 
 def skip_lines(reasons: Iterable[str]) -> Iterator[str]:
@@ -35,7 +61,11 @@ def skip_lines(reasons: Iterable[str]) -> Iterator[str]:
             yield f"all of them: apt-get install {' '.join(packages)}"
 
 
-_WHAT = {"CHARKHA_FULL=1": "time: measurements, variants, long checks", "needs root": "root", "need root": "root"}
+_WHAT = {
+    "CHARKHA_FULL=1": "time: measurements, variants, long checks",
+    "python -m tests.guest.image": "an emulated machine with rdma_rxe",
+    **dict.fromkeys(("needs root", "need root"), "root"),
+}
 
 
 def skip_reason(longrepr: object) -> str:

@@ -40,11 +40,8 @@ PartitionName=all Nodes=n0,n1 Default=YES State=UP MaxTime=INFINITE
 """
 
 
-def why_no_slurm() -> str | None:
-    """What is missing; None: nothing."""
-    tools = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol")
-    missing = [one for one in tools if shutil.which(one) is None]
-    return f"no {missing[0]}: `apt-get install slurm-wlm`" if missing else None
+SLURM = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol")
+"""Commands that this needs."""
 
 
 @contextmanager

@@ -26,11 +26,6 @@ PasswordAuthentication no
 """
 
 
-def why_no_sshd() -> str | None:
-    """What is missing; None: nothing."""
-    return None if Path(SSHD).exists() else "no sshd: `apt-get install openssh-server`"
-
-
 @contextmanager
 def ssh_server(alone: Namespace, folder: Path) -> Iterator[Path]:
     """Start it; yields a configuration for clients that knows its host key. `folder` is the test's own."""

@@ -1,6 +1,22 @@
 from __future__ import annotations
 
-from tests.support.skips import skip_lines
+from pathlib import Path
+
+import pytest
+
+from tests.support.skips import missing, need, skip_lines
+
+
+def test_what_is_not_installed_comes_with_its_packages_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("shutil.which", lambda tool, path: tool if tool == "nft" else None)
+    assert missing("nft") is None
+    assert missing("slurmd", "srun", "nft", "sshd") == "not installed: apt-get install openssh-server slurm-wlm"
+    need("nft")
+    with pytest.raises(pytest.skip.Exception, match=r"apt-get install tcpdump$"):
+        need("nft", "tcpdump")
 
 
 def test_reasons_with_one_remedy_are_one_row_and_the_last_line_installs_everything() -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.errors import HostError
+from emulator.host.rdma import DEVICES, require_device
 from emulator.roce.gid import gid_of
 
-DEVICES = Path("/sys/class/infiniband")
 _ROCE_V2 = "RoCE v2"
 
 
@@ -46,11 +46,6 @@ def gids(root: Path = DEVICES) -> Iterator[Gid]:
                 yield Gid(table.parent.parent.parent.name, int(table.parent.name), int(entry.name), value)
 
 
-def has_devices(root: Path = DEVICES) -> bool:
-    """Whether this host has any RDMA device."""
-    return root.is_dir() and any(root.iterdir())
-
-
 def find_gid(host: str, *, device: str, index: int | None, root: Path = DEVICES) -> Gid:
     """The GID of an address.
 
@@ -62,12 +57,8 @@ def find_gid(host: str, *, device: str, index: int | None, root: Path = DEVICES)
     Raises:
         HostError: there is none; the message says what to do.
     """
-    devices = sorted(one.name for one in root.iterdir()) if root.is_dir() else []
-    if not devices:
-        raise HostError(
-            "this host has no RDMA device: install rdma-core and load the driver of the NIC, or create a software "
-            "device (`rdma link add rxe0 type rxe netdev INTERFACE`), or use the software NIC (--software-nic)"
-        )
+    require_device(root)
+    devices = sorted(one.name for one in root.iterdir())
     if device and device not in devices:
         raise HostError(f"this host has no RDMA device {device}; it has {', '.join(devices)}")
     wanted = gid_of(host)

@@ -14,9 +14,10 @@ from agents.transports.base import Port, Silence, Transport
 from agents.transports.verbs.endpoint import VerbsEndpoint
 from agents.transports.verbs.nic import Nic, Ring
 from agents.transports.verbs.software import SoftwareRdmaNic
-from agents.transports.verbs.sysfs import Gid, find_gid, has_devices
+from agents.transports.verbs.sysfs import Gid, find_gid
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError, LocalProtocolError
+from emulator.host.rdma import has_devices
 from emulator.roce.options import RoceOptions
 from emulator.transports.registry import VERBS
 from emulator.transports.verbs_options import VerbsOptions

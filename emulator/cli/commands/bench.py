@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from emulator.cli.options.run import SWEEP, play_groups
+from emulator.cli.options.run import ALGORITHM_OF_ONE, ONLY, SWEEP, play_groups
 from emulator.cli.options.table import add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
 from emulator.trace.collective_names import COLLECTIVES, SEND_RECV
@@ -15,7 +15,7 @@ LAYOUTS = ("nccl-tests", "charkha")
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
-GROUPS = [SWEEP, *play_groups(iterations=20, warmup=1)]
+GROUPS = [SWEEP, *play_groups(iterations=20, warmup=1, algorithm=ALGORITHM_OF_ONE)]
 _LISTED = "\n  ".join((*COLLECTIVES, SEND_RECV))
 _EXAMPLE = f"""example:
   charkha bench all_reduce -n 8 -b 1K -e 64M
@@ -52,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
     part = spec_part(args, GROUPS)
-    sweep = part["job"]["sweep"]
+    job, sweep = part["job"], part["job"]["sweep"]
+    if (alone := job.get("algorithms", {}).pop(ONLY, None)) is not None:
+        job["algorithms"][sweep["collective"]] = alone
     if isinstance(sweep.get("min_bytes"), list):
         sweep["sizes"] = sweep.pop("min_bytes")
     return play_and_show(build(part, GROUPS), args)

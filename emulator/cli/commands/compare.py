@@ -35,7 +35,8 @@ How to make the runs:
 Runs are the unit of the statistics: 4 per group can decide one class, 6 up to 23 classes.
 docs/compare.md explains every column and verdict.
 
-exit codes: 0 done, or the gate passed; 2 bad input or not comparable; 4 the gate found a regression;
+exit codes: 0 done, or the gate passed; 2 bad input or not comparable; 4 the gate found a
+regression;
 7 the gate decided nothing (strict: left a class undecided)
 """
 
@@ -59,7 +60,7 @@ def add_parser(subparsers: Subparsers) -> None:
         nargs="?",
         const=_SLOWER,
         choices=_GATES,
-        help="exit with 4 if a class is slower, 7 if none is decided; strict: 7 if one is not; lenient: never 7",
+        help="exit with 4 if a class is slower, 7 if undecided",
     )
     rules.add_argument(
         "--margin",
@@ -72,10 +73,11 @@ def add_parser(subparsers: Subparsers) -> None:
     rules.add_argument(
         "--find",
         metavar="F",
+        advanced=True,
         type=argument(parse_fraction),
         help="show how many runs find a difference of F, for example 5%%",
     )
-    rules.add_argument("--force", action="store_true", help="compare runs that are not comparable, and note it")
+    rules.add_argument("--force", action="store_true", help="compare runs that are not comparable")
     rules.add_argument("--trend", action="store_true", help="one table over all versions; splits a GROUP by firmware")
     rules.add_argument(
         "--seed",
@@ -88,7 +90,7 @@ def add_parser(subparsers: Subparsers) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--html", metavar="FILE", type=Path, help="write a page with charts, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
-    output.add_argument("--markdown", action="store_true", help="print it as Markdown, for the summary of a CI job")
+    output.add_argument("--markdown", action="store_true", advanced=True, help="print it as Markdown, for a CI job")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_explain("comparison_table", "trend_table")
     parser.set_defaults(handler=_run)

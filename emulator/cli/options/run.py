@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -241,6 +242,11 @@ ALGORITHM = Option(
     is_mapping=True,
     is_common=True,
 )
+ONLY = ""
+"""Name of the only collective, in a command that has one."""
+ALGORITHM_OF_ONE = replace(
+    ALGORITHM, help="algorithm of the collective: ring, or FILE.xml", metavar="NAME", lone_name=ONLY
+)
 MTU = Option(
     "--mtu",
     "network.mtu",
@@ -389,11 +395,12 @@ _OBSERVE = OptionGroup(
 )
 
 
-def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
+def play_groups(*, iterations: int, warmup: int, algorithm: Option = ALGORITHM) -> list[OptionGroup]:
     """Everything that playing takes, for jobs of every kind.
 
     Args:
         iterations, warmup: the defaults, for the help.
+        algorithm: the option for it.
     """
     play = (
         *NETWORK,
@@ -412,7 +419,7 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
             metavar="N",
             read=whole(0),
         ),
-        ALGORITHM,
+        algorithm,
         Option("--agents", "agents.count", "agent processes (default: one per core)", metavar="N", read=whole(1)),
         Option("--credits", "job.credits", "receiver-ready credits (default: on)", choices=("on", "off"), read=_on_off),
         Option(

@@ -35,6 +35,7 @@ class Option:
         constant: the option takes no value and sets this.
         is_list: repeatable; values form a list.
         is_mapping: repeatable NAME=VALUE; values form a mapping.
+        lone_name: of a mapping: the name of a value that is given without one; None: it needs one.
         is_required: it must be given.
         is_common: `--help` lists it; all others are listed by `--help-all`.
         nargs: "?" for a positional argument that can be left out.
@@ -50,6 +51,7 @@ class Option:
     constant: Any = None
     is_list: bool = False
     is_mapping: bool = False
+    lone_name: str | None = None
     is_required: bool = False
     is_common: bool = False
     nargs: str | None = None
@@ -72,7 +74,7 @@ class Option:
         elif self.choices:
             how |= {"choices": self.choices}
         elif self.is_list or self.is_mapping:
-            how |= {"action": "append", "type": argument(_split if self.is_mapping else self.read)}
+            how |= {"action": "append", "type": argument(self._split if self.is_mapping else self.read)}
         else:
             how |= {"type": argument(self.read)}
         if self.is_positional:
@@ -81,6 +83,14 @@ class Option:
             group.add_argument(
                 *self.flags, dest=self.path, required=self.is_required, advanced=not self.is_common, **how
             )
+
+    def _split(self, text: str) -> tuple[str, str]:
+        name, equals, value = text.partition("=")
+        if not equals and text and self.lone_name is not None:
+            return self.lone_name, text
+        if not equals or not name or not value:
+            raise ValueError(f"{text!r}: write NAME=VALUE")
+        return name, value
 
     def value(self, args: argparse.Namespace) -> Any:
         """What was given, as a plain value of the run spec; None if it was not given."""
@@ -139,13 +149,6 @@ def _flag(path: Sequence[str | int], groups: Iterable[OptionGroup]) -> str:
         if option.path == name and not option.is_positional:
             return f"{option.flags[-1]}: "
     return f"{format_path(tuple(path))}: " if path else ""
-
-
-def _split(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name or not value:
-        raise ValueError(f"{text!r}: write NAME=VALUE")
-    return name, value
 
 
 def _set(part: Plain, keys: Sequence[str], value: Any) -> None:

@@ -23,6 +23,8 @@ _MEANING = {
     Aspect.DURATIONS: "compute time as it is played and recorded time of communication: by node, or the sums of a rank "
     "if its nodes are others",
 }
+_WORK = {Aspect.RANKS, Aspect.GROUPS, Aspect.OPERATIONS, Aspect.TYPES}
+"""Sets that differ in one of them do not play variants of one job."""
 _Row = tuple[Aspect, Finding]
 _COLUMNS: tuple[Column[_Row], ...] = (
     Column("aspect", "what was compared", cell=lambda row: row[0].value, is_number=False),
@@ -44,7 +46,7 @@ def sentence(found: Difference) -> str:
         return "the same"
     *others, last = [aspect.value for aspect in found.aspects]
     listed = f"{', '.join(others)} and {last}" if others else last
-    return f"the same but for {listed}" if Aspect.RANKS not in found.aspects else f"different: {listed}"
+    return f"different work: {listed}" if _WORK.intersection(found.aspects) else f"the same but for {listed}"
 
 
 def render(found: Difference) -> RenderableType:

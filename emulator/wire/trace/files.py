@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emulator.errors import TraceError, format_ranks
+from emulator.shipped import TRACES
+from emulator.suggestions import did_you_mean
 
 _TRACE_NAME = re.compile(r"(?:(?P<prefix>.*)\.)?(?P<rank>[0-9]{1,9})\.(?P<form>et|json)(?:\.gz|\.zst)?", re.DOTALL)
 _ARCHIVE_NAME = re.compile(r"\.(tar(\.\w+)?|tgz|zip)$")
@@ -90,7 +92,8 @@ def _from_prefix(path: Path, ranks: int | None) -> TraceSet:
     found = _candidates(folder) if folder.is_dir() else []
     candidates = _without_json_beside_et([candidate for candidate in found if candidate.prefix == prefix])
     if not candidates:
-        problem = f"no such file or folder, and no trace of that prefix: {prefix}.0.et is not there"
+        advice = did_you_mean(path.name, TRACES.paths) if folder == Path() else ""
+        problem = f"no such file or folder, and no trace of that prefix: {prefix}.0.et is not there{advice}"
         raise TraceError(problem, path=path)
     return _trace_set(folder, prefix, candidates, ranks)
 

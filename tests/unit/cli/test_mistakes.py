@@ -70,6 +70,8 @@ MISTAKES = {
     f"run {T} --warmup -1": "--warmup: '-1': give a whole number of at least 0",
     f"run {T} --transport rocev2": "argument --transport: there is no 'rocev2'; did you mean 'roce'?",
     f"run {T} --transport tcp": "argument --transport: there is no 'tcp'; choose from roce, zmq, verbs",
+    f"{BENCH} --algorithm rings": "all_reduce has no algorithm 'rings'; did you mean 'ring'?",
+    "run transformr-8r": "transformr-8r.0.et is not there; did you mean 'transformer-8r'?",
     f"run {T} --algorithm ring": "'ring': write NAME=VALUE",
     f"run {T} --algorithm allreduce=rings": "all_reduce has no algorithm 'rings'; did you mean 'ring'?",
     f"run {T} --algorithm all_redcue=ring": "no collective 'all_redcue'; did you mean 'all_reduce'?",

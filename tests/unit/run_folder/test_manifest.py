@@ -89,8 +89,8 @@ _HOSTS = st.builds(
     agent=_TEXT,
     ranks=st.integers(0, 2**31 - 1),
     facts=st.dictionaries(_TEXT, _TEXT, max_size=3),
-    transport=st.dictionaries(_TEXT, st.builds(Parameter, _TEXT | st.booleans() | st.integers(0, 2**53), _TEXT)),
-    peak_rss_bytes=st.none() | st.integers(0, 2**60),
+    transport=st.dictionaries(_TEXT, st.builds(Parameter, _TEXT | st.booleans() | st.integers(0, 2**53 - 1), _TEXT)),
+    peak_rss_bytes=st.none() | st.integers(0, 2**53 - 1),
     steal_fraction=st.none() | st.floats(0, 1),
 )
 _TRIALS = st.builds(

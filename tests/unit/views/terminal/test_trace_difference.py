@@ -16,7 +16,7 @@ def test_the_answer_is_one_line() -> None:
     assert (
         sentence(found(Aspect.SIZES, Aspect.NAMES, Aspect.DURATIONS)) == "the same but for sizes, names and durations"
     )
-    assert sentence(found(Aspect.RANKS, Aspect.GROUPS)) == "different: ranks and process groups"
+    assert sentence(found(Aspect.RANKS, Aspect.GROUPS)) == "different work: ranks and process groups"
 
 
 def test_only_what_differs_is_listed() -> None:
