@@ -162,7 +162,8 @@ def test_members_share_one_cct(folder: Path, suffix: str) -> None:
         rows = [samples[rank, node.id] for rank, node in enumerate(both)]
         if both[0].type == et_pb2.COMM_COLL_NODE:
             times = sorted(
-                max(a["done_ns"], b["done_ns"]) - max(a["post_ns"], b["post_ns"]) for a, b in zip(*rows, strict=True)
+                max(a["arrival_ns"], b["arrival_ns"]) - max(a["post_ns"], b["post_ns"])
+                for a, b in zip(*rows, strict=True)
             )
         else:
             times = sorted(recv["arrival_ns"] - send["post_ns"] for send, recv in zip(*rows, strict=True))

@@ -97,7 +97,7 @@ def _instances(samples: Rows) -> dict[tuple[int, int], Rows]:
 
 def _cct_ns(rows: Rows) -> int:
     if rows[0]["kind"] not in ("send", "recv"):
-        return int(max(row["done_ns"] for row in rows) - max(row["post_ns"] for row in rows))
+        return int(max(row["arrival_ns"] for row in rows) - max(row["post_ns"] for row in rows))
     send = next(row for row in rows if row["kind"] == "send")
     recv = next(row for row in rows if row["kind"] == "recv")
     return int(recv["arrival_ns"] - send["post_ns"])
