@@ -10,7 +10,7 @@ import numpy as np
 
 from emulator.errors import InputError
 from emulator.experiment.spec import Job, Trace
-from emulator.experiment.workload import LoadedJob, load_job
+from emulator.experiment.workload import Alone, LoadedJob, load_job
 from emulator.export.perfetto_tracks import require
 from emulator.export.trace_perfetto import write_trace_line
 from emulator.planner.algorithm_choice import AlgorithmChoice
@@ -45,11 +45,13 @@ class Look:
         rate_bps: of every port, for communications without a recorded time.
         centre: (rank, node id) of the window of the graph; None: the longest communication on the critical path.
         depth: dependencies from the centre to the rim of the window.
+        rank: the only one to look at; None: all, or the only one that was recorded.
     """
 
     rate_bps: int = DEFAULT_RATE_BPS
     centre: tuple[int, int] | None = None
     depth: int = 3
+    rank: int | None = None
 
 
 def view(
@@ -68,7 +70,7 @@ def view(
     """
     if perfetto is not None:
         require()
-    with load_job(Job(trace=trace), on_step=on_step) as job:
+    with load_job(Job(trace=trace), on_step=on_step, alone=Alone(look.rank)) as job:
         on_step("gathering facts")
         facts = _facts(job, look, name=trace.path.rstrip("/"))
         if perfetto is not None:
@@ -91,7 +93,7 @@ def _facts(job: LoadedJob, look: Look, *, name: str) -> TraceFacts:
         workload=workload,
         summary=summarise(workload, job.loaded.traces, groups=job.loaded.groups),
         line=_line(job, lasting),
-        pairs=pair_bytes(traffic) if traffic.transfers <= MOST_TRANSFERS else None,
+        pairs=pair_bytes(traffic).of_rank(workload.only) if traffic.transfers <= MOST_TRANSFERS else None,
         path=path,
         path_ns=critical.length_ns(lasting),
         communication_about=about,
@@ -139,6 +141,8 @@ def _window(job: LoadedJob, look: Look, default: tuple[int, int] | None) -> Wind
         rank = look.centre[0]
         if rank >= job.ranks:
             raise InputError(f"--graph {rank}:{look.centre[1]}: the trace has ranks 0 to {job.ranks - 1}")
+        if job.workload.only not in (None, rank):
+            raise InputError(f"--graph {rank}:{look.centre[1]}: only rank {job.workload.only} is shown")
         position = position_of(job.workload.programs[rank], job.loaded.traces[rank], look.centre[1])
     program, trace = job.workload.programs[rank], job.loaded.traces[rank]
     names = read_texts(job.loaded.files.paths[rank]).names

@@ -20,13 +20,24 @@ from emulator.trace.imported import refuse_guesses
 from emulator.trace.meaning import TraceOptions
 from emulator.trace.model import Workload
 from emulator.trace.workload import build_workload
-from emulator.wire.trace.files import find_trace, has_et_files
+from emulator.wire.trace.files import find_trace, has_et_files, lone_rank
 from emulator.wire.trace.load import LoadedTrace, digest, load_trace
 from emulator.wire.trace.master.read import is_master, read_master
 from emulator.wire.trace.write_workload import write_workload
 
 OnStep = Callable[[str], None]
 """Receives the current step, for a status line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A trace is read to be looked at: it may be that of one rank of many.
+
+    Attributes:
+        rank: the one to read of those that were recorded; None: all, or the only one.
+    """
+
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +55,11 @@ class LoadedJob:
 
 
 @contextlib.contextmanager
-def load_job(job: Job, *, on_step: OnStep = lambda _: None) -> Iterator[LoadedJob]:
+def load_job(job: Job, *, on_step: OnStep = lambda _: None, alone: Alone | None = None) -> Iterator[LoadedJob]:
     """Read or generate what a job plays. Generated files are deleted on exit.
+
+    Args:
+        alone: what may be read of a trace instead of all ranks, to look at it; None: it must be complete.
 
     Raises:
         TraceError: the trace cannot be read or played.
@@ -53,8 +67,8 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None) -> Iterator[LoadedJo
         PlanError: the sweep has no sizes, or an odd number of ranks should form pairs.
     """
     if job.trace is not None:
-        with _trace_files(job.trace, on_step=on_step) as (path, ranks):
-            yield _load(job.trace, path, ranks, on_step=on_step)
+        with _trace_files(job.trace, on_step=on_step, alone=alone) as (path, ranks, only):
+            yield _load(job.trace, path, ranks, on_step=on_step, only=only)
         return
     with scratch_folder() as scratch:
         if job.pair_sweep is not None:
@@ -95,7 +109,7 @@ def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> Loaded
         TraceError: it cannot be read or played.
         InputError: the group file cannot be read.
     """
-    with _trace_files(trace, on_step=on_step) as (path, ranks):
+    with _trace_files(trace, on_step=on_step) as (path, ranks, _):
         return _load(trace, path, ranks, on_step=on_step)
 
 
@@ -105,29 +119,35 @@ def trace_digest(trace: Trace) -> str:
     Raises:
         TraceError: it cannot be read.
     """
-    with _trace_files(trace, on_step=lambda _: None) as (path, ranks):
+    with _trace_files(trace, on_step=lambda _: None) as (path, ranks, _):
         return digest(find_trace(path, ranks=ranks))
 
 
 @contextlib.contextmanager
-def _trace_files(trace: Trace, *, on_step: OnStep) -> Iterator[tuple[Path, int | None]]:
-    """A trace of Chakra and its number of ranks: what the user named, or a temporary folder with what was imported."""
+def _trace_files(
+    trace: Trace, *, on_step: OnStep, alone: Alone | None = None
+) -> Iterator[tuple[Path, int | None, int | None]]:
+    """A trace of Chakra, its number of ranks, and the only rank to read.
+
+    It is what the user named, or a temporary folder with what was imported.
+    """
+    chosen = None if alone is None else alone.rank
     path = TRACES.find(Path(trace.path))
     if is_master(path):
         on_step("reading the master file")
         master = read_master(path, ranks=trace.ranks)
         with _scratch_trace(trace, partial(write_workload, master.streams())) as folder:
-            yield folder, master.ranks
+            yield folder, master.ranks, chosen
         return
     if has_et_files(path):  # before any importer is loaded, which takes a while
-        yield path, trace.ranks
+        yield path, trace.ranks, _rank_of_files(path, trace.ranks, alone)
         return
-    from emulator.importers.registry import check_complete, find_importer, import_trace
+    from emulator.importers.registry import check_complete, find_importer, import_trace, rank_alone
     from emulator.importers.writing import write_imported
 
     importer = find_importer(path)
     if importer is None:
-        yield path, trace.ranks
+        yield path, trace.ranks, _rank_of_files(path, trace.ranks, alone)
         return
 
     def on_rank(done: int, all_ranks: int) -> None:
@@ -135,9 +155,19 @@ def _trace_files(trace: Trace, *, on_step: OnStep) -> Iterator[tuple[Path, int |
 
     on_step("importing the trace")
     imported = import_trace(importer, path, ranks=trace.ranks, on_rank=on_rank)
-    check_complete(imported)
+    only = None
+    if alone is None:
+        check_complete(imported)
+    else:
+        only = rank_alone(imported, chosen)
     with _scratch_trace(trace, partial(write_imported, imported)) as folder:
-        yield folder, len(imported.ranks)
+        yield folder, len(imported.ranks) + len(imported.missing), only
+
+
+def _rank_of_files(path: Path, ranks: int | None, alone: Alone | None) -> int | None:
+    if alone is None or alone.rank is not None:
+        return None if alone is None else alone.rank
+    return lone_rank(path, ranks=ranks)
 
 
 @contextlib.contextmanager
@@ -154,24 +184,26 @@ def _scratch_trace(trace: Trace, write: Callable[[Path], object]) -> Iterator[Pa
             raise
 
 
-def _load(trace: Trace, path: Path, ranks: int | None, *, on_step: OnStep) -> LoadedJob:
+def _load(trace: Trace, path: Path, ranks: int | None, *, on_step: OnStep, only: int | None = None) -> LoadedJob:
     on_step("reading the trace")
 
     def on_rank(done: int, all_ranks: int) -> None:
         on_step(f"reading the trace: {done} of {all_ranks} ranks")
 
     groups = None if trace.groups is None else Path(trace.groups)
-    loaded = replace(load_trace(path, ranks=ranks, groups=groups, on_rank=on_rank), path=Path(trace.path))
+    loaded = replace(
+        load_trace(path, ranks=ranks, groups=groups, only=None if ranks == 1 else only, on_rank=on_rank),
+        path=Path(trace.path),
+    )
     if not loaded.nodes:
-        problem = (
-            f"none of the {len(loaded.traces)} ranks has a node, so there is nothing to play: record the trace again"
-        )
+        which = f"none of the {len(loaded.traces)} ranks has a" if only is None else f"rank {only} has no"
+        problem = f"{which} node, so there is nothing to play: record the trace again"
         raise TraceError(problem, path=trace.path)
     if trace.strict:
         refuse_guesses(loaded.imported, loaded.path)
     on_step("proving that the run can finish")
     options = TraceOptions(trace.lenient, trace.element_bytes or 1, trace.scale)
-    workload = build_workload(loaded.traces, groups=loaded.groups, options=options)
+    workload = build_workload(loaded.traces, groups=loaded.groups, options=options, only=None if ranks == 1 else only)
     workload = replace(workload, warnings={**loaded.imported.warnings(), **workload.warnings})
     return LoadedJob(loaded, workload, options)
 

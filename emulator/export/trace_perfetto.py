@@ -33,7 +33,7 @@ def write_trace_line(
     """
     with writing(target), target.open("wb") as file:
         tracks = Tracks(file)
-        for program in workload.programs:
+        for program in workload.recorded:
             _add_rank(tracks, program, line, workload.groups, names(program.rank))
 
 

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from emulator.errors import InputError, TraceError
+from emulator.errors import InputError, TraceError, format_ranks
 from emulator.importers.agreement import check_agreement
 from emulator.importers.aicb import is_aicb, read_aicb
 from emulator.importers.documents import document_heads
@@ -125,7 +125,8 @@ def import_trace(
         raise TraceError("has values nested too deeply: it is corrupt", path=path) from error
     world_size = len(trace.ranks) + len(trace.missing)
     if ranks is not None and ranks != world_size:
-        raise TraceError(f"is of a job of {world_size} ranks, --ranks asks for {ranks}", path=path)
+        alone = ": without --ranks, `check` and `view` show the one that was recorded" if len(trace.ranks) == 1 else ""
+        raise TraceError(f"is of a job of {world_size} ranks, --ranks asks for {ranks}{alone}", path=path)
     check_agreement(trace)
     _count_other_formats(trace, importer)
     if strict:
@@ -153,6 +154,21 @@ def check_complete(trace: ImportedTrace) -> None:
         shown = ", ".join(map(str, trace.missing[:6])) + (", …" if len(trace.missing) > 6 else "")
         problem = f"is of a job of {len(trace.ranks) + len(trace.missing)} ranks; there is no trace of rank {shown}"
         raise TraceError(f"{problem}: record all ranks", path=trace.source)
+
+
+def rank_alone(trace: ImportedTrace, rank: int | None) -> int | None:
+    """The rank to look at alone: the chosen one, else the one that was recorded of several; None: all were.
+
+    Raises:
+        TraceError: the chosen one was not recorded, or several were, but not all.
+    """
+    recorded = [one.rank for one in trace.ranks]
+    if rank is not None and rank not in recorded:
+        raise TraceError(f"has no rank {rank}; there are {format_ranks(recorded)}", path=trace.source)
+    if rank is None and not (trace.missing and len(recorded) == 1):
+        check_complete(trace)
+        return None
+    return recorded[0] if rank is None else rank
 
 
 def _refuse_guesses(trace: ImportedTrace) -> None:

@@ -93,9 +93,6 @@ class GroupTable:
         ranks = self._ranks(trace, raw, name)
         if ranks is self._world and not name:  # known to be right, and long: every rank has it
             return WORLD
-        if len(self._world) == 1 and ranks != self._world:
-            self.warnings[warnings.GROUP_CUT] += 1
-            ranks = self._world
         self._check(trace, raw, ranks)
         if list(ranks) != sorted(ranks):
             self.warnings[warnings.GROUP_UNSORTED] += 1
@@ -145,7 +142,9 @@ def _group_problem(trace: RankTrace, ranks: Sequence[int], world_size: int) -> s
     absent = [rank for rank in ranks if not 0 <= rank < world_size]
     if absent:
         have = format_ranks(range(world_size))
-        return f"lists rank {absent[0]}, which is absent: the trace has ranks {have}"
+        problem = f"lists rank {absent[0]}, which is absent: the trace has ranks {have}"
+        alone = "; record all ranks: `check` and `view` show one alone, with --ranks N for a job of N ranks"
+        return problem + (alone if world_size == 1 else "")
     if trace.rank not in ranks:
         return f"has ranks {format_ranks(ranks)}, but not the node's own rank {trace.rank}"
     return None

@@ -1,7 +1,8 @@
 """The merged graph: what must be done before what, over all ranks, with the members of one operation as one vertex.
 
-Vertices, for I instances: a collective or a send is its instance number; a receive is I + its instance number; other
-nodes follow, rank by rank, position by position (positions of communications leave holes, which do no harm).
+Vertices, for I instances: a collective or a send is its instance number; a receive is I + its instance number, or its
+instance number if the rank that sends was not recorded; other nodes follow, rank by rank, position by position
+(positions of communications leave holes, which do no harm).
 """
 
 from __future__ import annotations
@@ -53,11 +54,6 @@ def graph_of(vertices: int, edges: Iterable[tuple[IntArray, IntArray]]) -> Graph
     return Graph(vertices, first, target[np.argsort(source, kind="stable")].astype(np.int32))
 
 
-def comm_vertex(communication: Communication, instances: int) -> int:
-    """The vertex of a communication."""
-    return communication.instance + (instances if communication.kind == CommKind.RECV else 0)
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where the nodes of a set of programs are in the graph.
@@ -80,15 +76,24 @@ class Layout:
         return vertex
 
 
+def sends_of(programs: Sequence[RankProgram]) -> set[int]:
+    """The instances of which these programs have the send."""
+    return {
+        item.instance for program in programs for item in program.communications.values() if item.kind is CommKind.SEND
+    }
+
+
 def layout_of(programs: Sequence[RankProgram], instances: int) -> Layout:
     """Number the vertices of these programs."""
     sizes = [len(program) for program in programs]
     base = (2 * instances + np.concatenate([[0], np.cumsum(sizes)])).astype(int).tolist()
     positions = [np.fromiter(program.communications, dtype=np.int64) for program in programs]
-    vertices = [
-        np.array([comm_vertex(item, instances) for item in program.communications.values()], dtype=np.int64)
-        for program in programs
-    ]
+    sent = sends_of(programs)
+
+    def vertex(item: Communication) -> int:
+        return item.instance + (instances if item.kind is CommKind.RECV and item.instance in sent else 0)
+
+    vertices = [np.array(list(map(vertex, program.communications.values())), dtype=np.int64) for program in programs]
     return Layout(instances, base, positions, vertices)
 
 

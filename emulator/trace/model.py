@@ -204,6 +204,27 @@ class RankTrace:
     def __len__(self) -> int:
         return len(self.node_id)
 
+    @classmethod
+    def empty(cls, rank: int) -> RankTrace:
+        """Of a rank that was not recorded."""
+        whole = np.zeros(0, dtype=np.int64)
+        flags, ids, offset = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+        return cls(
+            path="",
+            rank=rank,
+            schema="",
+            node_id=ids,
+            node_type=np.zeros(0, dtype=np.int8),
+            is_cpu=flags,
+            is_pytorch_op=flags,
+            start_micros=whole,
+            duration_micros=whole,
+            dep_offset=offset,
+            ctrl_count=whole,
+            dep_id=ids,
+            communications=(),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -304,6 +325,8 @@ class Workload:
         warnings: unusual but playable: name → number of times, over all ranks.
         deducted_ns: per rank, duration removed because a parent's duration contained its children's.
         dropped: dangling dependencies dropped by `--lenient`.
+        only: the one rank of the job that was recorded: the others have empty programs, and it cannot be played;
+            None: all were.
     """
 
     programs: Sequence[RankProgram]
@@ -314,3 +337,9 @@ class Workload:
     deducted_ns: Sequence[int]
     dropped: int = 0
     storage: Sequence[RankProgram] = ()
+    only: int | None = None
+
+    @property
+    def recorded(self) -> Sequence[RankProgram]:
+        """The programs of the ranks that were recorded."""
+        return self.programs if self.only is None else [self.programs[self.only]]

@@ -24,16 +24,23 @@ class Pairing:
     warnings: Counter[str] = field(default_factory=Counter)
 
 
-def pair(meanings: Sequence[Sequence[Meaning]], *, groups: Sequence[Group], options: TraceOptions) -> Pairing:
+def pair(
+    meanings: Sequence[Sequence[Meaning]], *, groups: Sequence[Group], options: TraceOptions, is_alone: bool = False
+) -> Pairing:
     """Match the communication nodes of all ranks; `meanings` is per rank, in canonical order.
+
+    Args:
+        is_alone: only one rank was recorded: each of its nodes is an operation of which it is all that is known.
 
     Raises:
         TraceError: members disagree or are missing, a send or receive has no partner, or sizes differ.
     """
     pairing = Pairing([{} for _ in meanings])
     for group, members in enumerate(_by_group(meanings, groups)):
-        _pair_group(pairing, groups[group], members, options)
-    _pair_messages(pairing, meanings, options)
+        recorded = [nodes for nodes in members if nodes] if is_alone else members
+        if recorded:
+            _pair_group(pairing, groups[group], recorded, options)
+    _pair_messages(pairing, meanings, options, is_alone=is_alone)
     # Positions were filled group by group; an agent wants them in the order of play.
     pairing.by_rank = [dict(sorted(found.items())) for found in pairing.by_rank]
     return pairing
@@ -54,8 +61,8 @@ def _pair_group(pairing: Pairing, group: Group, members: Sequence[Sequence[Meani
     _check_counts(group, members)
     for index, nodes in enumerate(zip(*members, strict=True)):
         _check_agreement(group, nodes, index)
-        root = _agreed_root(pairing, nodes)
-        send, recv = _scaled_splits(nodes, options)
+        root = _agreed_root(pairing, group, nodes)
+        send, recv = _scaled_splits(nodes, options) if len(nodes) == len(group) else _own_splits(nodes[0], options)
         for member, node in enumerate(nodes):
             sent = send[member] if send else None
             pairing.by_rank[node.rank][node.position] = _communication(
@@ -96,7 +103,7 @@ def _what(node: Meaning) -> str:
     return f"{node.kind.label} of {node.size_bytes} bytes"
 
 
-def _agreed_root(pairing: Pairing, nodes: Sequence[Meaning]) -> int:
+def _agreed_root(pairing: Pairing, group: Group, nodes: Sequence[Meaning]) -> int:
     if nodes[0].kind not in ROOTED:
         return -1
     named = [node for node in nodes if node.root is not None]
@@ -105,7 +112,7 @@ def _agreed_root(pairing: Pairing, nodes: Sequence[Meaning]) -> int:
             raise node.error(f"names root {node.root}, but {named[0].label} ({named[0].path}) names {named[0].root}")
     pairing.warnings[warnings.ROOT_BY_SOME] += 0 < len(named) < len(nodes)
     root = named[0].root if named else None
-    return min(node.rank for node in nodes) if root is None else root
+    return group.ranks[0] if root is None else root
 
 
 def _scaled_splits(
@@ -119,7 +126,17 @@ def _scaled_splits(
     return rows, list(zip(*rows, strict=True))
 
 
-def _pair_messages(pairing: Pairing, meanings: Sequence[Sequence[Meaning]], options: TraceOptions) -> None:
+def _own_splits(node: Meaning, options: TraceOptions) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """What a rank alone says of its row and its column; empty lists for what it does not say."""
+    send, recv = (
+        [tuple(map(options.scaled, splits))] if splits else [] for splits in (node.send_splits, node.recv_splits)
+    )
+    return send, recv
+
+
+def _pair_messages(
+    pairing: Pairing, meanings: Sequence[Sequence[Meaning]], options: TraceOptions, *, is_alone: bool
+) -> None:
     sends: dict[tuple[int, int, int], list[Meaning]] = defaultdict(list)
     recvs: dict[tuple[int, int, int], list[Meaning]] = defaultdict(list)
     for nodes in meanings:
@@ -129,9 +146,13 @@ def _pair_messages(pairing: Pairing, meanings: Sequence[Sequence[Meaning]], opti
             elif node.kind == CommKind.RECV:
                 recvs[node.peer, node.rank, node.tag].append(node)
     for key in sorted({*sends, *recvs}):
-        _check_messages(key, sends[key], recvs[key])
-        for index, both in enumerate(zip(sends[key], recvs[key], strict=True)):
-            _store_message(pairing, both, index, options)
+        if is_alone:
+            messages: Iterable[tuple[Meaning, ...]] = zip(sends[key] or recvs[key], strict=True)
+        else:
+            _check_messages(key, sends[key], recvs[key])
+            messages = zip(sends[key], recvs[key], strict=True)
+        for index, nodes_of_one in enumerate(messages):
+            _store_message(pairing, nodes_of_one, index, options)
 
 
 def _check_messages(key: tuple[int, int, int], sends: Sequence[Meaning], recvs: Sequence[Meaning]) -> None:

@@ -56,6 +56,7 @@ class Summary:
 
     Attributes:
         ranks, nodes: how many, nodes over all ranks.
+        only: the one rank of them that was recorded; None: all were.
         schemas: what the files say they are, distinct.
         nodes_by_type: the schema's name → nodes over all ranks; types that occur.
         communication_nodes: kind → network communication nodes over all ranks; kinds that occur.
@@ -91,6 +92,12 @@ class Summary:
     window: int
     dropped: int
     warnings: Mapping[str, int]
+    only: int | None = None
+
+    @property
+    def not_playable(self) -> str | None:
+        """Why it cannot be played; None: a run of it finishes."""
+        return None if self.only is None else f"1 of {self.ranks:,} ranks: not playable; record all ranks"
 
 
 def summarise(
@@ -117,13 +124,14 @@ def summarise(
         groups_defined=len(_defined_groups(workload, traces, groups or {})),
         cpu_ns=_spread(_compute_ns(workload, Resource.CPU)),
         device_ns=_spread(_compute_ns(workload, Resource.DEVICE)),
-        deducted_ns=_spread(workload.deducted_ns),
+        deducted_ns=_spread([workload.deducted_ns[program.rank] for program in workload.recorded]),
         traced_communication_ns=_spread(_recorded_ns(workload)) if has_recorded else None,
         critical_path_compute_ns=path.length_ns(np.zeros(workload.instances, dtype=np.int64)),
         critical_path_traced_ns=path.length_ns(recorded) if has_recorded else None,
         window=workload.window,
         dropped=workload.dropped,
         warnings=workload.warnings,
+        only=workload.only,
     )
 
 
@@ -187,14 +195,14 @@ def _compute_ns(workload: Workload, resource: Resource) -> list[int]:
     # In microseconds: the nanoseconds of absurdly long nodes would not fit 64 bits.
     return [
         int((program.duration_ns[program.resource == resource] // NS_PER_US).sum()) * NS_PER_US
-        for program in workload.programs
+        for program in workload.recorded
     ]
 
 
 def _recorded_ns(workload: Workload) -> list[int]:
     return [
         sum(node.traced_duration_micros for node in program.communications.values()) * NS_PER_US
-        for program in workload.programs
+        for program in workload.recorded
     ]
 
 

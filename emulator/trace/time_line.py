@@ -11,6 +11,7 @@ from itertools import count
 import numpy as np
 from scipy.sparse import csr_array
 
+from emulator.trace.merged_graph import sends_of
 from emulator.trace.model import CommKind, Communication, IntArray, RankProgram, RankTrace, Resource, Workload
 from emulator.units import NS_PER_US
 
@@ -79,6 +80,7 @@ class _Play:
         for program in workload.programs:
             for node in program.communications.values():
                 self._members[node.instance] += node.kind.is_collective
+        self._sent = sends_of(workload.programs)
         self._posted: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._arrived: dict[int, int] = {}
         self._receiving: dict[int, tuple[int, int]] = {}
@@ -139,7 +141,7 @@ class _Play:
     def _ready_communication(self, number: int, position: int, now: int) -> None:
         rank = self._ranks[number]
         node = rank.program.communications[position]
-        if node.kind is CommKind.SEND:
+        if node.kind is CommKind.SEND or (node.kind is CommKind.RECV and node.instance not in self._sent):
             rank.start[position] = now
             self._end(number, position, now + self._lasting[node.instance])
         elif node.kind is CommKind.RECV:

@@ -24,6 +24,7 @@ def build_workload(
     *,
     groups: Mapping[str, Sequence[int]] | None = None,
     options: TraceOptions | None = None,
+    only: int | None = None,
 ) -> Workload:
     """Settle what a trace set means, split it into one program per rank, and prove that playing it ends.
 
@@ -31,17 +32,22 @@ def build_workload(
         traces: one per rank, in any order.
         groups: the content of a group file: name → world ranks.
         options: how to take the trace; the defaults take it as it is, strictly.
+        only: the one rank that was recorded; the traces of the others are empty.
 
     Raises:
         TraceError: it cannot be played; names file, node or rank. docs/traces.md lists what can be wrong.
     """
-    unproven = split_traces(traces, groups=groups, options=options or TraceOptions())
+    unproven = split_traces(traces, groups=groups, options=options or TraceOptions(), only=only)
     window = prove(unproven.programs, groups=unproven.groups, instances=unproven.instances)
     return replace(unproven, window=window)
 
 
 def split_traces(
-    traces: Sequence[RankTrace], *, groups: Mapping[str, Sequence[int]] | None, options: TraceOptions
+    traces: Sequence[RankTrace],
+    *,
+    groups: Mapping[str, Sequence[int]] | None,
+    options: TraceOptions,
+    only: int | None = None,
 ) -> Workload:
     """A workload without the proof: its window is 0.
 
@@ -60,7 +66,7 @@ def split_traces(
         orders.append(order)
         meanings.append(_meanings(trace, order, interpreter))
     table.check_unused()
-    pairing = pair(meanings, groups=table.groups, options=options)
+    pairing = pair(meanings, groups=table.groups, options=options, is_alone=only is not None)
     built = list(map(rank_program, ranked, orders, pairing.by_rank))
     found += table.warnings + interpreter.warnings + pairing.warnings
     return Workload(
@@ -71,6 +77,7 @@ def split_traces(
         warnings=dict(sorted(found.items())),
         deducted_ns=[deducted for _, deducted in built],
         dropped=sum(order.dropped for order in orders),
+        only=only,
     )
 
 

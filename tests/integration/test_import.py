@@ -223,3 +223,44 @@ def test_an_imported_trace_without_its_report_is_no_exact_one(job: Path, capsys:
     (made / "import.json").unlink()
     assert main(["check", str(made), "--strict"]) == 2
     assert "what was guessed is not known" in capsys.readouterr().err
+
+
+def test_one_rank_of_many_is_shown_and_not_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(data_parallel_rank(1, 4), tmp_path / "kineto_1.json")
+    found = checked(source, capsys)
+    assert (found["ranks"], found["only"]) == (4, 1)
+    assert operations(found) == {("all_reduce", 4, 2, MIB + MIB // 4): 1}
+    assert [group["ranks"] for group in found["groups"]] == [[0, 1, 2, 3]]
+    assert main(["check", str(source)]) == 0
+    shown = capsys.readouterr().out
+    for words in ("rank 1 of 4", "ranks 0-3", "1 of 4 ranks: not playable; record all ranks"):
+        assert words in shown
+    assert "proven" not in shown
+    for words in (["--rank", "1"], []):
+        assert main(["view", str(source), *words, "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert {(one["src"], one["dst"]) for one in facts["pairs"]} <= {(1, at) for at in range(4)} | {
+            (at, 1) for at in range(4)
+        }
+        assert [one["rank"] for one in facts["usage"]] == [1]
+    page = tmp_path / "page.html"
+    assert main(["view", str(source), "--out", str(page), "--graph", "1:1"]) == 0
+    assert "1 of 4 ranks: not playable; record all ranks." in page.read_text()
+    capsys.readouterr()
+    for refused in (
+        ["run", str(source), "--out", str(tmp_path / "run")],
+        ["plan", str(source)],
+        ["view", str(source), "--rank", "0", "--json"],
+        ["view", str(source), "--graph", "0:1", "--json"],
+    ):
+        assert main(refused) == 2, refused
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rank_is_chosen_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (1, 2):
+        write(data_parallel_rank(rank, 4), tmp_path / "job" / f"kineto_{rank}.json")
+    assert main(["check", str(tmp_path / "job")]) == 2
+    assert "is of a job of 4 ranks; there is no trace of rank 0, 3" in capsys.readouterr().err
+    assert main(["view", str(tmp_path / "job"), "--rank", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["only"] == 2

@@ -14,7 +14,7 @@ from emulator.cli.parser import Subparsers
 from emulator.cli.playing import notify_of_import, status
 from emulator.errors import InputError
 from emulator.experiment.spec import Experiment
-from emulator.experiment.workload import load_job
+from emulator.experiment.workload import Alone, load_job
 from emulator.planner.network.flow_loads import FlowLoad
 from emulator.trace.summary import summarise
 from emulator.views.as_json.plan import flows_to_json
@@ -26,8 +26,9 @@ GROUPS = [OptionGroup("", (trace_argument(is_optional=True),)), TRACE]
 _EPILOG = """example:
   charkha check lab/examples/transformer-8r
 
-Exit code 0: the trace can be played, and playing it ends. Exit code 2: it cannot be played; one
-line names the file, node or ranks. docs/traces.md explains every warning and error.
+Exit code 0: the trace can be played, and playing it ends; or it is of one rank of many, which can
+only be looked at. Exit code 2: it cannot be played; one line names the file, node or ranks.
+docs/traces.md explains every warning and error.
 """
 
 
@@ -58,7 +59,7 @@ def _run(args: argparse.Namespace) -> None:
     if (args.file is None) is (part.get("job", {}).get("trace", {}).get("path") is None):
         raise InputError("give one of TRACE and -f FILE")
     experiment = build(part, GROUPS) if args.file is None else experiment_of_file(args.file, part, GROUPS)
-    with status() as on_step, load_job(experiment.job, on_step=on_step) as job:
+    with status() as on_step, load_job(experiment.job, on_step=on_step, alone=Alone()) as job:
         summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
     notify_of_import(job)
     flows = [] if args.file is None else _flows(experiment, job.ranks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from emulator.cli.options.converters import argument, at_least
+from emulator.cli.options.converters import argument, at_least, whole
 from emulator.cli.options.run import TRACE, trace_argument
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import print_json
@@ -28,6 +28,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("view", description="Show a trace in one self-contained HTML file.", epilog=_EPILOG)
     add_options(parser, GROUPS)
     parser.add_argument("--out", metavar="FILE", type=Path, help="the page (default: <name of the trace>.html)")
+    parser.add_argument(
+        "--rank", metavar="R", type=whole(0), help="show this rank alone; the others need not be recorded"
+    )
     parser.add_argument("--perfetto", metavar="FILE", type=Path, help="also write the time line for ui.perfetto.dev")
     parser.add_argument(
         "--graph",
@@ -60,7 +63,7 @@ def _run(args: argparse.Namespace) -> None:
         check_file(page, "--out", mark=HTML_MARK)
     if args.perfetto is not None:
         check_file(args.perfetto, "--perfetto")
-    look = Look(args.rate or DEFAULT_RATE_BPS, args.graph, args.depth)
+    look = Look(args.rate or DEFAULT_RATE_BPS, args.graph, args.depth, args.rank)
     with status() as on_step:
         facts = view(trace, look, page=page, perfetto=args.perfetto, on_step=on_step)
     if args.json:

@@ -86,7 +86,13 @@ class _WorkloadTraffic:
     def _uneven_operation(self, nodes: Mapping[int, Communication]) -> Operation:
         first = next(iter(nodes.values()))
         ranks = self._workload.groups[first.group].ranks
-        matrix = np.array([nodes[rank].send_splits for rank in ranks], dtype=np.int64)
+        matrix = np.zeros((len(ranks), len(ranks)), dtype=np.int64)
+        for at, rank in enumerate(ranks):
+            if (node := nodes.get(rank)) is None:  # not recorded: what it sends is what the others receive
+                continue
+            matrix[at] = np.array(node.send_splits, dtype=np.int64)
+            if node.recv_splits is not None:
+                matrix[:, at] = np.array(node.recv_splits, dtype=np.int64)
         np.fill_diagonal(matrix, 0)
         senders, receivers = np.nonzero(matrix)
         splits = Phase(senders.astype(np.int64), receivers.astype(np.int64), matrix[senders, receivers])

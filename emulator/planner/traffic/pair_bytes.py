@@ -18,6 +18,13 @@ class PairBytes:
     dst: IntArray
     bytes: IntArray
 
+    def of_rank(self, rank: int | None) -> PairBytes:
+        """The pairs that a rank is one of; None: all."""
+        if rank is None:
+            return self
+        chosen = (self.src == rank) | (self.dst == rank)
+        return PairBytes(self.src[chosen], self.dst[chosen], self.bytes[chosen])
+
 
 def pair_bytes(traffic: Traffic) -> PairBytes:
     """The sum over all operations, pair by pair."""

@@ -24,7 +24,11 @@ def trace_page(facts: TraceFacts) -> Page:
         title=f"{facts.name} · trace · charkha",
         heading=facts.name,
         sentence=_sentence(facts),
-        labels=[count_of(summary.ranks, "rank"), count_of(summary.nodes, "node"), *summary.schemas],
+        labels=[
+            count_of(summary.ranks, "rank") if summary.only is None else f"rank {summary.only} of {summary.ranks:,}",
+            count_of(summary.nodes, "node"),
+            *summary.schemas,
+        ],
         warnings=[describe_warning(name, count) for name, count in summary.warnings.items()],
         sections=[_overview(facts), lines(facts), traffic(facts), critical_path(facts), graph(facts)],
         footer="Written by charkha view from the trace. Nothing was measured: charkha run plays it.",
@@ -33,7 +37,7 @@ def trace_page(facts: TraceFacts) -> Page:
 
 def facts_to_json(facts: TraceFacts) -> dict[str, Any]:
     """The facts of the page: the summary of `charkha check --json` with further keys."""
-    usage = None if facts.line is None else [asdict(one) for one in usage_of(facts.workload.programs, facts.line)]
+    usage = None if facts.line is None else [asdict(one) for one in usage_of(facts.workload.recorded, facts.line)]
     return trace_to_json(facts.summary) | {
         "times": None if facts.line is None else ("recorded" if facts.line.is_recorded else "computed"),
         "time_line_ns": None if facts.line is None else facts.line.length_ns,
@@ -57,18 +61,20 @@ def _sentence(facts: TraceFacts) -> str:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.communication_nodes.items())
     nodes = sum(summary.communication_nodes.values())
     text = f"{count_of(nodes, 'communication node')} ({kinds})" if nodes else "No communication on the network"
-    return f"{text} in {count_of(len(summary.groups), 'process group')}. A run of it finishes: proven."
+    finish = summary.not_playable or "A run of it finishes: proven"
+    return f"{text} in {count_of(len(summary.groups), 'process group')}. {finish}."
 
 
 def _overview(facts: TraceFacts) -> Section:
     summary = facts.summary
     payload = sum(one.payload_bytes_all_ranks for one in summary.operations)
+    whose = "all ranks" if summary.only is None else f"the nodes of rank {summary.only}"
     figures = [
         Figure("Critical path", format_duration(facts.path_ns), facts.communication_about, is_leading=True),
-        Figure("Payload", format_size(payload), "comm_size over all ranks, one iteration"),
+        Figure("Payload", format_size(payload), f"comm_size over {whose}, one iteration"),
     ]
     if facts.line is not None:
-        usage = usage_of(facts.workload.programs, facts.line)
+        usage = usage_of(facts.workload.recorded, facts.line)
         both, talking = sum(one.both_ns for one in usage), sum(one.communication_ns for one in usage)
         how = "recorded" if facts.line.is_recorded else "computed"
         figures.append(Figure("Time line", format_duration(facts.line.length_ns), f"{how}, first to last node"))

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 
+from emulator.errors import format_ranks
+from emulator.trace.model import Group as ProcessGroup
 from emulator.trace.summary import OperationClass, Spread, StorageUse, Summary
 from emulator.units import format_duration, format_size
 from emulator.views.columns import Column, explain, paragraphs
@@ -48,14 +50,15 @@ def render(summary: Summary) -> RenderableType:
     """The report of `charkha check`."""
     parts: list[RenderableType] = [facts_grid(_lines(summary))]
     if summary.operations:
-        parts += ["", FittedTable(_OPERATIONS, summary.operations)]
+        columns = _OPERATIONS if summary.only is None else _OPERATIONS[:-1]  # of the others nothing is known
+        parts += ["", FittedTable(columns, summary.operations)]
     if summary.warnings:
         parts += ["", FittedTable(_WARNINGS, list(summary.warnings.items()))]
     return Group(*parts)
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
-    yield "ranks", f"{summary.ranks:,}"
+    yield "ranks", f"{summary.ranks:,}" if summary.only is None else f"rank {summary.only} of {summary.ranks:,}"
     yield "nodes", f"{summary.nodes:,} ({_counts(summary.nodes_by_type)})"
     if summary.schemas:
         yield "schema", ", ".join(summary.schemas)
@@ -63,16 +66,17 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.storage:
         yield "storage", ", ".join(_storage(name, use) for name, use in summary.storage.items())
     yield "process groups", _groups(summary)
-    yield "compute, CPU", _per_rank(summary.cpu_ns)
-    yield "compute, device", _per_rank(summary.device_ns)
+    where = "every rank" if summary.only is None else f"rank {summary.only}"
+    yield "compute, CPU", _per_rank(summary.cpu_ns, where)
+    yield "compute, device", _per_rank(summary.device_ns, where)
     if summary.deducted_ns.most:
-        yield "deducted", f"{_per_rank(summary.deducted_ns)}: durations that include those of called operators"
+        yield "deducted", f"{_per_rank(summary.deducted_ns, where)}: durations that include those of called operators"
     if summary.traced_communication_ns is not None:
-        yield "traced communication", _per_rank(summary.traced_communication_ns)
+        yield "traced communication", _per_rank(summary.traced_communication_ns, where)
     yield "critical path", _critical_path(summary)
     if summary.dropped:
         yield "dropped", f"{summary.dropped:,} dangling dependencies"
-    yield "can finish", f"proven, with a window of {summary.window:,} nodes per rank"
+    yield "can finish", summary.not_playable or f"proven, with a window of {summary.window:,} nodes per rank"
 
 
 def _storage(name: str, use: StorageUse) -> str:
@@ -84,15 +88,20 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _groups(summary: Summary) -> str:
-    names = [f"{group.name or 'world'} ({len(group)})" for group in summary.groups]
+    names = [f"{group.name or 'world'} ({_members(group, summary)})" for group in summary.groups]
     listed = f": {', '.join(names)}" if 0 < len(names) <= SHOWN_GROUPS else ""
     defined = f", {summary.groups_defined:,} defined" if summary.groups_defined else ""
     return f"{len(names):,} used{defined}{listed}"
 
 
-def _per_rank(spread: Spread) -> str:
+def _members(group: ProcessGroup, summary: Summary) -> str:
+    """How many there are; of a group with ranks that were not recorded, which."""
+    return f"{len(group):,}" if summary.only is None else f"ranks {format_ranks(group.ranks)}"
+
+
+def _per_rank(spread: Spread, where: str) -> str:
     if spread.least == spread.most:
-        return f"{format_duration(spread.most)} on every rank"
+        return f"{format_duration(spread.most)} on {where}"
     least, middle, most = (format_duration(value) for value in (spread.least, spread.middle, spread.most))
     return f"{least} / {middle} / {most} (least, median, most over the ranks)"
 

@@ -23,7 +23,7 @@ class TraceSet:
 
     Attributes:
         prefix: what the files' names begin with, without folder and rank.
-        paths: one file per rank; the index is the rank.
+        paths: one file per rank; the index is the rank. If only one rank was recorded, the others are not there.
         group_file: where process groups may be described: `<prefix>.json`, comm_group.json or workload.json beside the
             files, the first that is there; not looked into.
     """
@@ -48,17 +48,20 @@ class _Candidate(NamedTuple):
     is_json: bool
 
 
-def find_trace(path: Path, *, ranks: int | None = None) -> TraceSet:
+def find_trace(path: Path, *, ranks: int | None = None, only: int | None = None) -> TraceSet:
     """The files that a path on the command line means.
 
     Args:
         path: a folder with one trace, a prefix (`folder/name` for `folder/name.<rank>.et`), or one file.
         ranks: how many ranks there must be; a single file is a trace of its own only when this is 1.
+        only: the one rank of them that is needed; the files of the others may be missing.
 
     Raises:
         TraceError: no such trace, several in the folder, ranks missing or given twice, or not `ranks` many.
     """
     try:
+        if only is not None:
+            return _with_only(path, ranks, only)
         if path.is_dir():
             return _from_folder(path, ranks)
         if path.exists() and not path.is_file():
@@ -68,6 +71,40 @@ def find_trace(path: Path, *, ranks: int | None = None) -> TraceSet:
         return _from_prefix(path, ranks)
     except OSError as error:
         raise TraceError(f"cannot be read: {error.strerror or error}", path=path) from error
+
+
+def lone_rank(path: Path, *, ranks: int | None) -> int | None:
+    """The rank of a file that is all there is of a job of several ranks; None: it is not so."""
+    if ranks is None or ranks == 1:
+        return None
+    found = {candidate.rank for candidate in _named(path)}
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _with_only(path: Path, ranks: int | None, only: int) -> TraceSet:
+    by_rank = {candidate.rank: candidate for candidate in _named(path)}
+    if only not in by_rank:
+        have = f"; there are {format_ranks(list(by_rank)[:1000])}" if by_rank else ""
+        raise TraceError(f"has no rank {only}{have}", path=path)
+    world, needed = max(by_rank) + 1, f"--ranks N says how many ranks the job has, at least {max(by_rank) + 1}"
+    if (ranks is None and world == 1) or (ranks is not None and ranks < world):
+        raise TraceError(f"rank {only} is one of a job: {needed}", path=path)
+    chosen = by_rank[only]
+    names = (
+        by_rank[rank].path.name if rank in by_rank else f"{chosen.prefix}.{rank}.et" for rank in range(ranks or world)
+    )
+    folder = chosen.path.parent
+    return TraceSet(chosen.prefix, tuple(folder / name for name in names), _group_file(folder, chosen.prefix))
+
+
+def _named(path: Path) -> list[_Candidate]:
+    """The files that a path means, whichever ranks they are of."""
+    if path.is_dir():
+        return _without_json_beside_et(_candidates(path))
+    found = _candidates(path.parent) if path.parent.is_dir() else []
+    prefix = path.name.removesuffix(".")
+    own = [candidate for candidate in found if candidate.path.name == path.name]
+    return own or _without_json_beside_et([candidate for candidate in found if candidate.prefix == prefix])
 
 
 def has_et_files(path: Path) -> bool:

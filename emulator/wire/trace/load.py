@@ -51,6 +51,7 @@ def load_trace(
     *,
     ranks: int | None = None,
     groups: Path | None = None,
+    only: int | None = None,
     on_rank: Callable[[int, int], None] | None = None,
 ) -> LoadedTrace:
     """Read every rank.
@@ -59,17 +60,18 @@ def load_trace(
         path: a folder, a prefix, one file, or the name of an example trace.
         ranks: how many ranks there must be; None = as many as there are files.
         groups: a group file; None = the one beside the trace, if any.
+        only: the one rank to read; the traces of the others are empty.
         on_rank: called with (ranks read, ranks in all).
 
     Raises:
         TraceError: something is missing or broken; it names the file.
         InputError: the group file cannot be read.
     """
-    files = find_trace(TRACES.find(path), ranks=ranks)
+    files = find_trace(TRACES.find(path), ranks=ranks, only=only)
     group_file = groups or files.group_file
     traces = []
     for rank, file in enumerate(files.paths):
-        traces.append(read_rank(file, rank))
+        traces.append(read_rank(file, rank) if only in (None, rank) else RankTrace.empty(rank))
         if on_rank is not None:
             on_rank(rank + 1, len(files))
     return LoadedTrace(path, files, traces, _read_groups(group_file), group_file, import_facts(traces, files.folder))

@@ -94,10 +94,9 @@ def test_one_name_may_be_different_groups_on_different_ranks() -> None:
     assert workload.instances == 2
 
 
-def test_groups_of_a_world_of_one_are_cut_to_it() -> None:
-    workload = build(1, pg="7", own={"7": (0, 1, 2)})
-    assert played(workload) == ("7", (0,))
-    assert workload.warnings == {"collective in a group of one": 1, "group cut to the only rank": 1}
+def test_a_world_of_one_has_no_group_with_others() -> None:
+    with pytest.raises(TraceError, match=r"group 7 lists rank 1, which is absent: .*; record all ranks: .* --ranks N"):
+        build(1, pg="7", own={"7": (0, 1, 2)})
     assert played(build(1, pg="unknown")) == ("unknown", (0,))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from emulator.trace.merged_graph import comm_vertex, graph_of, layout_of, merged_graph
-from emulator.trace.model import CommKind, Communication, IntArray
+from emulator.trace.merged_graph import graph_of, layout_of, merged_graph
+from emulator.trace.model import IntArray
 from emulator.trace.workload import TraceOptions, split_traces
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
@@ -37,13 +37,6 @@ def test_a_cycle_is_one_component() -> None:
 def test_a_graph_may_have_no_edge_and_no_vertex() -> None:
     assert graph_of(3, []).is_acyclic()
     assert graph_of(0, []).components()[0] == 0
-
-
-def test_send_and_receive_of_a_pair_are_two_vertices() -> None:
-    ends = [
-        Communication(1, "", 0, kind, 0, 8, instance=3, index_in_group=0) for kind in (CommKind.SEND, CommKind.RECV)
-    ]
-    assert [comm_vertex(one, instances=10) for one in ends] == [3, 13]
 
 
 def test_members_of_a_collective_are_one_vertex() -> None:

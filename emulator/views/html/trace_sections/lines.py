@@ -71,8 +71,8 @@ def lines(facts: TraceFacts) -> Section:
     if facts.line is None:
         text = f"A set of {facts.summary.nodes:,} nodes is too large for a time line."
         return Section("time", "Time line", [Text("no-line", text, "note")])
-    ranks = spread_evenly(range(len(facts.workload.programs)), LANES)
-    usage = usage_of(facts.workload.programs, facts.line)
+    ranks = spread_evenly([program.rank for program in facts.workload.recorded], LANES)
+    usage = usage_of(facts.workload.recorded, facts.line)
     blocks: list[Block] = [_states_chart(facts, facts.line, ranks), _kinds_chart(facts, facts.line, ranks)]
     return Section("time", "Time line", [*blocks, *_overlap(usage)], about(facts.line, facts.communication_about))
 
@@ -139,9 +139,15 @@ def _gap(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> float:
 
 
 def _shown(facts: TraceFacts, ranks: Sequence[int], gap: float) -> str:
+    if facts.workload.only is not None:
+        return f"Rank {facts.workload.only}." + _undrawn(gap)
     total = len(facts.workload.programs)
     shown = f"All {total} ranks." if len(ranks) == total else f"{len(ranks)} of {total:,} ranks, spread evenly."
-    return shown + (f" Gaps shorter than {format_duration(gap)} are not drawn." if gap else "")
+    return shown + _undrawn(gap)
+
+
+def _undrawn(gap: float) -> str:
+    return f" Gaps shorter than {format_duration(gap)} are not drawn." if gap else ""
 
 
 def _overlap(usage: Sequence[Usage]) -> Iterator[Block]:

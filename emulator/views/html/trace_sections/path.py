@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from emulator.errors import format_ranks
 from emulator.trace.difference.identity import Member, members
-from emulator.trace.model import Resource
+from emulator.trace.model import Resource, Workload
 from emulator.units import format_duration
 from emulator.views.columns import Column
 from emulator.views.figures import count_of, percent_cell
@@ -77,7 +77,7 @@ def _stretches(facts: TraceFacts) -> Iterator[Stretch]:
             if held is not None:
                 yield held
             held = None
-            yield _communication(of_instance[step.instance], step.start_ns, step.end_ns)
+            yield _communication(facts.workload, of_instance[step.instance], step.start_ns, step.end_ns)
             continue
         resource = Resource(int(facts.workload.programs[step.rank].resource[step.position]))
         kind = _COMPUTE[resource]
@@ -91,11 +91,11 @@ def _stretches(facts: TraceFacts) -> Iterator[Stretch]:
         yield held
 
 
-def _communication(nodes: Sequence[Member], start_ns: int, end_ns: int) -> Stretch:
-    first = nodes[0].node
-    ranks = [member.rank for member in nodes]
+def _communication(workload: Workload, nodes: Sequence[Member], start_ns: int, end_ns: int) -> Stretch:
+    rank, first = nodes[0].rank, nodes[0].node
+    ranks = workload.groups[first.group].ranks if first.kind.is_collective else first.ends(rank)
     kind = first.kind.label if first.kind.is_collective else "send + recv"
-    return Stretch(start_ns, end_ns, kind, first.name, format_ranks(ranks), ranks[0])
+    return Stretch(start_ns, end_ns, kind, first.name, format_ranks(ranks), rank)
 
 
 def _shares(facts: TraceFacts, stretches: Sequence[Stretch]) -> Bar:

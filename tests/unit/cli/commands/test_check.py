@@ -9,7 +9,7 @@ import pytest
 
 from emulator.cli.main import main
 from tests.support.command import EXAMPLE, refused
-from tests.support.trace_files import collective, compute, write
+from tests.support.trace_files import attribute, collective, compute, write
 
 
 def test_the_example_can_be_played(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,3 +42,18 @@ def test_missing_dependencies_are_dropped_only_on_request(tmp_path: Path, capsys
     assert "node 2" in refused("check", tmp_path, "--ranks", 1, capsys=capsys)
     assert main(["check", str(tmp_path), "--ranks", "1", "--lenient", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dropped"] == 1
+
+
+def test_a_rank_of_a_larger_job_is_not_a_job_of_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "t.2.et", [compute(1), collective(2, attribute("pg_name", string_val="g"))])
+    (tmp_path / "comm_group.json").write_text('{"g": [0, 2]}')
+    said = refused("check", tmp_path / "t.2.et", "--ranks", 1, capsys=capsys)
+    assert "group g lists rank 2, which is absent" in said
+    for path in (tmp_path / "t.2.et", tmp_path, tmp_path / "t"):
+        assert main(["check", str(path), "--ranks", "4"]) == 0
+        shown = capsys.readouterr().out
+        assert "1 of 4 ranks: not playable; record all ranks" in shown
+        assert "g (ranks 0, 2)" in shown
+    assert "--ranks N says how many" in refused("view", tmp_path, "--rank", 2, "--ranks", 2, "--json", capsys=capsys)
+    assert "has no rank 1; there are 2" in refused("view", tmp_path, "--rank", 1, "--json", capsys=capsys)
+    assert "is missing" in refused("plan", tmp_path, "--ranks", 4, capsys=capsys)
