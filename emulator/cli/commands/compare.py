@@ -36,8 +36,7 @@ Runs are the unit of the statistics: 4 per group can decide one class, 6 up to 2
 docs/compare.md explains every column and verdict.
 
 exit codes: 0 done, or the gate passed; 2 bad input or not comparable; 4 the gate found a
-regression;
-7 the gate decided nothing (strict: left a class undecided)
+regression; 7 the gate decided nothing (strict: left a class undecided)
 """
 
 
