@@ -21,7 +21,7 @@ from emulator.control import conversation as control
 from emulator.control.observations import FlowEvents
 from emulator.errors import RemoteProtocolError
 from emulator.host.clock import Clock
-from emulator.host.core_wait import CoreTime, wait_fraction
+from emulator.host.core_wait import CoreTime, CoreWait, wait_fraction
 from emulator.host.delays import NewestDelays
 from emulator.host.steal import CoreTicks, steal_fraction
 from emulator.planner.rank_program import Chunk
@@ -91,6 +91,7 @@ class Part:
         self._lateness = NewestDelays()
         self._ticks_at_start: CoreTicks | None = None
         self._core_time_at_start: CoreTime | None = None
+        self._core_wait = CoreWait()
         self._reporter = Reporter(
             self._send,
             clock,
@@ -197,6 +198,7 @@ class Part:
         """Stop all traffic at once; idempotent."""
         for end in self._endpoints.values():
             end.close()
+        self._core_wait.close()
 
     def count(self) -> None:
         """Report the counters of the run; once."""
@@ -241,6 +243,7 @@ class Part:
             is_resident=place.is_resident,
             retire_batch=max(1, place.window // RETIRE_SHARE),
             lateness=self._lateness,
+            core_wait=self._core_wait,
         )
         return player
 

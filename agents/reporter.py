@@ -129,4 +129,5 @@ def _columns(batch: list[Completion]) -> Completions:
         bytes_received=np.array([one.bytes_received for one in batch], np.int64),
         early=np.array([one.early for one in batch], np.bool_),
         read_delay_ns=np.array([one.read_delay_ns for one in batch], np.int64),
+        core_wait_ns=np.array([one.core_wait_ns for one in batch], np.int64),
     )

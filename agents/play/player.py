@@ -20,6 +20,7 @@ from agents.transports.base import Endpoint
 from emulator.control.observations import Completion, RankSummary
 from emulator.errors import LocalProtocolError
 from emulator.host.clock import Clock
+from emulator.host.core_wait import CoreWait
 from emulator.host.delays import NewestDelays
 from emulator.planner.algorithms import schedule
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
@@ -62,10 +63,10 @@ class PlayObserver(Protocol):
 class _Pending:
     """A communication in progress: when it was posted, and the execution of a collective."""
 
-    __slots__ = ("bytes_received", "bytes_sent", "execution", "node", "post_ns", "stamp_ns")
+    __slots__ = ("bytes_received", "bytes_sent", "execution", "node", "post_ns", "stamp_ns", "waited_ns")
 
-    def __init__(self, node: Node, post_ns: int, execution: Execution | None = None) -> None:
-        self.node, self.post_ns, self.execution = node, post_ns, execution
+    def __init__(self, node: Node, post_ns: int, waited_ns: int, execution: Execution | None = None) -> None:
+        self.node, self.post_ns, self.waited_ns, self.execution = node, post_ns, waited_ns, execution
         self.bytes_sent = self.bytes_received = self.stamp_ns = 0
 
     def observed(self, stamp_ns: int) -> None:
@@ -85,6 +86,7 @@ class RankPlayer:
         is_resident: the program is delivered once, as a whole, before the first iteration; `rewind` does so again.
         retire_batch: complete nodes that are reported at once.
         lateness: collects how late communications are posted.
+        core_wait: tells how long this process has been ready to run without a core.
     """
 
     def __init__(
@@ -98,12 +100,14 @@ class RankPlayer:
         is_resident: bool = False,
         retire_batch: int = 1,
         lateness: NewestDelays | None = None,
+        core_wait: CoreWait | None = None,
     ) -> None:
         self.rank = endpoint.rank
         self._endpoint, self._clock, self._observer, self._settings = endpoint, clock, observer, settings
         self._nodes = nodes
         self._retire_batch = retire_batch
         self._lateness = lateness or NewestDelays()  # of communications against the schedule of what they depend on
+        self._core_wait = core_wait or CoreWait(None)
         self._retired = 0
         self._window = Window(nodes, is_resident=is_resident)
         self._ready: deque[Node] = deque()
@@ -418,7 +422,7 @@ class RankPlayer:
             ranks=ranks,
             credited=self._early_credits.pop(serial, set()) if self._settings.credits else None,
         )
-        pending = self._pending[serial] = _Pending(node, now, execution)
+        pending = self._pending[serial] = _Pending(node, now, self._core_wait.until(now), execution)
         self._usage.communication(+1, now)
         execution.start()
         for peer, lane, size, arrival_ns in self._early_payload.pop(serial, ()):
@@ -461,7 +465,7 @@ class RankPlayer:
 
     def _send(self, node: Node, communication: PlannedCommunication, now: int) -> None:
         serial = self._serial(communication)
-        pending = self._pending[serial] = _Pending(node, now)
+        pending = self._pending[serial] = _Pending(node, now, self._core_wait.until(now))
         self._usage.communication(+1, now)
         pending.bytes_sent = communication.size_bytes
         if communication.size_bytes:
@@ -472,7 +476,7 @@ class RankPlayer:
 
     def _receive(self, node: Node, communication: PlannedCommunication, now: int) -> None:
         serial = self._serial(communication)
-        pending = self._pending[serial] = _Pending(node, now)
+        pending = self._pending[serial] = _Pending(node, now, self._core_wait.until(now))
         self._usage.communication(+1, now)
         if not communication.size_bytes:
             self._complete_communication(serial, pending, now)
@@ -509,6 +513,7 @@ class RankPlayer:
                 bytes_received=pending.bytes_received,
                 early=early,
                 read_delay_ns=read_delay_ns,
+                core_wait_ns=-1 if pending.waited_ns < 0 else self._core_wait.until(now) - pending.waited_ns,
             )
         )
         self._complete(pending.node, now)

@@ -179,7 +179,7 @@ def print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
     verdict, folder = outcome.verdict, str(outcome.run.folder)
     last = [f"Run folder: {folder}"]
     if verdict.rules is None:
-        last = [*([f"Tester: {verdict.tester.problem}"] if verdict.tester.problem else []), *last, NO_RULES]
+        last = [*(f"Tester: {one}" for one in verdict.tester.problems[:1]), *last, NO_RULES]
     if outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)
         print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder), *beside)

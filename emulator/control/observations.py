@@ -23,6 +23,7 @@ class Completion:
         early: payload came before this rank had posted (never with credits).
         read_delay_ns: how long after `done_ns`, a time stamp of the kernel, the agent handled it; -1: the agent read
             the clock itself.
+        core_wait_ns: between post and done the agent was ready to run and had no core; -1: not known.
     """
 
     iteration: int
@@ -35,6 +36,7 @@ class Completion:
     bytes_received: int
     early: bool
     read_delay_ns: int = -1
+    core_wait_ns: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +270,7 @@ class Completions:
         arrival_ns: when its last byte arrived; 0 if nothing was received.
         bytes_sent, bytes_received: payload.
         early: payload came before this rank had posted.
-        read_delay_ns: see Completion.
+        read_delay_ns, core_wait_ns: see Completion.
     """
 
     iteration: int
@@ -281,6 +283,7 @@ class Completions:
     bytes_received: IntArray
     early: npt.NDArray[np.bool_]
     read_delay_ns: IntArray
+    core_wait_ns: IntArray
 
     def earlier(self, by_ns: int) -> Completions:
         """The same with all stamps set back, to another clock."""

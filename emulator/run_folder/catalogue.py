@@ -66,6 +66,7 @@ class Catalogue:
         fixed = self._fixed(rank, node_id)
         arrival = np.asarray(done.arrival_ns, np.int64)[order]
         delay = np.asarray(done.read_delay_ns, np.int64)[order]
+        wait = np.asarray(done.core_wait_ns, np.int64)[order]
         return fixed | {
             "iteration": np.full(len(rank), done.iteration, np.int32),
             "rank": rank.astype(np.int32),
@@ -77,6 +78,7 @@ class Catalogue:
             "bytes_received": np.asarray(done.bytes_received, np.int64)[order],
             "early": np.asarray(done.early, np.bool_)[order],
             "read_delay_ns": _nullable(delay, delay < 0),
+            "core_wait_ns": _nullable(wait, wait < 0),
         }
 
     def _fixed(self, rank: IntArray, node_id: IdArray) -> dict[str, Any]:

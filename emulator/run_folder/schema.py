@@ -44,6 +44,7 @@ SAMPLES_SCHEMA = pa.schema(
         pa.field("traced_ns", pa.int64()),
         pa.field("ideal_ns", pa.int64()),
         pa.field("read_delay_ns", pa.int64()),
+        pa.field("core_wait_ns", pa.int64()),
         pa.field("remaining_ideal_ns", pa.int64()),
     ]
 )

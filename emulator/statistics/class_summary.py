@@ -42,6 +42,8 @@ class ClassSummary:
         slowest_to_mean: completion of the slowest member / mean over the members, from the last post on; median.
         where: between hosts or in a host, see ClassKey.
         late: measurements without a bandwidth because a rank was late.
+        core_wait_fraction: median of the largest share (0 to 1) of its time that a member's agent waited for a core.
+        cct_p99_awake_ns, cct_max_awake_ns: of the same times less all waits of the members for a core.
         tester_percent: 100 x time that the calibrated tester adds to the ideal time / measured, at the median.
     """
 
@@ -65,6 +67,9 @@ class ClassSummary:
     where: str = ""
     late: int = 0
     busbw_mean_bytes_per_s: float | None = None
+    core_wait_fraction: float | None = None
+    cct_p99_awake_ns: float | None = None
+    cct_max_awake_ns: float | None = None
 
     @property
     def key(self) -> ClassKey:
@@ -92,6 +97,16 @@ class ClassSummary:
         if self.ideal_percent:
             found["slowest_to_mean"] = 100 * share / self.ideal_percent
         return found
+
+    def awake_ns(self, statistic: str) -> float | None:
+        """The 99th percentile or maximum of cct less the waits for a core; the median where these are not known.
+
+        None for other statistics: no single wait moves them.
+        """
+        if statistic not in ("p99", "max"):
+            return None
+        awake_ns = self.cct_p99_awake_ns if statistic == "p99" else self.cct_max_awake_ns
+        return self.cct_p50_ns if awake_ns is None else awake_ns
 
     @property
     def total_ns(self) -> float:
@@ -131,6 +146,9 @@ def _summarise(
     mean_algbw = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
     ideal = _median_ratio(merged.ideal_ns, merged.cct_ns, timed)
     ratio = _median_ratio(merged.traced_ns, merged.cct_ns, timed)
+    waited = merged.core_wait_fraction[rows[cct_ns >= 0]]
+    are_known = len(valid_ns) > 0 and not np.isnan(waited).any()
+    awake_ns = np.maximum(valid_ns - merged.core_wait_ns[rows[cct_ns >= 0]], 0) if are_known else valid_ns[:0]
     return ClassSummary(
         collective=key.collective,
         members=key.members,
@@ -151,6 +169,9 @@ def _summarise(
         where=key.where,
         late=int(np.count_nonzero(has_bandwidth & merged.is_late[rows])),
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
+        core_wait_fraction=median(waited) if are_known else None,
+        cct_p99_awake_ns=percentile(awake_ns, 0.99),
+        cct_max_awake_ns=float(awake_ns.max()) if are_known else None,
         busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
     )
 

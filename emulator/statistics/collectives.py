@@ -40,6 +40,7 @@ MERGE_COLUMNS: Sequence[str] = (
     "traced_ns",
     "ideal_ns",
     "remaining_ideal_ns",
+    "core_wait_ns",
 )
 """Columns of the samples that `merge` reads."""
 NEGLIGIBLE_SKEW = 0.005
@@ -67,6 +68,9 @@ class MergedSamples:
         whole_ideal_ns: ideal time of all bytes of the plan.
         is_late: a rank was late, and what had still to move after its post is not known, or nothing.
         is_worked_out: `ideal_ns` follows from the posts, also if nobody was late: all of a class, or a sample of it.
+        core_wait_ns: waits of all members for a core of their agents, between their post and their end; UNKNOWN if one
+            does not know its own.
+        core_wait_fraction: the largest share (0 to 1) of such a wait in the time of a member; NaN where it is unknown.
         incomplete: measurements left out because a member did not report.
         has_hosts: `between_hosts` is known.
     """
@@ -88,6 +92,8 @@ class MergedSamples:
     whole_ideal_ns: IntArray
     is_late: BoolArray
     is_worked_out: BoolArray
+    core_wait_ns: IntArray
+    core_wait_fraction: FloatArray
     algorithms: tuple[str, ...]
     incomplete: int
     has_hosts: bool = False
@@ -165,6 +171,8 @@ def merge(samples: pa.Table, hosts: Sequence[int] = (), *, until: CctEnd = LAST_
         "whole_ideal_ns": whole,
         "is_late": (whole > 0) & (ideal_ns <= 0),
         "is_worked_out": remaining != UNKNOWN,
+        "core_wait_ns": blocks.core_wait_ns(),
+        "core_wait_fraction": blocks.core_wait_fraction(cct_ns),
     }
     kept: dict[str, Any] = {name: column[complete] for name, column in merged.items()}
     incomplete = int(np.count_nonzero(~complete))
@@ -215,6 +223,19 @@ class _Blocks:
         end = np.where(arrival == _NEVER, done, arrival) if until == LAST_ARRIVAL else done
         lead = np.maximum(np.repeat(last_end, self.counts) - end, 0)  # who receives nothing may be done later
         return self.reduce(np.add, lead) // np.maximum(self.counts, 1)
+
+    def core_wait_ns(self) -> IntArray:
+        """Of all members together; UNKNOWN if that of one is."""
+        is_known = self.smallest("core_wait_ns") != UNKNOWN
+        return np.where(is_known, self.reduce(np.add, self._columns["core_wait_ns"]), UNKNOWN)
+
+    def core_wait_fraction(self, cct_ns: IntArray) -> FloatArray:
+        """Of the member that waited for the largest part of its time, at least cct; NaN if a wait is unknown."""
+        took = np.maximum(self._columns["done_ns"] - self._columns["post_ns"], np.repeat(cct_ns, self.counts))
+        took = np.maximum(took, 1)
+        share = np.minimum(self._columns["core_wait_ns"] / took, 1.0)
+        largest = np.maximum.reduceat(share, self._starts) if len(self._starts) else share
+        return np.where(self.smallest("core_wait_ns") != UNKNOWN, largest, np.nan)
 
     def smallest_known(self, name: str) -> IntArray:
         never = np.iinfo(np.int64).max

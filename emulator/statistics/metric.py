@@ -76,7 +76,10 @@ class Reading(NamedTuple):
         value: in the unit of the metric; None: not measured.
         is_tester_limited: the tester rather than the device set the value.
         perfect: what a perfect device would have shown with this tester; None: not known.
-        typical: of a maximum or a high percentile the median, which no single stall of the tester moves.
+        core_wait_fraction: share (0 to 1) of the time of this class that an agent waited for a core; None: not known,
+            or not a class.
+        awake: of a maximum or a high percentile, the same of the times less the tester's waits for a core; where these
+            are not known the median, which no single stall of the tester moves.
         why: why there is no value; "": it was not measured.
     """
 
@@ -84,8 +87,9 @@ class Reading(NamedTuple):
     value: float | None
     is_tester_limited: bool = False
     perfect: float | None = None
-    typical: float | None = None
+    awake: float | None = None
     why: str = ""
+    core_wait_fraction: float | None = None
 
 
 Reader: TypeAlias = Callable[[RunSummary], Iterator[Reading]]

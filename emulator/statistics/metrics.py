@@ -161,9 +161,9 @@ _DEVICES = (  # name, attribute of DeviceFrames, what
 def _of_iteration(name: str, unit: Unit, effect: Effect, field: str, family: str, statistic: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         found = summary.iteration
-        typical = found.jct_ns if found is not None and statistic == "max" else None
+        awake = found.jct_ns if found is not None and statistic == "max" else None
         perfect = summary.perfect_iteration.get(field)
-        yield Reading(None, getattr(found, field, None), perfect=perfect, typical=typical)
+        yield Reading(None, getattr(found, field, None), perfect=perfect, awake=awake)
 
     key = f"iteration.{field}"
     return Metric(name, name, unit, Scope.RUN, what, key, Kind.TIMING, effect, family, statistic, read)
@@ -175,10 +175,11 @@ def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, st
             if field == "ideal_percent" and one.where == IN_A_HOST:
                 continue  # it crosses no port, so no port's rate says what would be ideal
             if one.size_bytes or field.startswith("cct"):
-                typical = one.cct_p50_ns if statistic in ("p99", "max") else None
+                awake = one.awake_ns(statistic)
                 perfect = one.perfect.get(field)
                 why = LATE if field in _OF_ALL_BYTES and one.late else ""
-                yield Reading(one.key, getattr(one, field), bool(one.is_tester_limited), perfect, typical, why)
+                is_limited, waited = bool(one.is_tester_limited), one.core_wait_fraction
+                yield Reading(one.key, getattr(one, field), is_limited, perfect, awake, why, waited)
 
     key = f"classes[].{field}"
     return Metric(name, name, unit, Scope.CLASS, what, key, Kind.TIMING, effect, family, statistic, read)
@@ -187,8 +188,8 @@ def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, st
 def _of_transfers(times: str, statistic: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         found = getattr(summary.transfers, times)
-        typical = None if statistic == "p50" else found.p50_ns
-        yield Reading(None, getattr(found, f"{statistic}_ns"), typical=typical)
+        awake = None if statistic == "p50" else found.p50_ns
+        yield Reading(None, getattr(found, f"{statistic}_ns"), awake=awake)
 
     (family, what), name, key = _TRANSFERS[times], f"{times}_{statistic}", f"transfers.{times}.{statistic}_ns"
     return Metric(name, name, Unit.NS, Scope.RUN, what, key, Kind.TIMING, _HIGHER, family, statistic, read)

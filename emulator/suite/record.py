@@ -226,8 +226,8 @@ def run_record(
     outcome = verdict.outcome
     short = "" if rate_bps is None else shortfall(summary, rate_bps)
     if short and outcome is Outcome.PASS:
-        outcome = Outcome.TESTER_LIMITED if verdict.tester.problem else Outcome.UNDECIDED
-        problem = ": ".join(filter(None, (short, verdict.tester.problem)))
+        outcome = Outcome.TESTER_LIMITED if verdict.tester.doubt() else Outcome.UNDECIDED
+        problem = ": ".join(filter(None, (short, verdict.tester.doubt())))
     return RunRecord(
         folder=folder,
         run_id=manifest.run_id,

@@ -297,7 +297,7 @@ def _limits(found: Sequence[_Measured], row: ClassSummary | None) -> str:
 
 
 def _limit(summary: RunSummary, row: ClassSummary | None) -> str:
-    if problem := judge_tester(summary).problem:
+    if problem := judge_tester(summary).doubt():
         return problem
     marked = [one for one in summary.classes if row is not None and one.key == row.key and one.is_tester_limited]
     return f"{marked[0].key} is within 10 % of the tester's own time" if marked else ""

@@ -46,7 +46,7 @@ _DEVICE_ALONE = frozenset({"jct_to_ideal", "busbw_to_ideal", "slowest_to_mean"})
 """Timings whose usual bounds are about the device, as if the tester took no time."""
 _NO_IDEAL = "it is not known what a perfect device would show: a port has no rate, or a class no calibrated time"
 _WAY_OUT = "take a larger size, fewer ranks an agent, or rates scaled down"
-_STALL = "most of these times meet the bound: one stall of the tester may have made this one"
+_STALL = "a stall of the tester may have made this time: without its waits for a core it would meet the bound"
 _UNKNOWN_LIMIT = "the device or the tester may be the reason: calibrate the tester (charkha calibrate) to find out"
 
 
@@ -170,7 +170,7 @@ def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) ->
     _, worst = (min if rule.bound.is_lower else max)(known, key=lambda one: one[0])
     broken = sum(not rule.bound.holds(value) for value, _ in known)
     if rule.metric.scope is Scope.ITERATION and rule.metric.kind is Kind.TIMING:
-        worst = worst._replace(typical=median(np.array([value for value, _ in known])))
+        worst = worst._replace(awake=median(np.array([value for value, _ in known])))
     found = replace(_compare(rule, worst, state), broken=broken, of=len(readings))
     if found.outcome is Outcome.PASS and len(known) < len(readings):
         missing = f"{len(readings) - len(known):,} of {len(readings):,} were not measured"
@@ -195,7 +195,7 @@ def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tu
     if metric.effect is not Effect.EITHER and holds is (bound.is_lower is (metric.effect is Effect.LOWER)):
         # Met although the tester can only have spoilt it, or missed although it can only have helped.
         return (Outcome.PASS if holds else Outcome.FAIL), ""
-    doubt = state.problem if metric.kind is Kind.TIMING else state.drops
+    doubt = state.doubt(reading) if metric.kind is Kind.TIMING else state.drops
     if not doubt and reading.is_tester_limited:
         doubt = "the tester alone needs most of this time"
     if doubt:
@@ -204,7 +204,7 @@ def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tu
         return Outcome.PASS, ""
     if reading.perfect is not None and not bound.holds(reading.perfect):
         return Outcome.TESTER_LIMITED, f"a perfect device would not meet it with this tester: {_WAY_OUT}"
-    if reading.typical is not None and bound.holds(reading.typical):
+    if reading.awake is not None and bound.holds(reading.awake):
         return Outcome.TESTER_LIMITED, _STALL
     if reading.perfect is None and metric.name in _DEVICE_ALONE:
         return Outcome.UNDECIDED, _NO_IDEAL if state.is_calibrated else _UNKNOWN_LIMIT

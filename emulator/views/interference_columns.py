@@ -100,4 +100,4 @@ def session_words(judged: JudgedSession) -> tuple[str, str]:
 
 def tester_problems(judged: JudgedSession) -> Sequence[str]:
     """Why times of a job describe the tester."""
-    return [f"job {name}: {problem}" for name, one in judged.jobs.items() if (problem := one.verdict.tester.problem)]
+    return [f"job {name}: {problem}" for name, one in judged.jobs.items() if (problem := one.verdict.tester.doubt())]

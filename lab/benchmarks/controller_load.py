@@ -194,7 +194,7 @@ def _completions(iteration: int, rows: np.ndarray[Any, np.dtype[np.uint64]], now
     return Completions(
         iteration=iteration, rank=rows[:, 0].astype(np.int64), node_id=rows[:, 1], post_ns=times - 1000, done_ns=times,
         arrival_ns=times, bytes_sent=nothing, bytes_received=nothing, early=np.zeros(len(rows), np.bool_),
-        read_delay_ns=nothing - 1,
+        read_delay_ns=nothing - 1, core_wait_ns=nothing,
     )  # fmt: skip
 
 

@@ -143,6 +143,7 @@ def completions(draw: st.DrawFn) -> Completions:
         bytes_received=column(u63, np.int64),
         early=column(st.booleans(), np.bool_),
         read_delay_ns=column(i64, np.int64),
+        core_wait_ns=column(i64, np.int64),
     )
 
 

@@ -25,6 +25,7 @@ from agents.transports.domains import DomainEndpoint, DomainGroup, ScaleUpDomain
 from emulator.control.observations import Completion, RankSteps, RankSummary
 from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
+from emulator.host.core_wait import CoreWait
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import parse_overrides
 from emulator.planner.group_layout import Layouts
@@ -209,6 +210,7 @@ def play(
     is_continuous: bool = False,
     layouts: Layouts | None = None,
     domain: Domain | None = None,
+    core_wait: CoreWait | None = None,
     **network: Any,
 ) -> Played:
     """Play the traces on the network in memory until all iterations are done and nothing is left to happen.
@@ -224,6 +226,7 @@ def play(
         is_continuous: ranks begin all iterations but the first by themselves; takes no window.
         layouts: of groups.
         domain: the scale-up domain of all ranks; None: everything crosses the network.
+        core_wait: of the process that plays all ranks.
         network: of MemoryNetwork.
 
     Raises:
@@ -266,6 +269,7 @@ def play(
             nodes=len(program),
             is_resident=is_continuous,
             retire_batch=retire_batch,
+            core_wait=core_wait,
         )
         stage.players.append(player)
         stage.windows.append(held)

@@ -46,6 +46,7 @@ _DEFAULTS: Row = {
     "bytes_received": 1000,
     "early": False,
     "read_delay_ns": None,
+    "core_wait_ns": None,
     "traced_ns": None,
     "ideal_ns": None,
     "remaining_ideal_ns": None,

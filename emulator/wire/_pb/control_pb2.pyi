@@ -498,7 +498,7 @@ class Continue(_message.Message):
     def __init__(self, through: _Optional[int] = ...) -> None: ...
 
 class Completions(_message.Message):
-    __slots__ = ("iteration", "rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "bytes_received", "early", "read_delay_ns")
+    __slots__ = ("iteration", "rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "bytes_received", "early", "read_delay_ns", "core_wait_ns")
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -509,6 +509,7 @@ class Completions(_message.Message):
     BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
     EARLY_FIELD_NUMBER: _ClassVar[int]
     READ_DELAY_NS_FIELD_NUMBER: _ClassVar[int]
+    CORE_WAIT_NS_FIELD_NUMBER: _ClassVar[int]
     iteration: int
     rank: _containers.RepeatedScalarFieldContainer[int]
     node_id: _containers.RepeatedScalarFieldContainer[int]
@@ -519,7 +520,8 @@ class Completions(_message.Message):
     bytes_received: _containers.RepeatedScalarFieldContainer[int]
     early: _containers.RepeatedScalarFieldContainer[bool]
     read_delay_ns: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, iteration: _Optional[int] = ..., rank: _Optional[_Iterable[int]] = ..., node_id: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., done_ns: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., bytes_sent: _Optional[_Iterable[int]] = ..., bytes_received: _Optional[_Iterable[int]] = ..., early: _Optional[_Iterable[bool]] = ..., read_delay_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+    core_wait_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, iteration: _Optional[int] = ..., rank: _Optional[_Iterable[int]] = ..., node_id: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., done_ns: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., bytes_sent: _Optional[_Iterable[int]] = ..., bytes_received: _Optional[_Iterable[int]] = ..., early: _Optional[_Iterable[bool]] = ..., read_delay_ns: _Optional[_Iterable[int]] = ..., core_wait_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ComputeSpans(_message.Message):
     __slots__ = ("iteration", "rank", "start_ns", "end_ns")

@@ -340,6 +340,7 @@ _COMPLETION_COLUMNS = {
     "bytes_received": np.int64,
     "early": np.bool_,
     "read_delay_ns": np.int64,
+    "core_wait_ns": np.int64,
 }
 
 
@@ -347,6 +348,8 @@ def _decode_completions(message: Any) -> Completions:
     columns: dict[str, Any] = {
         name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()
     }
+    if not len(columns["core_wait_ns"]):  # of an agent that does not count it yet
+        columns["core_wait_ns"] = np.full(len(columns["rank"]), -1, np.int64)
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of unequal length")
     return Completions(message.iteration, **columns)

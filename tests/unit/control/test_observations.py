@@ -21,6 +21,7 @@ def completions() -> Completions:
     columns = {name: np.array(values) for name, values in {
         "rank": [0, 1], "node_id": [5, 6], "post_ns": [100, 110], "done_ns": [200, 210], "arrival_ns": [190, 0],
         "bytes_sent": [0, 8], "bytes_received": [8, 0], "early": [False, False], "read_delay_ns": [-1, 3],
+        "core_wait_ns": [0, -1],
     }.items()}  # fmt: skip
     return Completions(-1, **columns)
 

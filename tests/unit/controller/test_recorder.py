@@ -80,6 +80,7 @@ def done(*ranks: int, iteration: int = 0) -> Completions:
         bytes_received=numbers,
         early=numbers.astype(np.bool_),
         read_delay_ns=numbers,
+        core_wait_ns=numbers,
     )
 
 

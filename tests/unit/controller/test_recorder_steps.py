@@ -47,7 +47,10 @@ def recorder(writer: RunWriter, worst: WorstInstances | None = None) -> Recorder
 
 def done(node_id: int, *, takes: int, iteration: int = 0) -> Completions:
     """Both ranks completed a node."""
-    numbers = {name: np.zeros(2, np.int64) for name in ("post_ns", "bytes_sent", "bytes_received", "read_delay_ns")}
+    numbers = {
+        name: np.zeros(2, np.int64)
+        for name in ("post_ns", "bytes_sent", "bytes_received", "read_delay_ns", "core_wait_ns")
+    }
     times = {name: np.full(2, takes) for name in ("done_ns", "arrival_ns")}
     ids = {"rank": np.arange(2), "node_id": np.full(2, node_id, np.uint64), "early": np.zeros(2, np.bool_)}
     return Completions(iteration, **ids, **numbers, **times)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.host.core_wait import CoreTime, wait_fraction
+from emulator.host.core_wait import CoreTime, CoreWait, wait_fraction
 
 
 def test_the_kernels_line_is_read(tmp_path: Path) -> None:
@@ -31,3 +31,20 @@ def test_the_wait_counts_against_the_time_that_a_core_was_wanted() -> None:
     assert wait_fraction(CoreTime(100, 10), CoreTime(100, 10)) is None
     assert wait_fraction(None, CoreTime(100, 10)) is None
     assert wait_fraction(CoreTime(100, 10), None) is None
+
+
+def test_a_wait_is_read_again_only_after_a_fifth_of_a_millisecond(tmp_path: Path) -> None:
+    counters = tmp_path / "schedstat"
+    counters.write_text("5000 300 17\n")
+    wait = CoreWait(counters)
+    assert wait.until(1_000_000) == 300
+    counters.write_text("6000 900 18\n")
+    assert (wait.until(1_199_999), wait.until(1_200_000)) == (300, 900)
+    wait.close()
+    wait.close()
+    assert wait.until(2_000_000) == 900
+
+
+def test_a_wait_that_the_kernel_does_not_provide_is_unknown(tmp_path: Path) -> None:
+    assert CoreWait(tmp_path / "absent").until(5) == CoreWait(None).until(5) == -1
+    assert CoreWait().until(5) >= 0

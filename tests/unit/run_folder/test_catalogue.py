@@ -45,6 +45,7 @@ def done(rank: list[int], node_id: list[int], *, arrival_ns: int = 0, iteration:
         bytes_received=numbers,
         early=numbers == 1,
         read_delay_ns=numbers - 1,
+        core_wait_ns=numbers - 1,
     )
 
 
@@ -78,6 +79,7 @@ def test_a_completion_becomes_a_whole_sample(tmp_path: Path) -> None:
         "bytes_received": 0,
         "early": False,
         "read_delay_ns": None,
+        "core_wait_ns": None,
         "traced_ns": None,
         "ideal_ns": 70,
         "remaining_ideal_ns": None,

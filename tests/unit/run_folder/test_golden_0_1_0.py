@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[2] / "data" / "run-0.1.0"
 RUN = read_run(FOLDER)
 
 
-NEWER = {Part.SAMPLES: ["read_delay_ns", "remaining_ideal_ns"], Part.FLOWS: ["medium", "copies"]}
+NEWER = {Part.SAMPLES: ["read_delay_ns", "core_wait_ns", "remaining_ideal_ns"], Part.FLOWS: ["medium", "copies"]}
 """Columns of later versions."""
 
 

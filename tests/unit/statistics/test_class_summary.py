@@ -52,6 +52,20 @@ def test_a_class_with_a_hundred_samples_has_a_99th_percentile() -> None:
     assert (found.cct_p99_ns, found.cct_max_ns) == (99, 100)
 
 
+def test_waits_for_a_core_are_known_for_a_class_and_taken_off_its_tail() -> None:
+    quick, stalled = timed(100, 100, core_wait_ns=10), timed(900, core_wait_ns=350)
+    for one in stalled:
+        one["iteration"] = 2
+    found = only_class([*quick, *stalled])
+    assert found.cct_max_ns == 900
+    assert found.cct_max_awake_ns == 200  # both members of the slow one waited for 350 ns
+    assert found.core_wait_fraction == pytest.approx(0.1)
+    stalled[1]["core_wait_ns"] = None
+    unknown = only_class([*quick, *stalled])
+    assert (unknown.cct_max_awake_ns, unknown.core_wait_fraction) == (None, None)
+    assert unknown.awake_ns("max") == unknown.cct_p50_ns == 100
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -189,6 +189,22 @@ def test_a_tail_fails_only_if_the_median_does(summary: RunSummary, metric: str) 
         assert judged(run, rule(metric, "at most", limit)).outcome is outcome
 
 
+def test_a_maximum_fails_if_it_misses_without_the_testers_waits_too(summary: RunSummary) -> None:
+    tail = {"cct_max_ns": 900.0, "core_wait_fraction": 0.05, "cct_max_awake_ns": 600.0}
+    run = replace(summary, classes=tuple(replace(one, **tail) for one in calibrated(summary).classes))
+    for limit, outcome in ((599, Outcome.FAIL), (600, Outcome.TESTER_LIMITED), (900, Outcome.PASS)):
+        assert judged(run, rule("cct_max", "at most", limit)).outcome is outcome
+
+
+def test_a_class_is_in_doubt_by_its_own_waits_whatever_the_rest_of_the_run_does(summary: RunSummary) -> None:
+    def run(own: float | None) -> RunSummary:
+        classes = tuple(replace(one, core_wait_fraction=own) for one in calibrated(summary).classes)
+        return starved(replace(summary, classes=classes))
+
+    for own, outcome in ((0.1, Outcome.FAIL), (0.3, Outcome.TESTER_LIMITED), (None, Outcome.TESTER_LIMITED)):
+        assert judged(run(own), rule("busbw_to_ideal", "at least", 90)).outcome is outcome
+
+
 def test_one_slow_iteration_is_no_evidence_and_most_of_them_are(summary: RunSummary) -> None:
     run = with_iterations(summary, 0, 0, 0)  # 100, 200, 300 ns
     for limit, outcome in ((150, Outcome.FAIL), (250, Outcome.TESTER_LIMITED), (300, Outcome.PASS)):

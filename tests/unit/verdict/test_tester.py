@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator.statistics.metric import Reading
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.verdict.tester import judge_tester
 from tests.support.runs import collective, write_run
@@ -22,7 +23,7 @@ def with_tester(summary: RunSummary, **facts: object) -> RunSummary:
 def test_a_quiet_tester_has_no_problem(summary: RunSummary) -> None:
     quiet = with_tester(summary, core_wait_fraction=0.2, steal_fraction=0.02, post_lateness_median_ns=100)
     assert judge_tester(quiet).problems == ()
-    assert judge_tester(quiet).problem == ""
+    assert judge_tester(quiet).doubt() == ""
 
 
 @pytest.mark.parametrize(
@@ -39,9 +40,18 @@ def test_each_sign_of_a_slow_tester_is_named_with_its_figure(
     assert judge_tester(with_tester(summary, **facts)).problems == (problem,)
 
 
+def test_a_class_is_judged_by_the_waits_during_its_own_collectives(summary: RunSummary) -> None:
+    state = judge_tester(with_tester(summary, core_wait_fraction=0.5, post_lateness_median_ns=900))
+    assert state.doubt(Reading(None, 1.0)) == "an agent waited for a core 50 % of the time"
+    assert state.doubt(Reading(None, 1.0, core_wait_fraction=0.3)) == "an agent waited for a core 30 % of the time"
+    assert state.doubt(Reading(None, 1.0, core_wait_fraction=0.1)) == ""
+    stolen = judge_tester(with_tester(summary, steal_fraction=0.1))
+    assert stolen.doubt(Reading(None, 1.0, core_wait_fraction=0.1)).startswith("the hypervisor took 10.0 %")
+
+
 def test_drops_in_a_receiving_host_are_the_testers(summary: RunSummary) -> None:
     lossy = replace(summary, totals=replace(summary.totals, receiver_drops=1234))
-    assert judge_tester(lossy).problem == "the receiving hosts dropped datagrams 1,234 times: their buffers were full"
+    assert judge_tester(lossy).doubt() == "the receiving hosts dropped datagrams 1,234 times: their buffers were full"
 
 
 def test_calibration_is_known_by_the_share_of_any_class(summary: RunSummary) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from emulator.host.core_wait import CoreWait
 from emulator.planner.algorithms import algorithm_names
 from emulator.planner.group_layout import Layouts
 from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
@@ -370,3 +371,19 @@ def test_a_receive_posted_after_its_payload_has_the_arrival_of_the_kernel_and_en
     traces = [rank_trace(0, [send(1, 1, 500)]), rank_trace(1, [node(1, duration=1000), recv(2, 0, 500, deps=[1])])]
     one = play(traces, latency_ns=US, read_delay_ns=300).at(1, 2)
     assert (one.arrival_ns, one.done_ns, one.read_delay_ns) == (one.post_ns - 999 * US - 300, one.post_ns, -1)
+
+
+class _HalfBusy(CoreWait):
+    """A process that waits for a core during every second nanosecond."""
+
+    def until(self, now: int) -> int:
+        return now // 2
+
+
+def test_a_communication_has_the_wait_for_a_core_between_its_post_and_its_end() -> None:
+    traces = everyone(2, [coll(1, "all_gather", 8), coll(2, "all_gather", 8)])
+    known = play(traces, latency_ns=4 * US, algorithms=["all_gather=direct"], core_wait=_HalfBusy(None))
+    for one in known.completions:
+        assert one.core_wait_ns == (one.done_ns - one.post_ns) // 2 > 0
+    unknown = play(traces, latency_ns=4 * US, algorithms=["all_gather=direct"])
+    assert {one.core_wait_ns for one in unknown.completions} == {-1}

@@ -49,6 +49,7 @@ def completion_message(**changes: Any) -> pb.AgentMessage:
         "bytes_received": [0],
         "early": [True],
         "read_delay_ns": [-1],
+        "core_wait_ns": [7],
     }
     return pb.AgentMessage(completions=pb.Completions(**columns | changes))
 
@@ -158,6 +159,7 @@ def _setup(report_interval_ns: int) -> bytes:
 def test_byte_counts_beyond_what_a_rank_reaches_are_refused(column: str) -> None:
     done = pb.Completions(rank=[0], node_id=[1], post_ns=[1], done_ns=[2], arrival_ns=[2], early=[False])
     done.bytes_sent[:], done.bytes_received[:], done.read_delay_ns[:] = [1], [1], [-1]
+    done.core_wait_ns[:] = [-1]
     assert decode_agent(pb.AgentMessage(completions=done).SerializeToString())
     getattr(done, column)[0] = 1 << 63
     with pytest.raises(RemoteProtocolError, match="malformed completions"):
