@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.guest.image import FILES, KERNEL, NoGuest, image_folder, is_built
+from tests.support.command import LONGEST_S
 from tests.support.skips import missing
 
 HERE4, HERE6 = "10.99.0.9", "fd99::9"
@@ -29,7 +30,7 @@ MTU = 9000
 SNAP_BYTES = 9216
 """Bytes captured of a packet: all of it. tcpdump's buffer holds packets of this size, and its default is 256 KiB."""
 _READY = "CHARKHA-GUEST-READY"
-_BOOT_S = 120
+_BOOT_S = 200
 _ASK = Path(__file__).with_name("ask.py")
 _LOSS = "charkha_loss"
 
@@ -174,10 +175,14 @@ class Guest:
         python = (sys.executable, "-I", str(_ASK), f"10.99.0.{1 + machine}")
         return ("ip", "netns", "exec", self.namespace, *python, request, argument)
 
-    def run(self, command: str, *, timeout_s: float = 30, machine: int = 1) -> str:
+    def run(self, command: str, *, timeout_s: float = LONGEST_S, machine: int = 1) -> str:
         """What a command in a machine prints; it must succeed."""
         process = self.start(command, machine=machine)
-        output, _ = process.communicate(timeout=timeout_s)
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        finally:
+            process.kill()
+            process.communicate()
         assert not process.returncode, output
         return output
 
@@ -200,7 +205,7 @@ class Guest:
     def await_listener(self, port: int, *, machine: int = 1) -> None:
         """Wait until somebody in a machine listens at a TCP port."""
         look = f"cat /proc/net/tcp /proc/net/tcp6 | grep -q ':{port:04X} 0000'"
-        self.run(f"for i in $(seq 300); do {look} && exit 0; sleep 0.05; done; exit 1", machine=machine)
+        self.run(f"for i in $(seq 1500); do {look} && exit 0; sleep 0.05; done; exit 1", machine=machine)
 
     def counters(self) -> dict[str, int]:
         """The counters of its RDMA device since it booted: see `rdma statistic`."""

@@ -25,7 +25,7 @@ TOOLS = {
 }  # fmt: skip
 QUICK = ("write", "send-lat")
 """All with CHARKHA_FULL: these tools sleep for seconds."""
-SIZE_BYTES, ITERATIONS, LOSS_PERCENT, LONGEST_S = 10_001, 25, 2, 60
+SIZE_BYTES, ITERATIONS, LOSS_PERCENT, LONGEST_S = 10_001, 25, 2, 100
 FLOW_ADDRESSES = ("10.99.0.21", "10.99.0.22", "10.99.0.23")
 
 
@@ -93,7 +93,7 @@ def _start_once(condition: Any, command: list[str]) -> subprocess.Popen[str]:
 
 
 def _until(condition: Any) -> None:
-    end = time.monotonic() + 15
+    end = time.monotonic() + LONGEST_S
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError("the end that is to wait does not")
