@@ -15,6 +15,7 @@ from agents.nic.channel import Agenda, LocalPeer
 from emulator.host.clock import Clock
 from emulator.roce.tuning import (
     LONGEST_DOUBT_NS,
+    LONGEST_LOCAL_NS,
     LONGEST_NS_UNACKNOWLEDGED,
     LONGEST_SUSPICION_NS,
     NOTABLE_LATENESS_NS,
@@ -41,6 +42,7 @@ class Passes:
         self.agenda, self.singles_per_turn, self.is_closed = Agenda(), 1, False
         self._loop, self._clock, self._epoll = asyncio.get_running_loop(), clock, select.epoll()
         self._nics: dict[int, LocalPeer] = {}  # by descriptor of their sockets
+        self._has_paced_port = False
         self._longest_unacknowledged_ns = min(LONGEST_NS_UNACKNOWLEDGED, timeout_ns >> 3)
         self._sweep_ns = min(max(timeout_ns >> 2, SWEEP_NS[0]), SWEEP_NS[1])
         self._has_sweep = self._is_scheduled = False
@@ -51,6 +53,7 @@ class Passes:
     def listen(self, nic: LocalPeer, fd: int) -> None:
         """Drain a NIC whenever its socket is readable."""
         self._nics[fd] = nic
+        self._has_paced_port |= nic.port is not None
         self._epoll.register(fd, select.EPOLLIN)
 
     def forget(self, fd: int) -> None:
@@ -91,15 +94,22 @@ class Passes:
                 if nic is not None:
                     nic.drain()
             self._go_on()
+            if self._has_paced_port and self.agenda.unfinished:  # the port's alarm is due before a next round would end
+                self._come_back()
+                break
         else:
-            now = time.monotonic_ns()
-            owing = self.agenda.owing
-            if owing and now - owing[0].owed_since > self._longest_unacknowledged_ns:
-                self.agenda.reply()
-            if self._suspected_ns and now - self._suspected_ns > LONGEST_SUSPICION_NS:
-                self._time_out(unread=[fd for fd, _ in self._epoll.poll(0, len(self._nics) or 1)])
-            self._pass_again()
+            self._come_back()
         self.watch()
+
+    def _come_back(self) -> None:
+        """There may be more to do: do only what must not wait, and let the loop's other callbacks run."""
+        now = time.monotonic_ns()
+        owing = self.agenda.owing
+        if owing and now - owing[0].owed_since > self._longest_unacknowledged_ns:
+            self.agenda.reply()
+        if self._suspected_ns and now - self._suspected_ns > LONGEST_SUSPICION_NS:
+            self._time_out(unread=[fd for fd, _ in self._epoll.poll(0, len(self._nics) or 1)])
+        self._pass_again()
 
     def _go_on(self) -> None:
         """Let local peers continue to send, in small turns: data that is still in the cache of the core costs half."""
@@ -107,11 +117,17 @@ class Passes:
         if not unfinished:
             return
         turns = max(1, min(TURNS_AT_ONCE, TURNS_PER_ROUND // len(unfinished)))
+        if self._has_paced_port:
+            turns = 1
+        began = now = time.monotonic_ns()
         for _ in range(len(unfinished)):
+            if self._has_paced_port and now - began > LONGEST_LOCAL_NS:
+                break
             channel = unfinished.popleft()
-            channel.send_more(time.monotonic_ns(), turns)
+            channel.send_more(now, turns)
             if channel.local_peer is not None:
                 channel.local_peer.catch_up()
+            now = time.monotonic_ns()
 
     def _pass_again(self) -> None:
         # The last round can have emptied the sockets: then only another pass finds the agent idle.

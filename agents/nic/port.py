@@ -61,7 +61,9 @@ class PortPacer:
         self._charge(self._empty_bytes, now)
 
     def _charge(self, size: int, now: int) -> None:
-        if not self._is_late:  # a pause does not entitle to a burst
+        if (
+            not self._is_late and not self._waiting
+        ):  # a pause does not entitle to a burst; lateness with a backlog is none
             self._pacer.next_ns = max(self._pacer.next_ns, now)
         self._pacer.charge(size, rate_bps=self._rate_bps, now=now)
 

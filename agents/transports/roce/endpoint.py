@@ -110,6 +110,8 @@ class RoceEndpoint:
         now = time.monotonic_ns()
         for link in dirty:
             link.is_dirty = False
+            link.send_control(now)
+        for link in dirty:
             link.send(now)
         self._passes.watch()
 

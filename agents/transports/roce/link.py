@@ -66,11 +66,17 @@ class Link(Owner):
         channel = self._channels[index] or self.channel(index)
         return not channel.post_single(Message(_WRITE_IMM, size, tag, index, self._rkey), ready, time.monotonic_ns())
 
+    def send_control(self, now: int) -> None:
+        """Send what is queued of control: peers wait for it."""
+        channel = self._channels[0]
+        if channel is not None and channel.pair.requester.backlog:
+            channel.send(now)
+
     def send(self, now: int) -> None:
-        """Send what the windows allow, control first."""
-        for channel in self._channels[:2]:
-            if channel is not None and channel.pair.requester.backlog:
-                channel.send(now)
+        """Send what the windows allow."""
+        channel = self._channels[1]
+        if channel is not None and channel.pair.requester.backlog:
+            channel.send(now)
         used: dict[Channel, None] = {}
         for qp, message in self._outgoing.deal():
             channel = self.channel(qp + 1)

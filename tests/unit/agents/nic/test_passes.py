@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from agents.nic.passes import Passes
-from emulator.roce.tuning import ROUNDS_PER_PASS, SWEEP_NS
+from emulator.roce.tuning import ROUNDS_PER_PASS, SWEEP_NS, TURNS_AT_ONCE
 from tests.support.virtual_clock import VirtualClock
 
 PAST, FUTURE = 0, 1 << 62
@@ -20,7 +20,8 @@ class Endpoint:
     """Reads one byte a drain from a pipe."""
 
     def __init__(self) -> None:
-        self.host, self.port, self.drains = "192.0.2.1", None, 0
+        self.host, self.drains = "192.0.2.1", 0
+        self.port: object = None
         self.fd, self._write = os.pipe()
         self.on_drain: Callable[[], None] = lambda: None
 
@@ -211,6 +212,22 @@ def test_queue_pairs_to_local_peers_go_on_in_turn() -> None:
             assert not one.passes.agenda.unfinished
 
     asyncio.run(play())
+
+
+def test_beside_a_paced_port_local_peers_send_a_turn_and_then_let_its_alarm_come() -> None:
+    async def play(port: object) -> list[int]:
+        with agent() as one:
+            one.endpoint.port = port
+            one.passes.forget(one.endpoint.fd)
+            one.passes.listen(cast(Any, one.endpoint), one.endpoint.fd)
+            channel = ChannelDouble()
+            one.passes.agenda.unfinished.append(cast(Any, channel))
+            one.passes.watch()
+            await turns()
+            return channel.turns
+
+    assert asyncio.run(play(None)) == [TURNS_AT_ONCE]
+    assert asyncio.run(play(object())) == [1]
 
 
 def test_closing_during_a_pass_ends_it() -> None:

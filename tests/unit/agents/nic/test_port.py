@@ -76,6 +76,20 @@ def test_packets_that_leave_at_once_delay_payload() -> None:
     assert later - free == 10 * 8 * roce_packet_bytes(0)
 
 
+@pytest.mark.parametrize("has_backlog", [True, False])
+def test_an_acknowledgement_does_not_forgive_the_lateness_of_waiting_payload(has_backlog: bool) -> None:
+    clock = VirtualClock(10**9)
+    port = paced(clock)
+    port.charge(Run(Message(Verb.WRITE_IMM, PATH_MTU), Psn(0), 0, 1, True, False), 10**9)
+    due = 10**9 + PACKET_NS
+    if has_backlog:
+        port.wait(lambda now: None)
+    port.charge_small(due + 500_000)  # its alarm, or the next payload, is half a millisecond late
+    ack_ns = 8 * roce_packet_bytes(0)
+    assert port.is_free((due if has_backlog else due + 500_000) + ack_ns)
+    assert not port.is_free((due if has_backlog else due + 500_000) + ack_ns - 1)
+
+
 @pytest.mark.parametrize(("rate_bps", "packets"), [(10**6, 1), (10**7, 5), (10**8, 56)])
 def test_runs_are_short_at_low_rates(rate_bps: int, packets: int) -> None:
     assert paced(VirtualClock(), rate_bps=rate_bps).most_packets == pytest.approx(packets, rel=0.02)
