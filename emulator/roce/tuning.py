@@ -52,8 +52,8 @@ TURNS_AT_ONCE, TURNS_PER_ROUND = 5, 20
 """Turns of a queue pair to a local peer that are prepared together; in all, while several queue pairs send
 (peers: all-reduce-large)."""
 LONGEST_LOCAL_NS = 300_000
-"""Where a port paces, local peers send for about this long before it has its turn: it makes up for 1 ms of lateness, not
-for more (lab.benchmarks.verdicts late)."""
+"""Where a port paces, local peers send for about this long before it has its turn: it makes up for 1 ms of lateness,
+not for more (lab.benchmarks.verdicts late)."""
 LONGEST_NS_UNACKNOWLEDGED = 1_000_000
 """A reply waits for an idle moment, but not longer than this, nor than an eighth of the peer's timeout: the ACK that
 ends a collective is part of its time. A shorter wait would merge fewer ACKs (ring)."""
