@@ -35,7 +35,8 @@ from tests.support.service import add_users, in_this_process
 from tests.support.traces import coll, node
 from tests.support.viewed import viewed
 from tests.unit.service.test_history import run as service_run
-from tests.unit.suite.test_page import LOST, RECORD, RUN
+from tests.unit.suite.test_page import LOST, RUN
+from tests.unit.suite.test_table import RECORD
 from tests.unit.sweep.test_record import played
 from tests.unit.views.html.test_session_page import session
 
