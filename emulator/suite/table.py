@@ -62,6 +62,7 @@ RESULTS: tuple[Column[CaseRecord], ...] = (
         "PASS, FAIL, TESTER-LIMITED (the tester determined the value, not the device) or UNDECIDED (not measured)",
         cell=lambda one: one.outcome.value,
         is_number=False,
+        sacrifice=-1,
         style=lambda one: STYLES[one.outcome],
     ),
     Column("metric", "the deciding metric", cell=lambda one: one.metric or NONE, is_number=False),

@@ -93,6 +93,7 @@ _JUDGED: tuple[Column[PointRecord], ...] = (
         cell=lambda one: NONE if one.verdict is None else one.verdict.value,
         is_number=False,
         is_optional=True,
+        sacrifice=-1,
         style=lambda one: "" if one.verdict is None else STYLES[one.verdict],
     ),
     Column(

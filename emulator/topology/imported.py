@@ -22,6 +22,7 @@ class ImportedTopology:
         links: entries of `links` in a topology file.
         slots: host → most ranks it takes.
         domains: host → its scale-up domain, as in a topology file.
+        ranks: rank → its host; empty: not specified.
         notes: what has no counterpart in a topology file, for the user.
     """
 
@@ -31,6 +32,7 @@ class ImportedTopology:
     links: list[dict[str, Any]] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
     domains: dict[str, dict[str, str]] = field(default_factory=dict)
+    ranks: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add_link(self, ends: tuple[str, str], facts: Mapping[str, Any]) -> None:
@@ -58,7 +60,8 @@ class ImportedTopology:
             for host, ports in connected.items()
         ]
         switches = [{"name": name, "kind": kind} for name, kind in self.switches.items()]
-        parts = {"hosts": hosts, "switches": switches, "links": self.links}
+        placement = {str(rank): host for rank, host in self.ranks.items()}
+        parts = {"hosts": hosts, "switches": switches, "links": self.links, "placement": placement}
         return {"name": self.name} | {name: part for name, part in parts.items() if part}
 
     def _free_addresses(self) -> Iterator[str]:

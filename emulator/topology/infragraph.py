@@ -3,15 +3,20 @@
 Instances with an xpu or a NIC become hosts, all others switches. An edge between instances becomes a link per pair of
 endpoints. Of the inside of a device, switches that connect its xpus alone, as those of NVLink, become the scale-up
 domain of a host, if their links have a bit rate. All else in it is not mapped: no traffic between hosts crosses it.
+
+A file is an infrastructure, or has it under the key `infrastructure` with `annotations` of its graph beside it, as
+InfraGraph's `get_graph` returns them. Of these, `rank` places a rank and `ipaddress` is the address of an interface.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_interface
 from itertools import product
 from typing import Any
 
+from emulator.topology.annotations import KEY, AnnotatedNode, Annotations, Selected, read_annotations
 from emulator.topology.document import Document, KeyPath
 from emulator.topology.imported import ImportedTopology
 from emulator.units import parse_duration, parse_rate
@@ -31,7 +36,8 @@ def read_infragraph(document: Document) -> ImportedTopology:
     """Hosts, switches and links of an InfraGraph.
 
     Raises:
-        TopologyError: something that an edge refers to is missing, or the file follows an older draft.
+        TopologyError: something that an edge or an annotation refers to is missing, a rank or an address is wrong, or
+            the file follows an older draft.
     """
     return _Reader(document).read()
 
@@ -41,6 +47,11 @@ class _Reader:
 
     def __init__(self, document: Document) -> None:
         self._document, self._value = document, document.value
+        self._at: KeyPath = ()
+        if "infrastructure" in self._value:
+            self._value, self._at = self._value["infrastructure"], ("infrastructure",)
+            if not isinstance(self._value, Mapping):
+                raise document.error("is not a mapping with devices, instances and edges", self._at)
         self._check_draft()
         self._devices = {device["name"]: device for device in self._listed("devices")}
         self._instances = {instance["name"]: instance for instance in self._listed("instances")}
@@ -49,13 +60,16 @@ class _Reader:
 
     def read(self) -> ImportedTopology:
         for number, instance in enumerate(self._listed("instances")):
-            self._add_instance(instance, ("instances", number))
+            self._add_instance(instance, (*self._at, "instances", number))
         for number, edge in enumerate(self._listed("edges")):
-            self._add_edge(edge, ("edges", number))
+            self._add_edge(edge, (*self._at, "edges", number))
+        if self._at:
+            self._annotate(read_annotations(self._document, self._document.value))
         return self._imported
 
     def _check_draft(self) -> None:
-        if "infrastructure" in self._value or "connections" in self._value:
+        devices = self._value.get("devices") or []
+        if any("connections" in part for part in (self._value, *devices)):
             raise self._document.error(
                 "uses an older InfraGraph draft: convert it to version 3, with devices, instances and edges"
             )
@@ -67,7 +81,7 @@ class _Reader:
         items = self._value.get(name) or []
         for number, item in enumerate(items):
             if not isinstance(item, Mapping) or (name != "edges" and not isinstance(item.get("name"), str)):
-                raise self._document.error("is not an InfraGraph entry with a name", (name, number))
+                raise self._document.error("is not an InfraGraph entry with a name", (*self._at, name, number))
         found: Sequence[Mapping[str, Any]] = items
         return found
 
@@ -146,18 +160,23 @@ class _Reader:
             isinstance(end.get(part), str) for part in ("instance", "component")
         ):
             raise self._document.error("an endpoint needs an instance and a component", key)
-        name, expression = self._split(end["instance"], key)
+        path = [self._split(one, key) for one in (end["instance"], *end["component"].split("."))]
+        return [f"{node}:{port}" for node, port in self._places(path, key)]
+
+    def _places(self, path: Sequence[Selected], key: KeyPath) -> list[tuple[str, str]]:
+        """(node, port) of everything that an instance and components inside it select; port "": the whole node."""
+        (name, expression), *inside = path
         if name not in self._instances:
             raise self._document.error(f"there is no instance {name!r}", key)
         instance = self._instances[name]
         copies = self._indices(expression, self._count(instance, key), key)
-        ports = self._ports(self._device(str(instance.get("device")), key), end["component"].split("."), key)
+        ports = self._ports(self._device(str(instance.get("device")), key), inside, key) if inside else [""]
         if len(copies) * len(ports) > MOST_NODES:
             raise self._document.error(f"names more than {MOST_NODES:,} endpoints", key)
-        return [f"{name}{index}:{port}" for index in copies for port in ports]
+        return [(f"{name}{index}", port) for index in copies for port in ports]
 
-    def _ports(self, device: Mapping[str, Any], path: Sequence[str], key: KeyPath) -> list[str]:
-        name, expression = self._split(path[0], key)
+    def _ports(self, device: Mapping[str, Any], path: Sequence[Selected], key: KeyPath) -> list[str]:
+        name, expression = path[0]
         components = {component.get("name"): component for component in device.get("components") or []}
         if name not in components:
             raise self._document.error(f"device {device['name']} has no component {name!r}", key)
@@ -167,12 +186,61 @@ class _Reader:
         inner = self._ports(self._device(name, key), path[1:], key)
         return [f"{one}.{other}" for one in here for other in inner]
 
+    def _annotate(self, annotations: Annotations) -> None:
+        for number, node in enumerate(annotations.nodes or ()):
+            for one in node.attributes:
+                if one.attribute == "rank":
+                    self._add_rank(node, str(one.value), (KEY, "nodes", number))
+                elif one.attribute == "ipaddress":
+                    self._add_address(node, str(one.value), (KEY, "nodes", number))
+        if ignored := annotations.ignored("rank", "ipaddress"):
+            self._note(f"annotations other than rank and ipaddress are ignored: {', '.join(ignored)}")
+
+    def _add_rank(self, node: AnnotatedNode, value: str, key: KeyPath) -> None:
+        if not value.isdecimal() or value != str(int(value)):
+            raise self._document.error(f"rank {value!r} of {node.name} is not a rank: write 0, 1, 2 and so on", key)
+        for host, _ in self._annotated(node, key):
+            known = self._imported.ranks.setdefault(int(value), host)
+            if known != host:
+                raise self._document.error(f"rank {value} is on {known} and on {host}: a rank has one host", key)
+            if host not in self._imported.hosts:
+                raise self._document.error(f"rank {value} is on {host}, which has no xpu and no NIC", key)
+
+    def _add_address(self, node: AnnotatedNode, value: str, key: KeyPath) -> None:
+        try:
+            address = str(ip_interface(value).ip)
+        except ValueError as error:
+            raise self._document.error(f"ipaddress {value!r} of {node.name} is not an IP address", key) from error
+        found = [
+            (host, port)
+            for host, start in self._annotated(node, key)
+            for port in self._imported.hosts.get(host, ())
+            if not start or f"{port}.".startswith(f"{start}.")
+        ]
+        if len(found) > 1:
+            raise self._document.error(f"{node.name} has {len(found)} interfaces, but one ipaddress", key)
+        if not found:
+            self._note(f"the ipaddress of {node.name} is ignored: it is not an interface of a host with a link")
+        for host, port in found:
+            self._imported.hosts[host][port] = address
+
+    def _annotated(self, node: AnnotatedNode, key: KeyPath) -> list[tuple[str, str]]:
+        """(node, port) of everything that an annotation is for."""
+        try:
+            path = node.path()
+        except ValueError as error:
+            raise self._document.error(str(error), key) from error
+        places = self._places(path, key)
+        if not places:
+            raise self._document.error(f"there is no node {node.name}", key)
+        return places
+
     def _device(self, name: str, key: KeyPath) -> Mapping[str, Any]:
         if name not in self._devices:
             raise self._document.error(f"there is no device {name!r}", key)
         return self._devices[name]
 
-    def _split(self, text: str, key: KeyPath) -> tuple[str, str | None]:
+    def _split(self, text: str, key: KeyPath) -> Selected:
         match = _PART.fullmatch(text)
         if match is None:
             raise self._document.error(f"{text!r} is not an endpoint: write name, name[1] or name[0:4]", key)

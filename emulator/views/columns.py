@@ -51,6 +51,7 @@ class Column(Header, Generic[Row]):
         is_optional: hidden if no row has a value.
         folds: width at which longer text is wrapped if the terminal is too narrow for it; 0 = never wrapped.
         sacrifice: the column with the highest number is hidden first if the terminal is too narrow; of equals the last.
+            A verdict has -1: it stays to the end.
         style: row -> style of the cell in a terminal.
     """
 

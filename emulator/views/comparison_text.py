@@ -209,6 +209,7 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
             " inconclusive (n runs; how many would decide)",
             cell=verdict_text,
             is_number=False,
+            sacrifice=-1,
         ),
     }
 

@@ -101,6 +101,7 @@ from tests.support.random_traces import random_traces
 from tests.support.roce_capture import MTU, Conversation, pcap, pcapng
 from tests.support.service import QUICK, add_users, in_this_process
 from tests.support.trace_files import attribute, collective, compute, file_operation, trace_bytes
+from tests.unit.topology.test_annotations import COMBINED
 from tests.unit.topology.test_containerlab import CLAB
 from tests.unit.topology.test_infragraph import INFRAGRAPH
 
@@ -801,7 +802,7 @@ KINDS: Sequence[Kind] = (
         _topology,
     ),
     Kind("topology: containerlab", _file("t.clab.yml", _yaml(lambda: CLAB)), _topology),
-    Kind("topology: InfraGraph", _file("t.yaml", _yaml(lambda: INFRAGRAPH)), _topology),
+    Kind("topology: InfraGraph", _file("t.yaml", _yaml(lambda: INFRAGRAPH, lambda: COMBINED)), _topology),
     Kind("run spec", _file("run.yaml", _yaml(*(lambda one=one: one for one in SPECS))), _run_spec),
     Kind(
         "algorithm (MSCCL)",

@@ -6,8 +6,10 @@ import pytest
 
 from emulator.cli.output import print_tables
 from emulator.suite.record import CaseRecord, SuiteRecord
-from emulator.suite.table import deciding_cell, render_result
+from emulator.suite.table import RESULTS, deciding_cell, render_result
 from emulator.verdict.judge import Outcome
+from emulator.views.terminal.table import FittedTable
+from tests.support.terminal import rows_of, shown
 
 
 def case(name: str, outcome: Outcome, metric: str, value: float | None, unit: str) -> CaseRecord:
@@ -25,6 +27,13 @@ RECORD = SuiteRecord(
         case("second", Outcome.FAIL, "frames_lost", 15, "{count}"),
     ),
 )
+
+
+def test_the_outcome_is_the_last_column_to_go() -> None:
+    text = shown(
+        FittedTable(RESULTS, [case("a_case_with_a_long_name", Outcome.FAIL, "frames_lost", 15, "{count}")]), width=24
+    )
+    assert rows_of(text)[0] == ["FAIL"]
 
 
 def test_the_answer_is_the_first_line_and_every_case_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:

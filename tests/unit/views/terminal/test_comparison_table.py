@@ -15,7 +15,7 @@ from emulator.views.comparison_text import (
 from emulator.views.figures import NONE
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
-from tests.support.recorded import compared, recorded, slower_firmware, three_versions
+from tests.support.recorded import compared, recorded, slower_firmware, three_versions, too_few_runs
 from tests.support.terminal import rows_of, shown
 
 
@@ -66,3 +66,9 @@ def test_a_forced_comparison_says_so_first() -> None:
 def test_tables_fit_the_width(width: int) -> None:
     for text in (shown(render(slower_firmware()), width=width), shown(render_trend(three_versions()), width=width)):
         assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80])
+def test_the_verdict_is_the_last_column_to_go(width: int) -> None:
+    text = shown(render(too_few_runs()), width=width)
+    assert "inconclusive" in text.split("Omitted at this width")[0]

@@ -89,7 +89,8 @@
     const canvas = figure.querySelector(".canvas");
     const width = canvas.clientWidth;
     const columns = Math.max(1, Math.floor(width / 300));  // axis and symbols take the rest of the width
-    const config = { ...style, legend: { ...style.legend, columns, labelLimit: Math.min(330, (width - 60) / columns - 30) } };
+    const legend = { ...style.legend, columns, labelLimit: Math.min(330, (width - 60) / columns - 30) };
+    const config = { ...style, axis: { ...style.axis, labelLimit: Math.min(260, 0.45 * width) }, legend };
     const datasets = chosen(name, figure), { usermeta, ...document_ } = wanted[name].document;
     if (!Object.values(datasets).flat().length) return;  // a scale needs data
     const frame = { width: "container", autosize: { type: "fit-x", contains: "padding" }, ...(usermeta && { height: lanesHeight(usermeta, datasets) }) };
