@@ -49,8 +49,7 @@ def _add_up(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "up",
         help="bring up the lab of a topology",
-        description="Bring up the hosts, switches and links of a topology. If the lab is up already, bring up all its"
-        " ports, and restore their addresses and routes.",
+        description="Bring up the hosts, switches and links of a topology; mend the lab if it is up already.",
         epilog="example:\n  charkha lab up topologies/eight-hosts-switch.yaml\n",
     )
     parser.add_argument("topology", metavar="TOPOLOGY", type=Path, help="a topology file with links")
