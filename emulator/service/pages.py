@@ -15,7 +15,7 @@ from aiohttp import web
 from markupsafe import Markup
 
 from emulator.errors import InputError, TopologyError
-from emulator.service import history, model
+from emulator.service import history, model, way_back
 from emulator.service.http import (
     COOKIE,
     PROBLEM_PAGE,
@@ -65,6 +65,7 @@ class Pages:
             ("GET", "/login", self._login, None),
             ("POST", "/login", self._log_in, None),
             ("POST", "/logout", self._log_out, Role.VIEWER),
+            ("GET", way_back.PATH, way_back.lead_back, None),
             ("GET", "/service.js", self._script, Role.VIEWER),
             ("GET", "/", self._overview, Role.VIEWER),
             ("GET", "/runs", self._runs, Role.VIEWER),
@@ -138,16 +139,20 @@ class Pages:
         await self._service.cancel_run(user(), model.RunName(run=run.id))
         return _see(f"/runs/{run.id}")
 
-    async def _report(self, request: web.Request) -> web.StreamResponse:
+    async def _report(self, request: web.Request) -> web.Response:
         run = self._asked_run(request)
         path = self._service.place.run(run.id).results / REPORT
         if not path.is_file():
             raise Refusal(f"run {run.id} is {run.state} and has no report", status=404)
-        return web.FileResponse(path, headers={"Content-Security-Policy": _SANDBOX})
+        text = await asyncio.to_thread(path.read_text, encoding="utf-8")
+        return _sandboxed(text, to=f"/runs/{run.id}", name=f"Run {run.id}: {run.name}")
 
     async def _live_page(self, request: web.Request) -> web.Response:
         run = self._asked_run(request)
-        return await self._live.answer(run.id, path=request.match_info["path"], query=request.query_string)
+        found = await self._live.answer(run.id, path=request.match_info["path"], query=request.query_string)
+        if not request.match_info["path"] and found.status == 200 and found.text is not None:
+            found.text = way_back.with_way_back(found.text, to=f"/runs/{run.id}", name=f"Run {run.id}: {run.name}")
+        return found
 
     async def _compare(self, request: web.Request) -> web.Response:
         query = query_of(request, model.CompareQuery)
@@ -261,7 +266,11 @@ def _see(path: str) -> web.Response:
 
 
 async def _show_page(page: Page) -> web.Response:
-    text = await asyncio.to_thread(render, page)
+    return _sandboxed(await asyncio.to_thread(render, page), to="/runs", name="Runs")
+
+
+def _sandboxed(page: str, *, to: str, name: str) -> web.Response:
+    text = way_back.with_way_back(page, to=to, name=name)
     return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": _SANDBOX})
 
 

@@ -24,7 +24,7 @@ from emulator.service.serving import opened, serving
 from tests.integration.test_live_page import asynchronous
 from tests.support.service import QUICK, add_users, in_this_process
 
-PUBLIC = {("GET", "/health"), ("GET", "/login"), ("POST", "/login")}
+PUBLIC = {("GET", "/health"), ("GET", "/login"), ("POST", "/login"), ("GET", "/back")}
 HOSTILE = "<script>alert(1)</script>"
 TOKENS = ("viewer", "operator", "admin")
 
