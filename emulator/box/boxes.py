@@ -22,7 +22,7 @@ from emulator.dut.profile import Profile
 from emulator.dut.profile_counters import DROPS, DUPLICATES, counters_of, sum_up
 from emulator.errors import HostError, PlanError
 from emulator.lab.commands import attempt, require_root, require_tools, run
-from emulator.lab.labs import await_carriers
+from emulator.lab.links import await_carriers
 from emulator.lab.recipe import exec_prefix
 from emulator.lab.removal import existing, remove_namespaces
 from emulator.lab.status import QUEUE_DROPS, device_counters

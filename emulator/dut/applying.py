@@ -6,6 +6,7 @@ undoes its changes, or the removal of the lab does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from emulator.dut.changes import Change, nft
 from emulator.dut.nftables import clean_text
 from emulator.errors import HostError, PlanError
 from emulator.lab.commands import attempt, require_tools
+from emulator.lab.links import restore
 from emulator.lab.model import Design, Node
 from emulator.lab.recipe import Batch
 from emulator.lab.state import Owner
@@ -56,7 +58,7 @@ class AppliedProfile:
             HostError: the host lacks a tool or a kernel module.
             PlanError: a profile of another run is in force in this lab.
         """
-        self._undo_leftovers()
+        undo_leftovers(self._design, self._path.parent, kind=self._kind, before_cleaning=self._before_cleaning)
         if self._changes:
             require_tools(("nft", "tc", "ip"))
             self._save()
@@ -91,6 +93,8 @@ class AppliedProfile:
         """
         for batch in change.stop:
             _run(change, batch)
+        if change.takes_links_down:
+            restore([change.node])
         self._active.remove(change)
         self._save()
 
@@ -99,6 +103,8 @@ class AppliedProfile:
         if not self._changes:
             return
         _undo([batch for change in reversed(self._active) for batch in change.stop])
+        if any(change.takes_links_down for change in self._active):
+            _restore_routes(self._design)
         _clean(_switches(self._design))
         self._active = []
         self._path.unlink(missing_ok=True)
@@ -112,24 +118,40 @@ class AppliedProfile:
         part.write_text(json.dumps(document), encoding="utf-8")
         part.replace(self._path)
 
-    def _undo_leftovers(self) -> None:
-        try:
-            document = json.loads(self._path.read_text(encoding="utf-8"))
-            owner, stops = Owner(*document["owner"]), document["stops"]
-        except FileNotFoundError:
-            return
-        except (ValueError, KeyError, TypeError) as error:
-            advice = f"run `charkha {self._kind} down {self._design.lab_id}`, then bring the {self._kind} up again"
-            raise HostError(f"{self._path} cannot be read: {advice}") from error
-        if owner.is_alive and owner != Owner.me():
-            problem = (
-                f"process {owner.pid} is applying profile {document['profile']} to {self._kind} {self._design.lab_id}"
-            )
-            raise PlanError(f"{problem}: wait until it ends, or stop it")
-        _undo([Batch(tuple(command), lines) for command, lines in stops])
-        self._before_cleaning()
-        _clean(_switches(self._design))
-        self._path.unlink()
+
+def undo_leftovers(
+    design: Design, folder: Path, *, kind: str = "lab", before_cleaning: Callable[[], None] = lambda: None
+) -> bool:
+    """Undo the profile of a killed run; whether there was one.
+
+    Args:
+        design: of the lab.
+        folder: where the lab keeps its state.
+        kind: lab or box, for errors.
+        before_cleaning: called when the rules of the profile are gone, and their counters are still there.
+
+    Raises:
+        HostError: what it left cannot be read.
+        PlanError: the run is still there.
+    """
+    path = folder / _FILE
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        owner, stops = Owner(*document["owner"]), document["stops"]
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError) as error:
+        advice = f"run `charkha {kind} down {design.lab_id}`, then bring the {kind} up again"
+        raise HostError(f"{path} cannot be read: {advice}") from error
+    if owner.is_alive and owner != Owner.me():
+        problem = f"process {owner.pid} is applying profile {document['profile']} to {kind} {design.lab_id}"
+        raise PlanError(f"{problem}: wait until it ends, or stop it")
+    _undo([Batch(tuple(command), lines) for command, lines in stops])
+    _restore_routes(design)
+    before_cleaning()
+    _clean(_switches(design))
+    path.unlink()
+    return True
 
 
 def _switches(design: Design) -> list[Node]:
@@ -140,6 +162,11 @@ def _undo(batches: Sequence[Batch]) -> None:
     """Run commands and ignore failures: a namespace that is gone has no changes left."""
     for batch in batches:
         attempt(batch)
+
+
+def _restore_routes(design: Design) -> None:
+    with contextlib.suppress(HostError):  # as above
+        restore(_switches(design))
 
 
 def _clean(nodes: Sequence[Node]) -> None:

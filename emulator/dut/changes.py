@@ -32,6 +32,11 @@ class Change:
     check: Sequence[Batch] = ()
     counter: tuple[str, str] | None = None
 
+    @property
+    def takes_links_down(self) -> bool:
+        """Whether a router needs routes back when it ends."""
+        return isinstance(self.rule.action, PortDown)
+
 
 def plan_changes(profile: Profile, design: Design, nodes: Sequence[str], *, frame_bytes: int) -> list[Change]:
     """The changes that apply a profile to a lab.
@@ -152,7 +157,7 @@ def _port_change(profile: Profile, rule: Rule, node: Node, ports: Sequence[Port]
         case Delay() as delay:
             start, stop = port_commands.delay(node, ports, delay), port_commands.undelay(node, ports)
             return replace(change, start=(start,), stop=(stop,), check=(start, stop))
-    return replace(change, start=(port_commands.down(node, ports),), stop=tuple(port_commands.up(node, ports)))
+    return replace(change, start=(port_commands.down(node, ports),), stop=(port_commands.up(node, ports),))
 
 
 def _bps(profile: Profile, rule: Rule, port: Port, bps: int | None, key: tuple[str, str]) -> int:

@@ -6,10 +6,10 @@ the inner one, 2:, shapes. Changing 2: keeps its queue and its counters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from emulator.dut.profile import Delay
-from emulator.lab.model import ROUTER, LabRoute, Node, Port, Shaping
+from emulator.lab.model import Node, Port, Shaping
 from emulator.lab.recipe import Batch
 from emulator.lab.shaping import shape as shaping_of
 from emulator.units import NS_PER_US
@@ -69,30 +69,9 @@ def down(node: Node, ports: Sequence[Port]) -> Batch:
     return _ip(node, [f"link set dev {port.device} down" for port in ports])
 
 
-def up(node: Node, ports: Sequence[Port]) -> Iterator[Batch]:
-    """Bring the links of ports up, and restore what the kernel of a router deleted with them."""
-    yield _ip(node, [f"link set dev {port.device} up" for port in ports])
-    if node.kind == ROUTER:
-        yield _ip(node, list(_routing(node, {port.device for port in ports})))
-
-
-def _routing(node: Node, devices: set[str]) -> Iterator[str]:
-    """IPv6 addresses, neighbours and routes that the kernel deletes when a device goes down."""
-    for port in node.ports:
-        if port.device in devices:
-            yield from (f"address replace {one} dev {port.device} nodad" for one in port.addresses if ":" in one)
-    for one in node.neighbours:
-        if one.device in devices:
-            where = f"dev {one.device} nud permanent"
-            yield f"{_family(one.address)}neighbour replace {one.address} lladdr {one.mac} {where}"
-    for route in node.routes:
-        if devices & {hop.device for hop in route.hops}:
-            yield f"{_family(route.prefix)}route replace {route.prefix} {_way(route)}"
-
-
-def _way(route: LabRoute) -> str:
-    hops = [f"via {hop.address} dev {hop.device} onlink" for hop in route.hops]
-    return hops[0] if len(hops) == 1 else " ".join(f"nexthop {hop}" for hop in hops)
+def up(node: Node, ports: Sequence[Port]) -> Batch:
+    """Bring the links of ports up. The kernel of a router has deleted routes with them: emulator/lab/links.py."""
+    return _ip(node, [f"link set dev {port.device} up" for port in ports])
 
 
 def _bucket(shaping: Shaping, bps: int, queue_bytes: int | None) -> str:
@@ -107,10 +86,6 @@ def _inner(port: Port) -> str:
 
 def _us(span_ns: int) -> str:
     return f"{span_ns / NS_PER_US:g}us"
-
-
-def _family(address: str) -> str:
-    return "-6 " if ":" in address else ""
 
 
 def _tc(node: Node, lines: Sequence[str]) -> Batch:

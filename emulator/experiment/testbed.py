@@ -12,12 +12,15 @@ from pathlib import Path
 
 from emulator.controller.gathering import gather_agents
 from emulator.controller.watchdog import JOIN_TIMEOUT_S
-from emulator.errors import InputError, PlanError
+from emulator.dut.applying import undo_leftovers
+from emulator.errors import HostError, InputError, PlanError
 from emulator.experiment.listening import listening
 from emulator.experiment.spec import Experiment
 from emulator.host.clock import clock_id
 from emulator.lab.egress import address_pairs, require_egress
+from emulator.lab.links import await_carriers, ports_down
 from emulator.lab.playing import LabPlace, find_place, require_addresses
+from emulator.lab.state import LabState, LabStore
 from emulator.roce.constants import UDP_PORT
 from emulator.topology.file_format import JoiningHosts
 from emulator.topology.joining import AgentPort, JoinedAgent
@@ -49,7 +52,7 @@ def enter_testbed(experiment: Experiment, *, ranks: int, notify: Notify = lambda
         InputError: the lab does not exist, or is named without a topology.
         PlanError: the lab belongs to another topology, several belong to this one, the ranks do not fit, or traffic
             would leave elsewhere.
-        HostError: the topology needs a lab and none is up, or the user is not root.
+        HostError: the topology needs a lab and none is up, a port of it is down, or the user is not root.
         RunError: agents that are to be the hosts have not come.
     """
     network = experiment.network
@@ -126,10 +129,29 @@ def _find_lab(experiment: Experiment, topology: Topology) -> LabPlace | None:
         if topology.network.is_drawn:
             require_egress([pair for pair in address_pairs(topology, ranks) if not pair.is_loopback], devices={})
         return None
+    _require_links(lab.state)
     for host, namespace in lab.namespaces.items():
         own = [rank for rank in ranks if topology.host_of(rank).name == host]
-        require_egress(list(address_pairs(topology, own)), devices=lab.devices, namespace=namespace)
+        require_egress(
+            list(address_pairs(topology, own)),
+            devices=lab.devices,
+            namespace=namespace,
+            without_route=f"`{lab.state.up_command}` gives the lab its routes back",
+        )
     return lab
+
+
+def _require_links(state: LabState) -> None:
+    """Undo what a killed run left in a lab, and refuse one with a port that somebody took down."""
+    had_leftovers = undo_leftovers(state.design, LabStore().folder(state.lab_id))
+    down = ports_down(state.design)
+    if down:
+        ports = f"port{'s' if len(down) > 1 else ''} {', '.join(map(str, down))}"
+        verb = "are" if len(down) > 1 else "is"
+        problem = f"{ports} of lab {state.lab_id} {verb} down"
+        raise HostError(f"{problem}: `{state.up_command}` brings the lab's ports up again")
+    if had_leftovers:
+        await_carriers(state.design.nodes)
 
 
 def _local_ranks(experiment: Experiment, topology: Topology) -> Sequence[int]:

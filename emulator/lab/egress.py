@@ -45,7 +45,11 @@ def address_pairs(topology: Topology, ranks: Sequence[int]) -> Iterator[AddressP
 
 
 def require_egress(
-    wanted: Sequence[AddressPair], *, devices: Mapping[tuple[str, str], str], namespace: str | None = None
+    wanted: Sequence[AddressPair],
+    *,
+    devices: Mapping[tuple[str, str], str],
+    namespace: str | None = None,
+    without_route: str = "`ip route` lists the routes",
 ) -> None:
     """Refuse a run whose traffic would not leave through the interfaces of the topology.
 
@@ -53,16 +57,19 @@ def require_egress(
         wanted: pairs to check; all their hosts are in the same namespace.
         devices: (host, interface) → name of the device, if it differs from that of the interface.
         namespace: where to look; None: the namespace of this process.
+        without_route: what to do if there is no route.
 
     Raises:
         PlanError: there is no route, or it leads elsewhere.
     """
     for pair, found in zip(wanted, _devices(wanted, namespace), strict=True):
         device = devices.get((pair.host, pair.interface), pair.interface)
+        traffic = f"traffic of {pair.host}:{pair.interface} from {pair.source} to {pair.destination}"
+        if found is None:
+            raise PlanError(f"{traffic} has no route: {without_route}")
         if found != device:
-            leaves = f"would leave through {found}" if found else "has no route"
-            problem = f"traffic of {pair.host}:{pair.interface} from {pair.source} to {pair.destination} {leaves}"
-            raise PlanError(f"{problem}, not through {device}: `ip route get {pair.destination} from {pair.source}`")
+            problem = f"{traffic} would leave through {found}, not through {device}"
+            raise PlanError(f"{problem}: `ip route get {pair.destination} from {pair.source}`")
 
 
 def _devices(wanted: Sequence[AddressPair], namespace: str | None) -> list[str | None]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import json
 import platform
 import re
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,19 +13,19 @@ from pathlib import Path
 from emulator.errors import HostError, InputError, PlanError
 from emulator.lab.commands import require_root, require_tools, run
 from emulator.lab.design import make_design
+from emulator.lab.links import await_carriers, bring_up, ports_down
 from emulator.lab.model import OVS, Design, Node
 from emulator.lab.ovs import TOOLS as OVS_TOOLS
 from emulator.lab.ovs import ovs_batches, version_batch
 from emulator.lab.packet_sockets import enlarge_buffers
-from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
+from emulator.lab.recipe import cables, node_batches, shaping_batch
 from emulator.lab.removal import existing, remove_namespaces
-from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
+from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party, default_id
 from emulator.shipped import TOPOLOGIES
 from emulator.topology.model import Topology
+from emulator.topology.network import End
 
 TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl", "setpriv", "taskset")
-CARRIER_TIMEOUT_S = 10.0
-FORWARDING = "forwarding"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
@@ -37,7 +35,7 @@ def lab_id_of(topology: Topology, requested: str | None) -> str:
     Raises:
         PlanError: that cannot be part of a namespace's name.
     """
-    lab_id = requested if requested is not None else re.sub(r"[^A-Za-z0-9_.-]+", "-", topology.name)[:32]
+    lab_id = requested if requested is not None else default_id(topology.name)
     if not _ID.fullmatch(lab_id):
         raise PlanError(
             f"--id {lab_id!r}: 1 to 32 letters, digits, dots, dashes or underscores, a letter or digit first"
@@ -55,13 +53,16 @@ class Labs:
     def __init__(self, store: LabStore | None = None) -> None:
         self.store = store or LabStore()
 
-    def up(self, topology: Topology, *, lab_id: str, limited: str | None = None) -> LabState:
+    def up(
+        self, topology: Topology, *, lab_id: str, limited: str | None = None, party: Party | None = None
+    ) -> LabState:
         """Bring up the lab of a topology. If that fails, everything made so far is removed.
 
         Args:
             topology: from a file; valid for any number of ranks.
             lab_id: its id.
             limited: why this host cannot carry all its rates at once.
+            party: who may play in it; None: who uses this process.
 
         Raises:
             PlanError: the topology cannot be a lab, or a lab of that id is up.
@@ -83,6 +84,7 @@ class Labs:
             owner=Owner.me(),
             limited=limited,
             versions=_versions(design),
+            belongs_to=party or Party.me(),
         )
         self._claim(lab_id)
         self.store.write(state)
@@ -94,6 +96,32 @@ class Labs:
         state = replace(state, phase=UP)
         self.store.write(state)
         return state
+
+    def standing(self, topology: Topology, lab_id: str, *, party: Party) -> LabState | None:
+        """The lab of that id, if it is up, came from the same file, and belongs to the party.
+
+        Raises:
+            PlanError: it belongs to somebody else.
+            InputError: its state cannot be read.
+        """
+        state = self.store.read(lab_id)
+        if state is None or state.phase != UP or state.digest != topology.digest:
+            return None
+        if not state.belongs_to.is_same(party):
+            raise PlanError(f"lab {lab_id} is up and belongs to {state.belongs_to}: give yours another name with --id")
+        return state
+
+    def mend(self, state: LabState) -> list[End]:
+        """Bring all ports of a lab up, with their addresses and routes; returns those that were down.
+
+        Raises:
+            HostError: the user is not root, a namespace is gone, or a port does not come up.
+        """
+        require_root()
+        require_namespaces(state)
+        down = ports_down(state.design)
+        bring_up(state.design)
+        return down
 
     def down(self, lab_id: str) -> bool:
         """Remove everything of a lab, and end what runs inside it; False if there was none.
@@ -166,11 +194,16 @@ class Labs:
             none: no lab may be meant.
 
         Raises:
-            InputError: several or no labs are meant, and that is not allowed.
+            InputError: several or no labs are meant, and that is not allowed; or one of somebody else, not by its id.
         """
         ids = self.meant(word)
         if len(ids) > 1 and not several:
             raise InputError(f"there are several labs; choose one or give --all: {', '.join(ids)}")
+        others = [] if several or word in ids else self._of_others(ids)
+        if others:
+            state = others[0]
+            problem = f"lab {state.lab_id} belongs to {state.belongs_to}"
+            raise InputError(f"{problem}: `charkha lab down {state.lab_id}` removes it all the same")
         if not ids and not none:
             which = "no lab is up" if word is None else f"there is no lab {word!r}"
             raise InputError(
@@ -185,6 +218,11 @@ class Labs:
             InputError: a state cannot be read.
         """
         return [state for state in self.store.states() if state.digest == digest and state.phase == UP]
+
+    def _of_others(self, ids: Sequence[str]) -> list[LabState]:
+        """Those of these labs that do not belong to who uses this process."""
+        me = Party.me()
+        return [state for state in map(self.store.read, ids) if state is not None and not state.belongs_to.is_same(me)]
 
     # Bringing up.
 
@@ -237,26 +275,16 @@ class Labs:
         run(shaping_batch(node))
 
 
-def await_carriers(nodes: Sequence[Node]) -> None:
-    """Wait until every port of these nodes is up and forwards, which takes the kernel of a bridge up to a second.
+def require_namespaces(state: LabState) -> None:
+    """Refuse a lab that lost a namespace.
 
     Raises:
-        HostError: one of them does not come up.
+        HostError: with the first one.
     """
-    deadline = time.monotonic() + CARRIER_TIMEOUT_S
-    waiting = list(nodes)
-    while waiting:
-        waiting = [node for node in waiting if not _is_ready(node)]
-        if waiting and time.monotonic() > deadline:
-            raise HostError(f"the ports of {waiting[0].name} do not come up: `dmesg` may say why")
-        time.sleep(0.02 if waiting else 0)
-
-
-def _is_ready(node: Node) -> bool:
-    links = {link["ifname"]: link for link in json.loads(run(Batch(("ip", "-n", node.namespace, "-d", "-j", "link"))))}
-    devices = [links[port.device] for port in node.ports]
-    states = [one.get("linkinfo", {}).get("info_slave_data", {}).get("state", FORWARDING) for one in devices]
-    return all(one["operstate"] == "UP" for one in devices) and all(state == FORWARDING for state in states)
+    for node in state.design.nodes:
+        if not existing([node.namespace]):
+            problem = f"namespace {node.namespace} of lab {state.lab_id} is gone"
+            raise HostError(f"{problem}: `charkha lab down {state.lab_id}`, then bring it up again")
 
 
 def _versions(design: Design) -> dict[str, str]:

@@ -12,11 +12,10 @@ from typing import Any
 
 from emulator.errors import HostError, PlanError
 from emulator.lab.commands import require_root
-from emulator.lab.labs import Labs
+from emulator.lab.labs import Labs, require_namespaces
 from emulator.lab.model import ROUTER, Node
 from emulator.lab.recipe import HASH_POLICY, exec_prefix
-from emulator.lab.removal import existing
-from emulator.lab.state import LabState
+from emulator.lab.state import LabState, Party
 from emulator.topology.model import Topology
 
 
@@ -76,7 +75,7 @@ def _node_facts(node: Node) -> Mapping[str, Any]:
 
 
 def find_place(topology: Topology, lab_id: str | None, *, labs: Labs | None = None) -> LabPlace | None:
-    """The lab of a topology that is up; None if there is none.
+    """The lab of a topology that is up and belongs to who uses this process; None if there is none.
 
     Args:
         topology: of the run.
@@ -84,20 +83,39 @@ def find_place(topology: Topology, lab_id: str | None, *, labs: Labs | None = No
 
     Raises:
         InputError: no such lab.
-        PlanError: the named lab belongs to another topology, or several labs to this one.
+        PlanError: the named lab belongs to another topology, several labs to this one, or it belongs to somebody else.
         HostError: one of its namespaces is gone, or the user is not root.
     """
-    labs = labs or Labs()
+    labs, me = labs or Labs(), Party.me()
     if lab_id is not None:
         state = labs.get(lab_id)
         if state.digest != topology.digest:
             problem = f"lab {lab_id} was brought up from {state.topology} as it was then, not from {topology.source}"
             raise PlanError(f"{problem}: `charkha lab down {lab_id}`, then `charkha lab up {topology.source}`")
+        if not state.belongs_to.is_same(me) and not me.is_root:
+            raise _refusal(state, me)
         return _place(state)
     found = labs.of_digest(topology.digest)
-    if len(found) > 1:
-        raise PlanError(f"several labs come from {topology.source}; choose one with --lab: {', '.join(_ids(found))}")
-    return _place(found[0]) if found else None
+    own = [state for state in found if state.belongs_to.is_same(me)]
+    if len(own) > 1:
+        raise PlanError(f"several labs come from {topology.source}; choose one with --lab: {', '.join(_ids(own))}")
+    if found and not own:
+        raise _refusal(found[0], me)
+    return _place(own[0]) if own else None
+
+
+def _refusal(state: LabState, me: Party) -> PlanError:
+    """Nobody plays in the lab of somebody else."""
+    own = f"charkha lab up {state.topology} --id ID"
+    if me.service is not None:
+        remedy = f"bring up one for this service with `{own} --service {me.service}`"
+    else:
+        remedy = f"bring up your own with `{own}`"
+        if state.belongs_to.service is not None:
+            remedy += ", or submit the run to the service"
+        if me.is_root:
+            remedy += f", or, as root, name it with --lab {state.lab_id}"
+    return PlanError(f"lab {state.lab_id} belongs to {state.belongs_to}: {remedy}")
 
 
 def require_addresses(topology: Topology, ranks: Sequence[int], *, labs: Labs | None = None) -> None:
@@ -122,10 +140,7 @@ def require_addresses(topology: Topology, ranks: Sequence[int], *, labs: Labs | 
 
 def _place(state: LabState) -> LabPlace:
     require_root()
-    for node in state.design.nodes:
-        if not existing([node.namespace]):
-            problem = f"namespace {node.namespace} of lab {state.lab_id} is gone"
-            raise HostError(f"{problem}: `charkha lab down {state.lab_id}`, then bring it up again")
+    require_namespaces(state)
     return LabPlace(state)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator.lab.model import BRIDGE, OVS, ROUTER, Design, Node, Port, Shaping
+from emulator.lab.model import BRIDGE, OVS, ROUTER, Design, Hop, Node, Port, Shaping
 from emulator.lab.shaping import merging_ns
 
 BRIDGE_DEVICE = "br0"
@@ -39,10 +39,11 @@ def cables(design: Design) -> Batch:
 def node_batches(node: Node, design: Design) -> Iterator[Batch]:
     """Commands for a node's namespace, in order."""
     settings = [f"{name}={value}" for name, value in _sysctls(node, design)]
+    devices = {port.device for port in node.ports}
     yield Batch((*exec_prefix(node), "sysctl", "-q", "-w", *settings))
     if node.kind == BRIDGE:
         yield Batch((*exec_prefix(node), "sysctl", "-q", "-e", "-w", *FOREIGN_FILTERS))
-    yield Batch(("ip", "-n", node.namespace, "-batch", "-"), [*_devices(node), *_addresses(node), *_routing(node)])
+    yield Batch(("ip", "-n", node.namespace, "-batch", "-"), [*_devices(node), *_rules(node), *restored(node, devices)])
     if node.kind == BRIDGE:
         forwards = [f"fdb replace {one.mac} dev {one.device} master static" for one in node.forwards]
         yield Batch(("bridge", "-n", node.namespace, "-batch", "-"), forwards)
@@ -91,35 +92,59 @@ def _devices(node: Node) -> Iterator[str]:
         yield f"link set dev {port.device} addrgenmode none up"
 
 
-def _addresses(node: Node) -> Iterator[str]:
+def restored(node: Node, devices: Collection[str]) -> Iterator[str]:
+    """Lines for `ip -batch` that give ports their addresses, neighbours and routes; those that are there stay.
+
+    Args:
+        node: host or switch.
+        devices: of the ports; those of other ports are not up, and the kernel refuses routes through them.
+    """
     for port in node.ports:
-        for address in port.addresses:
-            yield f"address add {address} dev {port.device}{' nodad' if ':' in address else ''}"
-        for prefix in port.local:
-            yield f"{_family(prefix)}route add local {prefix} dev {'lo' if ':' in prefix else port.device} table local"
-
-
-def _routing(node: Node) -> Iterator[str]:
+        if port.device in devices:
+            yield from _addresses(port)
     for one in node.neighbours:
-        yield f"{_family(one.address)}neighbour replace {one.address} lladdr {one.mac} dev {one.device} nud permanent"
-    tables = {port.name: _FIRST_TABLE + number for number, port in enumerate(node.ports)}
-    sources = {route.source for route in node.routes if route.source is not None}
-    yield from (line for port in node.ports if port.name in sources for line in _rules(port, tables[port.name]))
+        if one.device in devices:
+            where = f"dev {one.device} nud permanent"
+            yield f"{_family(one.address)}neighbour replace {one.address} lladdr {one.mac} {where}"
+    tables = _tables(node)
+    by_default: dict[str, Hop] = {}
     for route in node.routes:
+        hops = [hop for hop in route.hops if hop.device in devices]
+        if not hops:
+            continue
         table = f" table {tables[route.source]}" if route.source is not None else ""
-        hops = [f"via {hop.address} dev {hop.device} onlink" for hop in route.hops]
-        way = hops[0] if len(hops) == 1 else " ".join(f"nexthop {hop}" for hop in hops)
-        yield f"{_family(route.prefix)}route add {route.prefix} {way}{table}"
-    if sources:  # a socket without a bound address uses the first port that leads there
-        seen = {route.prefix: route for route in reversed(node.routes)}
-        for route in seen.values():
-            hop = route.hops[0]
-            yield f"{_family(route.prefix)}route add {route.prefix} via {hop.address} dev {hop.device} onlink"
+        yield f"{_family(route.prefix)}route replace {route.prefix} {_way(hops)}{table}"
+        if table:  # a socket without a bound address uses the first port that leads there
+            by_default.setdefault(route.prefix, hops[0])
+    for prefix, hop in by_default.items():
+        yield f"{_family(prefix)}route replace {prefix} {_way([hop])}"
 
 
-def _rules(port: Port, table: int) -> Iterator[str]:
-    for prefix in {*port.local, *(() if port.local else port.addresses)}:
-        yield f"{_family(prefix)}rule add from {prefix} table {table}"
+def _addresses(port: Port) -> Iterator[str]:
+    for address in port.addresses:
+        yield f"address replace {address} dev {port.device}{' nodad' if ':' in address else ''}"
+    for prefix in port.local:
+        device = "lo" if ":" in prefix else port.device
+        yield f"{_family(prefix)}route replace local {prefix} dev {device} table local"
+
+
+def _way(hops: Sequence[Hop]) -> str:
+    ways = [f"via {hop.address} dev {hop.device} onlink" for hop in hops]
+    return ways[0] if len(ways) == 1 else " ".join(f"nexthop {way}" for way in ways)
+
+
+def _tables(node: Node) -> dict[str, int]:
+    """Port → the table of its routes."""
+    return {port.name: _FIRST_TABLE + number for number, port in enumerate(node.ports)}
+
+
+def _rules(node: Node) -> Iterator[str]:
+    """Of hosts with several ports: the source address chooses the table."""
+    sources, tables = {route.source for route in node.routes}, _tables(node)
+    for port in node.ports:
+        if port.name in sources:
+            for prefix in {*port.local, *(() if port.local else port.addresses)}:
+                yield f"{_family(prefix)}rule add from {prefix} table {tables[port.name]}"
 
 
 def _offloads(node: Node, design: Design) -> Sequence[str]:

@@ -6,6 +6,8 @@ So a lab can be taken down completely, whatever happened to the command that bro
 from __future__ import annotations
 
 import os
+import pwd
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from emulator.lab.model import Design
 
 LABS = Path("/run/charkha/labs")
 RAISING, UP, REMOVING = "raising", "up", "removing"
+SERVICE = "CHARKHA_SERVICE"
+"""Environment variable that the runs of a service have: its folder."""
 _FILE = "state.json"
 _FORMAT = 1
 
@@ -41,6 +45,41 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class Party:
+    """Whoever brings labs up and plays in them.
+
+    Attributes:
+        uid: user id; of a command under sudo, that of the user who called it.
+        service: folder of the service whose runs it plays; None: a user at the command line.
+    """
+
+    uid: int = 0
+    service: str | None = None
+
+    @classmethod
+    def me(cls) -> Party:
+        """Who uses this process."""
+        return cls(int(_uid_before_sudo() or os.getuid()), os.environ.get(SERVICE))
+
+    def is_same(self, other: Party) -> bool:
+        """Whether both are the same user, or the same service whoever started it."""
+        return self.service == other.service and (self.service is not None or self.uid == other.uid)
+
+    @property
+    def is_root(self) -> bool:
+        """A user who is root, not only while sudo runs a command."""
+        return self.uid == 0 and self.service is None
+
+    def __str__(self) -> str:
+        if self.service is not None:
+            return f"the service in {self.service}"
+        try:
+            return pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            return f"user {self.uid}"
+
+
+@dataclass(frozen=True, slots=True)
 class LabState:
     """The design of a lab, and the phase it is in.
 
@@ -50,6 +89,7 @@ class LabState:
         name: of the topology.
         created: ISO 8601 with zone.
         owner: the process that brought it up.
+        belongs_to: who may play in it.
         phase: raising, up or removing.
         limited: why this host cannot carry all its rates at once; None if it can.
         versions: of the kernel and of Open vSwitch.
@@ -64,11 +104,24 @@ class LabState:
     phase: str = RAISING
     limited: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    belongs_to: Party = Party()
+
+    @property
+    def up_command(self) -> str:
+        """The command that brought it up, and mends it."""
+        own = "" if self.lab_id == default_id(self.name) else f" --id {self.lab_id}"
+        service = self.belongs_to.service
+        return f"charkha lab up {self.topology}{own}" + (f" --service {service}" if service is not None else "")
 
     @property
     def lab_id(self) -> str:
         """The lab's id."""
         return self.design.lab_id
+
+
+def default_id(name: str) -> str:
+    """The id of the lab of a topology of this name, if the user does not give one."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:32]
 
 
 class LabStore:
@@ -147,6 +200,11 @@ class LabStore:
                 folder.rmdir()
             except OSError:
                 return
+
+
+def _uid_before_sudo() -> str | None:
+    found = os.environ.get("SUDO_UID", "")
+    return found if found.isdecimal() and os.geteuid() == 0 else None
 
 
 def _began(pid: int) -> int | None:

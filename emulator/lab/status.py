@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.lab.commands import attempt
+from emulator.lab.links import Link, links_of
 from emulator.lab.model import OVS, Node
 from emulator.lab.packet_sockets import SOCKET_DROPS, drops, packet_sockets
 from emulator.lab.recipe import Batch
@@ -26,11 +27,13 @@ class LabStatus:
 
     Attributes:
         counters: (node, port) → counter → value; without a port that cannot be read.
+        links: (node, port) → the state of its link; without a port that cannot be read.
         processes: how many run inside.
     """
 
     state: LabState
     counters: Mapping[tuple[str, str], Mapping[str, int]]
+    links: Mapping[tuple[str, str], Link]
     processes: int
 
     def to_json(self) -> dict[str, Any]:
@@ -42,6 +45,7 @@ class LabStatus:
             "topology": state.topology,
             "digest": state.digest,
             "created": state.created,
+            "belongs_to": {"user": state.belongs_to.uid, "service": state.belongs_to.service},
             "tester_limited": state.limited,
             "versions": dict(state.versions),
             "processes": self.processes,
@@ -57,6 +61,7 @@ class LabStatus:
                 "mac": port.mac,
                 "mtu": port.mtu,
                 "peer": str(port.peer),
+                "link": self.links.get((node.name, port.name)),
                 "addresses": [*port.local, *port.addresses],
                 "shaping": dataclasses.asdict(port.shaping) if port.shaping else None,
                 "counters": dict(self.counters.get((node.name, port.name), {})),
@@ -70,13 +75,16 @@ class LabStatus:
 def describe(state: LabState) -> LabStatus:
     """Look at a lab; what cannot be read (without root, or incomplete) is left out."""
     counters: dict[tuple[str, str], Mapping[str, int]] = {}
+    links: dict[tuple[str, str], Link] = {}
     for node in state.design.nodes:
         known = device_counters(node.namespace)
         if node.kind == OVS:
             for device, dropped in _socket_drops(node.namespace).items():
                 known.get(device, {})[SOCKET_DROPS] = dropped
         counters |= {(node.name, port.name): known[port.device] for port in node.ports if port.device in known}
-    return LabStatus(state, counters, len(processes_in(node.namespace for node in state.design.nodes)))
+        of_device = links_of(node)
+        links |= {(node.name, port.name): of_device[port.device] for port in node.ports if port.device in of_device}
+    return LabStatus(state, counters, links, len(processes_in(node.namespace for node in state.design.nodes)))
 
 
 def device_counters(namespace: str) -> dict[str, dict[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from emulator.shipped import PROFILES, TOPOLOGIES, TRACES, first_line
 from emulator.suggestions import did_you_mean
 from emulator.suite.document import Case, read_suite, shipped_suites
 from emulator.topology.document import parse_document
+from emulator.topology.load import joining_hosts, load_topology
 from emulator.verdict.rules import EXAMPLE
 from emulator.wire.trace.files import find_trace
 
@@ -137,16 +139,18 @@ class Catalogue:
             raise Refusal(f"spec: {problem}") from problem
 
     def _check_device(self, dut: Dut, topology: str | None, others: Sequence[Dut]) -> None:
-        """The topology has to lead through this device, or through none."""
+        """A device takes the topologies that it lists; one that lists none takes those of loopback addresses."""
         if dut.topologies:
             if topology not in self._topologies_of(dut):
                 raise Refusal(
                     f"network.topology: {dut.name} is tested over {', '.join(dut.topologies)}: name one of them"
                 )
             return
+        if topology is None or _is_loopback(Path(topology)):
+            return
         owner = next((one.name for one in others if topology in self._topologies_of(one)), None)
-        if owner is not None:
-            raise Refusal(f"network.topology: it leads through {owner}: submit the run spec for that device")
+        remedy = "an administrator lists a topology with its device" if owner is None else f"submit it for {owner}"
+        raise Refusal(f"network.topology: {dut.name} lists no topologies, so it takes only loopback: {remedy}")
 
     def _topologies_of(self, dut: Dut) -> set[str]:
         return {str(self._find("topologies", name)) for name in dut.topologies}
@@ -241,6 +245,16 @@ def _refuse_reach(experiment: Experiment) -> None:
         for name, is_set in forbidden.items():
             if is_set:
                 raise Refusal(f"{name}: only an administrator can set it, in the spec of the device")
+
+
+def _is_loopback(path: Path) -> bool:
+    """Whether all traffic of a topology stays on this machine."""
+    if joining_hosts(path) is not None:
+        return False
+    topology = load_topology(path, ranks=0)
+    interfaces = (one for host in topology.network.interfaces.values() for one in host)
+    addresses = [one.prefix or address for one in interfaces for address in (one.addresses or [""])]
+    return not topology.network.is_drawn and all(ip_network(one).is_loopback for one in addresses)
 
 
 def series_of(experiment: Experiment) -> str:

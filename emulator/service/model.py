@@ -92,8 +92,8 @@ class Dut(Section, frozen=True, kw_only=True):
     """A device under test: what one run at a time may use.
 
     Attributes:
-        topologies: stored topologies that lead through it, each of one device only; empty: any that is of no device,
-            and loopback.
+        topologies: stored topologies that lead through it, each of one device only; its runs use no other. Empty:
+            those of loopback addresses.
         spec: part of a run spec that holds for all runs on it and overrides theirs, such as its agents.
     """
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from aiohttp import web
 from markupsafe import Markup
 
-from emulator.service import history, model
+from emulator.errors import InputError, TopologyError
+from emulator.service import history, model, way_back
 from emulator.service.http import (
     COOKIE,
     PROBLEM_PAGE,
@@ -39,7 +41,18 @@ _POLICY = (
 )
 _SANDBOX = "sandbox allow-scripts"
 """A report has scripts inside; in a sandbox it cannot act for its reader, whatever is in its run folder."""
+_LINES_AROUND = 3
+"""Lines of a run spec that are shown before and after the one with a mistake."""
 _ABOUT_STATE = {State.COMPLETE: "good", State.FAILED: "bad", State.INTERRUPTED: "bad", State.RUNNING: "busy"}
+
+
+class _Typed(NamedTuple):
+    """A run spec in a form; `excerpt`: lines around its mistake, with their numbers and whether it is theirs."""
+
+    name: str
+    spec: str
+    problem: str | None = None
+    excerpt: Sequence[tuple[int, str, bool]] = ()
 
 
 class Pages:
@@ -52,6 +65,7 @@ class Pages:
             ("GET", "/login", self._login, None),
             ("POST", "/login", self._log_in, None),
             ("POST", "/logout", self._log_out, Role.VIEWER),
+            ("GET", way_back.PATH, way_back.lead_back, None),
             ("GET", "/service.js", self._script, Role.VIEWER),
             ("GET", "/", self._overview, Role.VIEWER),
             ("GET", "/runs", self._runs, Role.VIEWER),
@@ -125,16 +139,20 @@ class Pages:
         await self._service.cancel_run(user(), model.RunName(run=run.id))
         return _see(f"/runs/{run.id}")
 
-    async def _report(self, request: web.Request) -> web.StreamResponse:
+    async def _report(self, request: web.Request) -> web.Response:
         run = self._asked_run(request)
         path = self._service.place.run(run.id).results / REPORT
         if not path.is_file():
             raise Refusal(f"run {run.id} is {run.state} and has no report", status=404)
-        return web.FileResponse(path, headers={"Content-Security-Policy": _SANDBOX})
+        text = await asyncio.to_thread(path.read_text, encoding="utf-8")
+        return _sandboxed(text, to=f"/runs/{run.id}", name=f"Run {run.id}: {run.name}")
 
     async def _live_page(self, request: web.Request) -> web.Response:
         run = self._asked_run(request)
-        return await self._live.answer(run.id, path=request.match_info["path"], query=request.query_string)
+        found = await self._live.answer(run.id, path=request.match_info["path"], query=request.query_string)
+        if not request.match_info["path"] and found.status == 200 and found.text is not None:
+            found.text = way_back.with_way_back(found.text, to=f"/runs/{run.id}", name=f"Run {run.id}: {run.name}")
+        return found
 
     async def _compare(self, request: web.Request) -> web.Response:
         query = query_of(request, model.CompareQuery)
@@ -164,20 +182,37 @@ class Pages:
             run = self._service.store.run(asked_of({"run": query["again"]}, model.RunName, is_text=True).run)
             query["dut"] = run.dut
             composed = model.Composed(specs={run.name: self._service.place.run(run.id).submitted.read_text("utf-8")})
+        specs = [_Typed(name, text) for name, text in composed.specs.items()] if composed else []
+        return await self._show_start(request, query, specs, left_out=composed.left_out if composed else ())
+
+    async def _show_start(
+        self, request: web.Request, chosen: Mapping[str, str], specs: Sequence[_Typed], **more: Any
+    ) -> web.Response:
         stored = await self._service.list_stored(user(), model.Nothing())
         duts = self._service.store.duts()
-        return _show(request, "start.html", stored=stored, duts=duts, chosen=query, composed=composed)
+        return _show(request, "start.html", stored=stored, duts=duts, chosen=chosen, specs=specs, **more)
 
     async def _submit(self, request: web.Request) -> web.Response:
+        """Queue all run specs of the form, or none: with a mistake in one, the form comes back as it was typed."""
         form = await form_of(request)
-        numbers = [name.partition(".")[2] for name in form if name.startswith("spec.")]
         common = {"dut": form.get("dut", ""), "repeat": form.get("repeat") or "1"}
-        specs = [{**common, "spec": form[f"spec.{one}"], "name": form.get(f"name.{one}", "")} for one in numbers]
-        runs = [
-            run
-            for one in specs
-            for run in await self._service.submit(user(), asked_of(one, model.Submit, is_text=True))
-        ]
+        asked: list[model.Submit] = []
+        typed = []
+        for number in [name.partition(".")[2] for name in form if name.startswith("spec.")]:
+            one = {"spec": form[f"spec.{number}"], "name": form.get(f"name.{number}", "")}
+            problem, line = None, None
+            try:
+                asked.append(asked_of({**common, **one}, model.Submit, is_text=True))
+                self._service.read_spec(asked[-1].dut, asked[-1].spec)
+            except TopologyError as error:
+                problem = f"{error.key}: {error.problem}" if error.key else error.problem
+                line = _line_of(error.problem, one["spec"], start=error.line)
+            except InputError as error:
+                problem, line = str(error), _line_of(str(error), one["spec"])
+            typed.append(_Typed(one["name"], one["spec"], problem, _excerpt(one["spec"], line)))
+        if any(one.problem for one in typed):
+            return await self._show_start(request, common, typed, left_out=(), status=400)
+        runs = [run for one in asked for run in await self._service.submit(user(), one)]
         return _see(f"/runs/{runs[0].id}" if len(runs) == 1 else "/")
 
     async def _reserve(self, request: web.Request) -> web.Response:
@@ -201,6 +236,27 @@ class Pages:
         return _show(request, "problem.html", status=status, problem=problem)
 
 
+def _line_of(problem: str, spec: str, *, start: int | None = None) -> int | None:
+    """The line of a run spec that a refusal is about: it begins with a word in quotes, or with a key and a colon.
+
+    Args:
+        problem: the refusal.
+        spec: the run spec.
+        start: where the part that has the mistake begins; None: it is not known.
+    """
+    word, key = re.match(r"(?:unknown key )?'([^']+)'", problem), re.match(r"[\w.]*?(\w+):", problem)
+    wanted = word[1] if word else f"{key[1]}:" if key else None
+    numbered = list(enumerate(spec.splitlines(), 1))[(start or 1) - 1 :]
+    return next((number for number, line in numbered if wanted and wanted in line), start)
+
+
+def _excerpt(spec: str, line: int | None) -> list[tuple[int, str, bool]]:
+    if line is None:
+        return []
+    numbered = [(number, text, number == line) for number, text in enumerate(spec.splitlines(), 1)]
+    return numbered[max(0, line - 1 - _LINES_AROUND) : line + _LINES_AROUND]
+
+
 def _over(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.state.is_over][:10]
 
@@ -210,7 +266,11 @@ def _see(path: str) -> web.Response:
 
 
 async def _show_page(page: Page) -> web.Response:
-    text = await asyncio.to_thread(render, page)
+    return _sandboxed(await asyncio.to_thread(render, page), to="/runs", name="Runs")
+
+
+def _sandboxed(page: str, *, to: str, name: str) -> web.Response:
+    text = way_back.with_way_back(page, to=to, name=name)
     return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": _SANDBOX})
 
 

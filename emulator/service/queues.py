@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emulator import exit_codes
+from emulator.lab.state import SERVICE
 from emulator.service.configuration import Place, RunPlace
 from emulator.service.model import Run, State
 from emulator.service.store import Store
@@ -130,7 +131,7 @@ class Queues:
                 return
             self._store.start_run(run.id)
             self._changes.announce()
-            process = await _start(self._place.run(run.id), descriptor)
+            process = await _start(self._place.run(run.id), descriptor, service=self._place.folder.resolve())
         finally:
             os.close(descriptor)  # the process has it too
         self._playing[run.id] = process
@@ -179,7 +180,7 @@ def _reason(place: RunPlace, code: int) -> str:
     return said[-1] if said else f"its process ended with exit code {code}"
 
 
-async def _start(place: RunPlace, lock: int) -> asyncio.subprocess.Process:
+async def _start(place: RunPlace, lock: int, *, service: Path) -> asyncio.subprocess.Process:
     play = ["--log-level", "info", "run", "-f", str(place.spec), "--out", str(place.results), "--json"]
     with place.log.open("wb") as log, place.result.open("wb") as result:
         return await asyncio.create_subprocess_exec(
@@ -188,6 +189,7 @@ async def _start(place: RunPlace, lock: int) -> asyncio.subprocess.Process:
             stdout=result,
             stderr=log,
             pass_fds=[lock],
+            env={**os.environ, SERVICE: str(service)},
             start_new_session=True,  # Ctrl-C at the terminal is for the service, which then stops its runs
         )
 

@@ -39,12 +39,11 @@ def opened(place: Place) -> Iterator[Store]:
         HostError: the folder cannot be made or written.
         InputError: another process serves it.
     """
+    _make(place)
     try:
-        for folder in (place.folder, place.runs):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(place.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise HostError(f"{place.folder}: cannot be used ({error.strerror}): choose another folder") from error
+        raise _unusable(place, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with contextlib.closing(Store(place.state)) as store:
@@ -53,6 +52,29 @@ def opened(place: Place) -> Iterator[Store]:
         raise InputError(f"{place.folder}: another service has it; end that one, or ask it over HTTP") from None
     finally:
         os.close(lock)
+
+
+def store_of(place: Place) -> Store:
+    """The state of a service, also of one that runs: SQLite lets two processes change it in turn.
+
+    Raises:
+        HostError: the folder cannot be made or written.
+        InputError: it is no such state.
+    """
+    _make(place)
+    return Store(place.state)
+
+
+def _make(place: Place) -> None:
+    try:
+        for folder in (place.folder, place.runs):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise _unusable(place, error) from error
+
+
+def _unusable(place: Place, error: OSError) -> HostError:
+    return HostError(f"{place.folder}: cannot be used ({error.strerror}): choose another folder")
 
 
 def prepare(store: Store) -> str | None:

@@ -35,7 +35,7 @@ CREATE TABLE reservations (
 
 
 class Store:
-    """The state of a service, of one process at a time.
+    """The state of a service; a process that adds a user may have it too.
 
     Args:
         path: of the file; it is made if it is missing.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import secrets
+import urllib.request
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -15,7 +18,7 @@ from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from emulator.service.configuration import Place
 from emulator.service.serving import opened
-from tests.support.command import MARK, marked, refused, wait_for
+from tests.support.command import MARK, charkha, marked, refused, wait_for
 from tests.support.full import IS_FULL
 from tests.support.service import LONG, QUICK, add_users, running
 
@@ -71,3 +74,21 @@ def test_users_are_made_on_the_command_line(tmp_path: Path, capsys: pytest.Captu
         assert store.user_of_token(token) == User(name="ann", role=Role.VIEWER)
         assert "another service has it" in refused("serve", folder, capsys=capsys)
     assert "--user: name" in refused("serve", folder, "--user", "a b", capsys=capsys)
+
+
+def test_the_command_of_the_log_in_page_works_beside_the_running_service(tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    tokens = add_users(folder, admin=Role.ADMIN)
+    with running(folder) as service:
+        with urllib.request.urlopen(f"{service.url}login") as page:
+            shown = html.unescape(re.search(r"<code>(.*?)</code>", page.read().decode())[1])  # type: ignore[index]
+        program, *words = shown.replace("FOLDER", str(folder)).replace("NAME", "ann").split()
+        assert program == "charkha"
+        made = charkha(*words, cwd=tmp_path)
+        assert made.code == 0, made.stderr
+        assert service.client(made.stdout.strip()).who() == User(name="ann", role=Role.OPERATOR)
+        renewed = charkha(*words, "--role", "viewer", cwd=tmp_path)
+        assert service.client(renewed.stdout.strip()).who().role is Role.VIEWER
+        with pytest.raises(Refusal):
+            service.client(made.stdout.strip()).who()
+        assert service.client(tokens["admin"]).who().name == "admin"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
 import re
 import ssl
@@ -23,7 +24,7 @@ from emulator.service.serving import opened, serving
 from tests.integration.test_live_page import asynchronous
 from tests.support.service import QUICK, add_users, in_this_process
 
-PUBLIC = {("GET", "/health"), ("GET", "/login"), ("POST", "/login")}
+PUBLIC = {("GET", "/health"), ("GET", "/login"), ("POST", "/login"), ("GET", "/back")}
 HOSTILE = "<script>alert(1)</script>"
 TOKENS = ("viewer", "operator", "admin")
 
@@ -157,6 +158,36 @@ async def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, tokens: dict
         for path in ("/api/v1/runs/0", "/api/v1/runs/x", "/api/v1/runs?limit=0", "/api/v1/runs?state=odd"):
             assert (await ask("GET", path))[0] == 400, path
         assert (await ask("GET", "/runs/99999999999999999999"))[0] == 400
+
+
+@asynchronous
+async def test_a_mistake_in_a_form_comes_back_beside_its_line_and_nothing_is_queued(
+    tmp_path: Path, tokens: dict[str, str]
+) -> None:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession(cookie_jar=jar) as session:
+        page = Asking(session, url, None)
+        await page("POST", "/login", data={"token": tokens["operator"]})
+        token = re.search(r'name="form_token" value="(\w+)"', (await page("GET", "/start"))[1])
+        assert token is not None
+        good = "charkha: 1\njobs:\n- trace: {path: transformer-8r}\n  iterations: 2\n"
+        form = {"dut": "loopback", "repeat": "3", "spec.1": good, "name.1": "first", "name.2": "second"}
+        for wrong, line, problem in (
+            (good.replace("iterations", "iteration"), 4, "did you mean"),
+            (good.replace("jobs:", "jobs: @"), 2, "is not valid YAML"),
+            (good.replace("transformer-8r", "transformer-8"), 3, "did you mean &#39;transformer-8r&#39;"),
+            (good + "network: {topology: rail-4x4}\n", 5, "takes only loopback"),
+        ):
+            typed = f"{wrong}# a remark of the user"
+            status, text, _ = await page("POST", "/start", data={**form, "spec.2": typed, "form_token": token[1]})
+            assert status == 400
+            assert html.escape(typed, quote=True) in text.replace("&#34;", "&quot;")
+            assert html.escape(good) in text
+            assert 'name="repeat" type="number" min="1" max="99" value="3"' in text
+            marked = re.search(r'<span class="wrong">\s*(\d+)  .*?← (.*?)</span>', text)
+            assert marked is not None, text
+            assert (int(marked[1]), problem in marked[2]) == (line, True), marked[0]
+        assert (await page("GET", "/api/v1/runs"))[1] == "[]", "also the spec without a mistake was not queued"
 
 
 @asynchronous

@@ -62,7 +62,7 @@ class Bench:
 
 @contextlib.asynccontextmanager
 async def bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    async def start(files, lock):
+    async def start(files, lock, *, service):
         with files.log.open("wb") as log, files.result.open("wb") as result:
             program = (sys.executable, "-S", "-c", files.spec.read_text())
             return await asyncio.create_subprocess_exec(*program, stdout=result, stderr=log, pass_fds=[lock])

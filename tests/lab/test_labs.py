@@ -157,7 +157,7 @@ def test_two_labs_of_one_file_stand_beside_each_other(host: Machine) -> None:
     before = host.traces()
     raise_lab(host, TWO_HOSTS, "--id", "one")
     raise_lab(host, TWO_HOSTS, "--id", "two")
-    assert "--id" in host.charkha("lab", "up", TWO_HOSTS, "--id", "two").error
+    assert "--id" in host.charkha("lab", "up", LEAF_SPINE, "--id", "two").error
     undecided = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
     assert (undecided.code, "one, two" in undecided.error) == (2, True)
     assert host.charkha(*bench(TWO_HOSTS, "--out", "run", "--lab", "two")).code == 0

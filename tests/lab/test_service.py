@@ -20,11 +20,7 @@ from tests.support.namespaces import Capture, Namespace, captured
 from tests.support.service import add_users, running
 from tests.support.star_lab import Lab, star
 
-pytestmark = [
-    pytest.mark.usefixtures("lab_host"),
-    pytest.mark.slow,
-    pytest.mark.skipif(not IS_FULL, reason="takes 10 s: CHARKHA_FULL=1"),
-]
+pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 SHARED_PORT = "p2"
 """Of the switch, towards h2, which both users have."""
 MOST_S = 1.0
@@ -34,7 +30,7 @@ MOST_S = 1.0
 @pytest.fixture
 def lab(lab_host: None, tmp_path: Path) -> Iterator[Lab]:
     made = Lab(tmp_path, star(3, rate="1Gbit", mtu=4200))
-    made.up()
+    made.up("--service", "service")
     yield made
     made.down()
 
@@ -45,6 +41,15 @@ def spec(*hosts: str, iterations: int) -> str:
     return json.dumps({"charkha": 1, "jobs": [job], "network": {"topology": "lab"}, "observe": {"report": False}})
 
 
+def made_service(folder: Path, lab: Lab) -> dict[str, str]:
+    """A service of ann and bob, whose device is a lab; returns their tokens."""
+    tokens = add_users(folder, ann=Role.OPERATOR, bob=Role.OPERATOR)
+    (folder / "serve.yaml").write_text(f"topologies: ['{lab.folder}']")
+    with opened(Place(folder)) as store:
+        store.put_dut(Dut(name="switch", topologies=("lab",), spec={"network": {"lab": lab.id}}))
+    return tokens
+
+
 def times_s(capture: Capture, host: int) -> list[float]:
     """When frames from or to a host passed, s since 1970."""
     only = f"ip.addr == 198.18.{host + 1}.0/24"
@@ -53,12 +58,10 @@ def times_s(capture: Capture, host: int) -> list[float]:
     return sorted(map(float, shown.split()))
 
 
+@pytest.mark.skipif(not IS_FULL, reason="takes 10 s: CHARKHA_FULL=1")
 def test_no_frame_of_the_second_run_before_the_first_has_ended(lab: Lab) -> None:
     folder = lab.folder / "service"
-    tokens = add_users(folder, ann=Role.OPERATOR, bob=Role.OPERATOR)
-    (folder / "serve.yaml").write_text("topologies: [..]")
-    with opened(Place(folder)) as store:
-        store.put_dut(Dut(name="switch", topologies=("lab",), spec={"network": {"lab": lab.id}}))
+    tokens = made_service(folder, lab)
     (lab.folder / "captured").mkdir()
     switch = Namespace(f"charkha-{lab.id}-sw0")
     with captured(switch, SHARED_PORT, lab.folder / "captured" / "port.pcap", snap_bytes=64) as capture:
@@ -80,3 +83,18 @@ def test_no_frame_of_the_second_run_before_the_first_has_ended(lab: Lab) -> None
     assert of_bob
     assert of_ann[-1] < killed_s + MOST_S
     assert of_ann[-1] < of_bob[0]
+
+
+def test_a_service_plays_in_its_own_lab_and_in_no_other(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    own, other = lab.folder / "service", tmp_path_factory.mktemp("other") / "service"
+    for folder, state in ((own, State.COMPLETE), (other, State.FAILED)):
+        tokens = made_service(folder, lab)
+        with running(folder) as service:
+            ann = service.client(tokens["ann"])
+            (run,) = ann.submit(dut="switch", spec=spec("h0", "h2", iterations=1))
+            *_, last = ann.follow_run(run.id)
+            assert last.run is not None
+            assert last.run.state is state, last.run.reason
+    assert last.run.reason is not None
+    assert f"lab {lab.id} belongs to the service in {own}" in last.run.reason
+    assert f"--service {other}`" in last.run.reason

@@ -14,7 +14,7 @@ from emulator.lab.design import make_design
 from emulator.lab.labs import Labs
 from emulator.lab.model import Node
 from emulator.lab.recipe import exec_prefix
-from emulator.lab.state import UP, LabState, LabStore, Owner
+from emulator.lab.state import UP, LabState, LabStore, Owner, Party
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.command import wait_for
@@ -32,6 +32,7 @@ def designed(topology: Topology, lab_id: str) -> LabState:
         created="2026-01-01T00:00:00.000+00:00",
         owner=Owner.me(),
         phase=UP,
+        belongs_to=Party.me(),
     )
 
 

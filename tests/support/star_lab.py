@@ -26,9 +26,9 @@ class Lab:
         self.folder, self.id = folder, f"test-{secrets.token_hex(4)}"
         (folder / "lab.yaml").write_text(topology)
 
-    def up(self) -> None:
+    def up(self, *options: str) -> None:
         # Not by `charkha`, which leaves no process behind: the daemons of Open vSwitch stay.
-        command = [*COMMAND, "lab", "up", "lab.yaml", "--id", self.id, "--force"]
+        command = [*COMMAND, "lab", "up", "lab.yaml", "--id", self.id, "--force", *options]
         raised = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
         assert raised.returncode == 0, raised.stderr
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from emulator.cli.output import notify, print_json
 from emulator.cli.parser import Subparsers
+from emulator.dut.applying import undo_leftovers
 from emulator.errors import HostError, InputError
 from emulator.lab import execute
 from emulator.lab.capacity import judge
 from emulator.lab.labs import Labs, lab_id_of
+from emulator.lab.state import Party
 from emulator.lab.status import describe
 from emulator.topology.load import load_topology
 from emulator.views.terminal.console import console
@@ -46,7 +49,7 @@ def _add_up(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "up",
         help="bring up the lab of a topology",
-        description="Bring up the hosts, switches and links of a topology.",
+        description="Bring up the hosts, switches and links of a topology; mend the lab if it is up already.",
         epilog="example:\n  charkha lab up topologies/eight-hosts-switch.yaml\n",
     )
     parser.add_argument("topology", metavar="TOPOLOGY", type=Path, help="a topology file with links")
@@ -58,6 +61,9 @@ def _add_up(actions: Subparsers) -> None:
         "--force",
         action="store_true",
         help="bring it up even if this machine cannot handle all its rates at once; its runs are marked tester-limited",
+    )
+    parser.add_argument(
+        "--service", metavar="FOLDER", type=Path, help="a lab for the runs of this service (default: for your own)"
     )
     parser.set_defaults(handler=_up)
 
@@ -105,10 +111,20 @@ def _add_status(actions: Subparsers) -> None:
 def _up(args: argparse.Namespace) -> None:
     topology = load_topology(args.topology, ranks=0, allow_networks=args.allow_network)
     lab_id = lab_id_of(topology, args.id)
+    party, labs = Party.me(), Labs()
+    if args.service is not None:
+        party = replace(party, service=str(args.service.resolve()))
+    standing = labs.standing(topology, lab_id, party=party)
+    if standing is not None:
+        undo_leftovers(standing.design, labs.store.folder(lab_id))
+        down = labs.mend(standing)
+        found = f"Ports that were down: {', '.join(map(str, down))}" if down else "No port was down"
+        print(f"Lab {lab_id} was up already, and has all its links and routes. {found}")
+        return
     limited = judge(topology.network)
     if limited is not None and not args.force:
         raise HostError(f"{limited}; --force brings the lab up anyway and marks its runs tester-limited")
-    state = Labs().up(topology, lab_id=lab_id, limited=limited)
+    state = labs.up(topology, lab_id=lab_id, limited=limited, party=party)
     for note in (*topology.notes, *state.design.notes, *([limited] if limited else [])):
         notify(note)
     design = state.design

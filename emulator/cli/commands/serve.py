@@ -16,7 +16,8 @@ runs, and look at reports, comparisons and trends. FOLDER holds everything: user
 folders, and serve.yaml, which names the folders of your traces, topologies, profiles and suites.
 The first start prints the token of the user admin. docs/serve.md has the details.
 
-  charkha serve lab-service --user ann --role operator     adds a user or renews a token
+  charkha serve lab-service --user ann --role operator     adds a user or renews a token,
+                                                           also while the service runs
 """
 _ROLES = ("viewer", "operator", "admin")
 
@@ -39,23 +40,25 @@ def add_parser(subparsers: Subparsers) -> None:
 def _run(args: argparse.Namespace) -> None:
     # These imports take most of a second, which --help does not need.
     import asyncio
+    import contextlib
 
     from emulator.errors import InputError
     from emulator.schema import SchemaProblem, decode
     from emulator.service.configuration import Place, read_configuration
     from emulator.service.model import User
-    from emulator.service.serving import FIRST_USER, opened, prepare, serve
+    from emulator.service.serving import FIRST_USER, opened, prepare, serve, store_of
 
     place = Place(args.folder)
     configuration = read_configuration(place, listen=args.listen)
-    with opened(place) as store:
-        if args.user is not None:
-            try:
-                user = decode({"name": args.user, "role": args.role}, User)
-            except SchemaProblem as problem:
-                raise InputError(f"--user: {problem}") from problem
+    if args.user is not None:
+        try:
+            user = decode({"name": args.user, "role": args.role}, User)
+        except SchemaProblem as problem:
+            raise InputError(f"--user: {problem}") from problem
+        with contextlib.closing(store_of(place)) as store:
             print_tables(store.put_user(user.name, user.role))
-            return
+        return
+    with opened(place) as store:
         token = prepare(store)
         if token is not None:
             notify(f"the token of {FIRST_USER}, shown only now, is on stdout")

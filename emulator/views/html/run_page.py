@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import PurePath
 from typing import Any
 
 from emulator.statistics.dut_counters import counter_series
@@ -29,9 +30,10 @@ from emulator.views.html.sections.worst_flows import worst
 def run_page(facts: RunFacts) -> Page:
     """The page of one run."""
     summary, manifest = facts.summary, facts.manifest
+    name = PurePath(summary.trace).name or summary.trace  # the method section has the whole path
     return Page(
-        title=f"{summary.trace} · {manifest.run_id} · charkha",
-        heading=summary.trace,
+        title=f"{name} · {manifest.run_id} · charkha",
+        heading=name,
         sentence=sentence(facts),
         labels=list(labels(facts)),
         warnings=list(warnings(facts)),

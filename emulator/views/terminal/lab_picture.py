@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emulator.lab.links import Link
 from emulator.lab.model import Node, Port
 from emulator.lab.packet_sockets import SOCKET_DROPS
 from emulator.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
@@ -20,10 +21,11 @@ _DROPS = (QUEUE_DROPS, SOCKET_DROPS, "rx_dropped", "tx_dropped")
 
 
 class _PortRow(NamedTuple):
-    """A port with its counters; no counters if they cannot be read."""
+    """A port with its link and counters; no link and no counters if they cannot be read."""
 
     node: Node
     port: Port
+    link: Link | None
     counters: Mapping[str, int]
 
     def size(self, counter: str) -> str:
@@ -49,6 +51,12 @@ class _PortRow(NamedTuple):
 _PEER: tuple[Column[_PortRow], ...] = (
     Column("", cell=lambda _: "<──>", is_number=False, sacrifice=9),
     Column("peer", "port at the other end of the cable", cell=lambda row: str(row.port.peer), is_number=False),
+    Column(
+        "link",
+        "up; down if the port was taken down; no carrier if the other end of its cable was",
+        cell=lambda row: row.link or NONE,
+        is_number=False,
+    ),
     Column("rate", "rate that the port is shaped to", cell=lambda row: row.rate, is_number=False),
     Column("MTU", "maximum transmission unit", unit="bytes", cell=lambda row: str(row.port.mtu)),
 )
@@ -96,9 +104,11 @@ def draw(status: LabStatus) -> RenderableType:
 def _headline(status: LabStatus) -> str:
     state = status.state
     running = f", {count_of(status.processes, 'process', 'processes')} inside" if status.processes else ""
-    return f"lab {state.lab_id}: {state.phase}, {state.name} ({state.topology}), since {state.created}{running}"
+    what = f"lab {state.lab_id} of {state.belongs_to}: {state.phase}, {state.name} ({state.topology})"
+    return f"{what}, since {state.created}{running}"
 
 
 def _rows(status: LabStatus, node: Node) -> Iterator[_PortRow]:
     for port in node.ports:
-        yield _PortRow(node, port, status.counters.get((node.name, port.name), {}))
+        end = (node.name, port.name)
+        yield _PortRow(node, port, status.links.get(end), status.counters.get(end, {}))

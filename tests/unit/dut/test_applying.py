@@ -147,7 +147,10 @@ def leave(folder: Path, **changed: object) -> None:
 def test_what_a_killed_run_left_is_undone_even_by_a_run_without_a_profile(host: Host, tmp_path: Path) -> None:
     leave(tmp_path)
     with applied(tmp_path, []):
-        undone, cleaned = host.scripts
+        undone, looked, cleaned = host.scripts
+        assert looked.startswith("ip -n charkha-test-sw0 -json link"), (
+            "to give a router the routes of ports that came up"
+        )
         assert undone == "tc -batch -: qdisc del dev p1 root"
         assert "delete table netdev charkha" in cleaned
     assert not (tmp_path / "profile.json").exists()

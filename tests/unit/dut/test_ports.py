@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.dut import ports
-from emulator.lab.design import make_design
-from emulator.topology.load import load_topology
 from tests.support.profiles import changes, commands, two_hosts
 
 IN = "-n charkha-test-sw0"
@@ -48,15 +45,6 @@ def test_a_port_of_a_bridge_is_restored_with_its_link(tmp_path: Path) -> None:
     assert commands(change, "stop") == [f"ip {IN}: link set dev p1 up"]
 
 
-def test_a_router_gets_back_the_routes_that_the_kernel_deleted(tmp_path: Path) -> None:
-    (change,) = changes(tmp_path, '{port: "sw0:p1", state: down}', kind="router")
-    up, *rest = commands(change, "stop")
-    assert up == f"ip {IN}: link set dev p1 up"
-    assert any("neighbour replace 198.18.2.1 lladdr" in line and "dev p1 nud permanent" in line for line in rest)
-    assert any("route replace 198.18.2.0/24 via 198.18.2.1 dev p1 onlink" in line for line in rest)
-    assert not any("p0" in line for line in rest)
-
-
 def test_a_queue_holds_at_least_one_frame(tmp_path: Path) -> None:
     (change,) = changes(tmp_path, '{shape: {rate: 10Mbit, queue: 100}, port: "sw0:p1"}')
     (start,) = commands(change, "start")
@@ -75,26 +63,3 @@ def test_a_port_without_a_shaper_is_delayed_at_its_root(tmp_path: Path) -> None:
     (start,) = commands(change, "start")
     assert start.endswith("qdisc replace dev p1 root handle 3: netem limit 1000000 delay 2000us")
     assert commands(change, "stop") == [f"tc {IN}: qdisc del dev p1 root"]
-
-
-IPV6_ROUTER = """
-hosts:
-  - {name: h0, per_rank: "2001:db8:1::/64"}
-  - {name: h1, per_rank: "2001:db8:2::/64"}
-switches: [{name: sw0, kind: router}]
-links:
-  - {endpoints: ["h0:eth0", "sw0:p0"]}
-  - {endpoints: ["h1:eth0", "sw0:p1"]}
-"""
-
-
-def test_a_router_of_ipv6_gets_its_addresses_back(tmp_path: Path) -> None:
-    path = tmp_path / "t.yaml"
-    path.write_text(IPV6_ROUTER)
-    node = make_design(load_topology(path, ranks=0, allow_networks=["2001:db8::/32"]), "test").node("sw0")
-    link, routing = ports.up(node, [node.port("p1")])
-    assert list(link.lines) == ["link set dev p1 up"]
-    addresses = [one for one in node.port("p1").addresses if ":" in one]
-    assert [f"address replace {one} dev p1 nodad" for one in addresses] == list(routing.lines)[: len(addresses)]
-    assert all(line.startswith(("address", "-6 neighbour", "-6 route")) for line in routing.lines)
-    assert not any(" p0" in line for line in routing.lines)

@@ -11,7 +11,7 @@ from emulator.errors import HostError, InputError, PlanError
 from emulator.lab import labs, removal
 from emulator.lab.labs import Labs
 from emulator.lab.recipe import Batch
-from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
+from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.labs import TWO_HOSTS, designed
@@ -89,6 +89,29 @@ def test_a_second_lab_of_an_id_is_refused(known: Labs, topology: Topology) -> No
         PlanError, match="lab x is already up: run `charkha lab down x`, or give a different name with --id"
     ):
         known.up(topology, lab_id="x")
+
+
+def test_a_standing_lab_is_mended_only_for_its_owner_and_from_its_file(known: Labs, topology: Topology) -> None:
+    state = add(known, topology, "x")
+    assert known.standing(topology, "y", party=state.belongs_to) is None
+    assert known.standing(replace(topology, digest="another"), "x", party=state.belongs_to) is None
+    found = known.standing(topology, "x", party=state.belongs_to)
+    assert found is not None
+    assert found.up_command == f"charkha lab up {state.topology} --id x"
+    with pytest.raises(PlanError, match=r"lab x is up and belongs to .*: give yours another name with --id"):
+        known.standing(topology, "x", party=Party(4242424))
+
+
+def test_the_only_lab_is_not_removed_without_its_name_if_it_is_of_somebody_else(
+    known: Labs, topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = add(known, topology, "x")
+    assert known.to_remove(None, several=False, none=False) == ["x"]
+    monkeypatch.setattr(Party, "me", lambda: Party(4242424))
+    for word in (None, state.topology):
+        with pytest.raises(InputError, match=r"lab x belongs to .*: `charkha lab down x` removes it all the same"):
+            known.to_remove(word, several=False, none=False)
+    assert known.to_remove("x", several=False, none=False) == ["x"]
 
 
 def test_a_lab_that_another_process_is_bringing_up_is_refused(known: Labs, topology: Topology) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.lab.design import make_design
-from emulator.lab.recipe import cables, node_batches, shaping_batch
+from emulator.lab.recipe import cables, node_batches, restored, shaping_batch
 from emulator.lab.shaping import shape
 from emulator.topology.load import load_topology
 
@@ -63,7 +63,7 @@ def test_a_fast_host_counts_what_is_handed_over_as_one_in_proportion() -> None:
 def test_hosts_with_several_ports_choose_by_source() -> None:
     lines = lines_of("rail-4x4", "h0")
     assert "rule add from 198.18.2.1/32 table 1002" in lines
-    routes = [line.split() for line in lines if line.startswith("route add 198.18.3.4/32")]
+    routes = [line.split() for line in lines if line.startswith("route replace 198.18.3.4/32")]
     assert [(words[words.index("dev") + 1], words[-1]) for words in routes] == [
         ("eth0", "1000"),
         ("eth1", "1001"),
@@ -80,5 +80,47 @@ def test_a_router_spreads_by_ports_with_the_seed_of_the_topology() -> None:
     assert "net.ipv4.fib_multipath_hash_policy=1" in settings
     assert f"net.ipv4.fib_multipath_hash_seed={node.hash_seed}" in settings
     assert "net.ipv6.conf.all.disable_ipv6=1" in settings  # the kernel's own frames would be counted by the DUT
-    route = next(line for line in lines_of("leaf-spine-2x2", "leaf0") if line.startswith("route add 198.18.5.0/24"))
+    route = next(line for line in lines_of("leaf-spine-2x2", "leaf0") if line.startswith("route replace 198.18.5.0/24"))
     assert route.count("nexthop via") == 2
+
+
+def test_a_port_that_was_down_gets_back_what_the_kernel_deleted_with_it() -> None:
+    host = make_design(shipped("two-hosts-switch"), "x").node("h0")
+    neighbour = host.neighbours[0]
+    assert list(restored(host, {"eth0"})) == [
+        "address replace 198.18.1.1/32 dev eth0",
+        "route replace local 198.18.1.0/24 dev eth0 table local",
+        f"neighbour replace 198.18.2.1 lladdr {neighbour.mac} dev eth0 nud permanent",
+        "route replace 198.18.2.0/24 via 198.18.2.1 dev eth0 onlink",
+    ]
+    assert list(restored(host, set())) == []
+
+
+def test_no_route_leads_through_a_port_that_is_still_down() -> None:
+    leaf = make_design(shipped("leaf-spine-2x2"), "x").node("leaf0")
+    up = {port.device for port in leaf.ports} - {"u1"}
+    lines = list(restored(leaf, up))
+    assert "route replace 198.18.5.0/24 via 169.254.0.13 dev u0 onlink" in lines
+    assert not any("dev u1" in line for line in lines)
+
+
+IPV6_ROUTER = """
+hosts:
+  - {name: h0, per_rank: "2001:db8:1::/64"}
+  - {name: h1, per_rank: "2001:db8:2::/64"}
+switches: [{name: sw0, kind: router}]
+links:
+  - {endpoints: ["h0:eth0", "sw0:p0"]}
+  - {endpoints: ["h1:eth0", "sw0:p1"]}
+"""
+
+
+def test_a_router_of_ipv6_gets_its_addresses_back(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(IPV6_ROUTER)
+    node = make_design(load_topology(path, ranks=0, allow_networks=["2001:db8::/32"]), "test").node("sw0")
+    lines = list(restored(node, {"p1"}))
+    assert {f"address replace {one} dev p1 nodad" for one in node.port("p1").addresses if ":" in one} < set(lines)
+    assert any(line.startswith("-6 neighbour replace") for line in lines)
+    assert any(line.startswith("-6 route replace") for line in lines)
+    assert not any(" p0" in line for line in lines)

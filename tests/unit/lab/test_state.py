@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from emulator.errors import InputError, PlanError
 from emulator.lab.labs import lab_id_of
-from emulator.lab.state import LabState, LabStore, Owner
+from emulator.lab.state import LabState, LabStore, Owner, Party
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.labs import designed
@@ -57,6 +58,28 @@ def test_an_owner_is_its_process_and_no_later_one_of_that_number() -> None:
     me = Owner.me()
     assert me.is_alive
     assert not Owner(me.pid, me.began - 1).is_alive
+
+
+def test_under_sudo_the_user_is_who_called_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    assert (Party.me(), Party.me().is_root) == (Party(0), True)
+    monkeypatch.setenv("SUDO_UID", "4242424")
+    assert (str(Party.me()), Party.me().is_root) == ("user 4242424", False)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("os.getuid", lambda: 1000)
+    assert Party.me() == Party(1000)  # only sudo sets it for root
+
+
+def test_a_lab_of_an_earlier_release_belongs_to_root(tmp_path: Path, topology: Topology) -> None:
+    store = LabStore(tmp_path / "labs")
+    stored(store, topology, "x")
+    path = store.folder("x") / "state.json"
+    document = json.loads(path.read_text())
+    del document["belongs_to"]
+    path.write_text(json.dumps(document))
+    assert store.read("x").belongs_to == Party(0)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("asked", ["", "-x", "a/b", "a b", "x" * 33])

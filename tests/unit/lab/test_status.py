@@ -15,6 +15,7 @@ from tests.support.labs import TWO_HOSTS, designed
 
 LINK = {
     "ifname": "eth0",
+    "flags": ["BROADCAST", "MULTICAST", "UP"],
     "stats64": {
         "rx": {"packets": 1, "bytes": 2, "dropped": 3, "errors": 4, "multicast": 9},
         "tx": {"packets": 5, "bytes": 6, "dropped": 7, "errors": 8, "collisions": 9},
@@ -36,6 +37,7 @@ def prints(monkeypatch: pytest.MonkeyPatch, links: Any, qdiscs: Any) -> list[Bat
 
     monkeypatch.setattr(status, "attempt", attempt)
     monkeypatch.setattr("emulator.lab.removal.attempt", attempt)
+    monkeypatch.setattr("emulator.lab.links.attempt", attempt)
     return asked
 
 
@@ -73,7 +75,8 @@ def test_a_lab_is_described_port_by_port(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (document["id"], document["phase"], document["nodes"][0]["kind"]) == ("x", state.phase, "host")
     port = document["nodes"][0]["ports"][0]
     assert (port["device"], port["counters"]["tx_dropped"], port["counters"][QUEUE_DROPS]) == ("eth0", 7, 11)
+    assert (port["link"], document["belongs_to"]["service"]) == ("no carrier", None)
     assert port["shaping"]["rate_bps"] == state.design.nodes[0].ports[0].shaping.rate_bps  # type: ignore[union-attr]
     assert document["links"][0] == [str(end) for end in state.design.cables[0]]
     switch = next(node for node in document["nodes"] if node["kind"] != "host")
-    assert all(one["counters"] == {} for one in switch["ports"] if one["device"] != "eth0")
+    assert all((one["counters"], one["link"]) == ({}, None) for one in switch["ports"] if one["device"] != "eth0")

@@ -18,6 +18,7 @@ from tests.support.command import EXAMPLE
 
 LOOPBACK = Dut(name="loopback")
 SWITCH = Dut(name="switch", topologies=("two-hosts-switch",))
+MINE = Dut(name="of-ann", topologies=("mine",))
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_all_stored_files_are_listed(catalogue: Catalogue) -> None:
 def test_a_choice_becomes_a_run_spec_that_may_be_played(catalogue: Catalogue, files: Path) -> None:
     choice = Compose(trace="of-ann/small", topology="mine", profile="fw-a", iterations=3)
     (text,) = catalogue.compose(choice).specs.values()
-    found = catalogue.read(text, LOOPBACK, others=[LOOPBACK, SWITCH])
+    found = catalogue.read(text, MINE, others=[LOOPBACK, SWITCH, MINE])
     assert found.job.trace is not None
     assert found.job.trace.path == str(files / "traces/of-ann/small")
     assert found.network.topology == str(files / "topologies/mine.yaml")
@@ -137,13 +138,27 @@ def test_a_link_does_not_lead_out_of_a_folder(catalogue: Catalogue, files: Path)
 def test_a_topology_leads_through_one_device_only(catalogue: Catalogue) -> None:
     over = spec(network={"topology": "two-hosts-switch"})
     assert catalogue.read(over, SWITCH, others=[LOOPBACK, SWITCH])
-    with pytest.raises(Refusal, match="it leads through switch"):
+    with pytest.raises(Refusal, match="loopback lists no topologies, so it takes only loopback: submit it for switch"):
         catalogue.read(over, LOOPBACK, others=[LOOPBACK, SWITCH])
     with pytest.raises(Refusal, match="switch is tested over two-hosts-switch"):
         catalogue.read(spec(), SWITCH, others=[LOOPBACK, SWITCH])
     with pytest.raises(Refusal, match="leads through switch: two runs at once"):
         catalogue.check_dut(Dut(name="other", topologies=("two-hosts-switch",)), [SWITCH])
     catalogue.check_dut(SWITCH, [SWITCH])
+
+
+@pytest.mark.parametrize("name", ["loopback", "two-hosts", "loopback-storage"])
+def test_the_device_loopback_takes_topologies_of_loopback_addresses(catalogue: Catalogue, name: str) -> None:
+    found = catalogue.read(spec(network={"topology": name}), LOOPBACK, others=[LOOPBACK])
+    assert found.network.topology == str(TOPOLOGIES.paths[name])
+
+
+@pytest.mark.parametrize("name", ["mine", "rail-4x4", "nic-verbs"])
+def test_topologies_that_no_device_lists_are_refused(catalogue: Catalogue, name: str) -> None:
+    with pytest.raises(Refusal, match=r"takes only loopback: an administrator lists a topology with its device"):
+        catalogue.read(spec(network={"topology": name}), LOOPBACK, others=[LOOPBACK])
+    with pytest.raises(Refusal, match="switch is tested over two-hosts-switch: name one of them"):
+        catalogue.read(spec(network={"topology": name}), SWITCH, others=[LOOPBACK, SWITCH])
 
 
 def test_what_the_device_sets_holds_for_its_runs(catalogue: Catalogue) -> None:

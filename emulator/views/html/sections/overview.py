@@ -62,12 +62,27 @@ def labels(facts: RunFacts) -> Iterator[str]:
     yield manifest.status
     yield count_of(facts.summary.ranks, "rank")
     warmup = f" after {trials.warmup} warm-up" if trials.warmup else ""
-    yield f"{count_of(trials.included, 'iteration')}{warmup}"
+    planned = manifest.parameters.get("iterations")
+    if facts.is_running and planned is not None and isinstance(planned.value, int):
+        yield from _progress(facts, planned.value)
+    else:
+        yield f"{count_of(trials.included, 'iteration')}{warmup}"
     yield transport_name(manifest)
     yield f"topology {manifest.topology.get('name') or NONE}"
     dut = [str(manifest.dut[name]) for name in ("name", "firmware") if manifest.dut.get(name)]
     yield f"DUT {' '.join(dut)}" if dut else "no DUT named"
     yield manifest.created.replace("T", " ")[:19]
+
+
+def _progress(facts: RunFacts, planned: int) -> Iterator[str]:
+    """How far a run is that is still going on."""
+    done, one = facts.summary.trials.included, facts.summary.iteration
+    yield f"{done:,} of {count_of(planned, 'iteration')}"
+    if one is not None:
+        yield f"about {format_duration(one.jct_ns * max(0, planned - done))} left"
+    for metric in map(METRICS.__getitem__, _COUNTERS):
+        if count := facts.summary.totals.counters.get(metric.field):
+            yield f"{metric.title} {count:,}"
 
 
 def warnings(facts: RunFacts) -> Iterator[str]:

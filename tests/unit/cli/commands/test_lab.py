@@ -11,7 +11,7 @@ import pytest
 from emulator.cli.main import main
 from emulator.lab.design import make_design
 from emulator.lab.labs import Labs
-from emulator.lab.state import UP, LabState, LabStore, Owner
+from emulator.lab.state import UP, LabState, LabStore, Owner, Party
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.command import ROOT, refused
@@ -22,7 +22,9 @@ SWITCH = ROOT / "topologies" / "two-hosts-switch.yaml"
 class NamelessLabs(Labs):
     """Labs that make no namespace: only the store knows of them."""
 
-    def up(self, topology: Topology, *, lab_id: str, limited: str | None = None) -> LabState:
+    def up(
+        self, topology: Topology, *, lab_id: str, limited: str | None = None, party: Party | None = None
+    ) -> LabState:
         record(self.store, lab_id)
         return self.get(lab_id)
 

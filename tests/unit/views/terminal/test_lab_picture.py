@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from emulator.lab.design import make_design
+from emulator.lab.links import Link
 from emulator.lab.state import UP, LabState, Owner
 from emulator.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.topology.load import load_topology
@@ -37,7 +38,7 @@ def status(counters: Mapping[tuple[str, str], Mapping[str, int]] | None = None) 
         owner=Owner.me(),
         phase=UP,
     )
-    return LabStatus(state, counters or {}, processes=0)
+    return LabStatus(state, counters or {}, {("leaf0", "u0"): Link.DOWN}, processes=0)
 
 
 def line_of(text: str, start: str) -> list[str]:
@@ -45,7 +46,7 @@ def line_of(text: str, start: str) -> list[str]:
 
 
 def test_the_headline_says_which_lab_it_is_and_whether_it_is_up() -> None:
-    headline = "lab x1: up, leaf-spine (leaf-spine.yaml), since 2026-01-01T00:00:00.000+00:00"
+    headline = "lab x1 of root: up, leaf-spine (leaf-spine.yaml), since 2026-01-01T00:00:00.000+00:00"
     assert shown(draw(status())).splitlines()[0] == headline
     assert shown(draw(replace(status(), processes=1))).splitlines()[0] == f"{headline}, 1 process inside"
     assert shown(draw(replace(status(), processes=3))).splitlines()[0] == f"{headline}, 3 processes inside"
@@ -57,10 +58,10 @@ def test_every_switch_has_a_table_and_hosts_share_one() -> None:
     assert [title.split(" (")[0] for title in titles] == ["leaf0", "leaf1", "spine0", "spine1", "hosts"]
 
 
-def test_a_port_has_its_peer_rate_and_mtu() -> None:
-    line = line_of(shown(draw(status())), "u0 ")
-    assert line[:4] == ["u0", "<──>", "spine0:d0", "20"]
-    assert line[4:6] == ["Mbit/s", "9000"]
+def test_a_port_has_its_peer_link_rate_and_mtu() -> None:
+    text = shown(draw(status()))
+    assert line_of(text, "u0 ")[:7] == ["u0", "<──>", "spine0:d0", "down", "20", "Mbit/s", "9000"]
+    assert line_of(text, "u1 ")[:4] == ["u1", "<──>", "spine1:d0", NONE]
 
 
 def test_counters_are_sizes_and_drops_are_summed() -> None:
@@ -76,7 +77,7 @@ def test_hosts_have_their_addresses() -> None:
     lines = shown(draw(status()), width=160).splitlines()
     host = next(line for line in lines if line.startswith("h0:"))
     assert "leaf0:" in host
-    assert host.split()[6].count(".") == 3
+    assert host.split()[7].count(".") == 3
 
 
 def test_a_lab_that_its_host_cannot_carry_says_so() -> None:

@@ -11,6 +11,7 @@ import pytest
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import ABORTED, RUNNING, Scaling
+from emulator.units import format_duration
 from emulator.views.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Figure, Figures, Text
@@ -70,6 +71,20 @@ def test_labels_are_short_facts(tmp_path: Path) -> None:
         "DUT sw0 4.2",
         "2026-01-02 03:04:05",
     ]
+
+
+def test_a_run_that_is_still_going_on_shows_how_far_it_is(tmp_path: Path) -> None:
+    facts = played(tmp_path / "run", parameters={"iterations": Parameter(40)})
+    counters = {**facts.summary.totals.counters, "retransmits": 7}
+    summary = replace(facts.summary, totals=replace(facts.summary.totals, counters=counters))
+    going_on = replace(facts, manifest=replace(facts.manifest, status=RUNNING), summary=summary)
+    shown = list(labels(going_on))
+    done, one = summary.trials.included, summary.iteration
+    assert one is not None
+    assert f"{done} of 40 iterations" in shown
+    assert f"about {format_duration(one.jct_ns * (40 - done))} left" in shown
+    assert any(label.startswith("retransmissions ") and label.endswith(" 7") for label in shown), shown
+    assert not any(" of 40 " in label for label in labels(facts)), "it is over"
 
 
 @pytest.mark.parametrize(("name", "shown"), [("roce", "RoCEv2 over UDP"), ("mine", "mine")])
