@@ -41,7 +41,7 @@ class Audit:
         violations = list(collector.violations)
         sprayed = _sprayed(collector)
         reports = [
-            _report(flow, pairs.get(flow.key), [] if _ends(flow) in sprayed else violations)
+            _report(flow, pairs.get(flow.key), None if _ends(flow) in sprayed else violations)
             for flow in collector.flows.values()
         ]
         return AuditReport(
@@ -65,20 +65,20 @@ def _sprayed(collector: Collector) -> set[frozenset[bytes]]:
     return {_ends(flow) for flow in collector.flows.values() if SELECTIVE_ACK in flow.opcodes}
 
 
-def _report(flow: Flow, responses: Flow | None, violations: list[Violation]) -> FlowReport:
-    """Report on one flow, and add its violations to `violations`."""
+def _report(flow: Flow, responses: Flow | None, violations: list[Violation] | None) -> FlowReport:
+    """Report on one flow, and add its violations to `violations`; None: they are not judged, nor is their order."""
     mtu = (
         path_mtu(flow.requests)
         or (path_mtu(responses.responses) if responses else None)
         or path_mtu_of_reads(flow.requests)
     )
-    stats = Tracker(flow, responses, mtu=mtu).follow()
+    stats = Tracker(flow, responses, mtu=mtu, is_ordered=violations is not None).follow()
     messages = assemble(stats.sent, mtu=mtu, flow=flow.key.label)
     is_truncated = bool(flow.truncated_superframes or (responses and responses.truncated_superframes))
-    if not is_truncated:
-        violations += stats.violations
-        violations += messages.violations
-    violations += check_answers(flow)
+    if violations is not None:
+        violations += check_answers(flow)
+        if not is_truncated:
+            violations += [*stats.violations, *messages.violations]
     for datagram in flow.datagrams:
         messages.sizes[datagram.payload_bytes] += 1
     carried = count_answers(flow)

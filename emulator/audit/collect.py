@@ -114,7 +114,7 @@ class Collector:
             flow.unreadable.add(bth.psn)
             self._add_violation(frame, Rule.TRANSPORT_VERSION, flow=flow.key.label, problem=f"it is {bth.version}")
         else:
-            self._decode(frame, flow, bth, payload)
+            self._decode(frame, datagram, flow, bth, payload)
 
     def _flow(self, datagram: Datagram, bth: Bth) -> Flow:
         key = FlowKey(datagram.source, datagram.destination, bth.dest_qp)
@@ -125,7 +125,7 @@ class Collector:
             flow = self.flows[key] = Flow(key, datagram.source_port)
         return flow
 
-    def _decode(self, frame: CapturedFrame, flow: Flow, bth: Bth, payload: bytes) -> None:
+    def _decode(self, frame: CapturedFrame, datagram: Datagram, flow: Flow, bth: Bth, payload: bytes) -> None:
         if bth.p_key not in P_KEYS:
             self._add_violation(frame, Rule.P_KEY, flow=flow.key.label, problem=f"it is {bth.p_key:#06x}")
         packet = decode_body(bth, payload)
@@ -137,11 +137,11 @@ class Collector:
                 frame, Rule.MALFORMED, flow=flow.key.label, problem=f"opcode {bth.opcode:#04x}: {packet}"
             )
         else:
-            self._keep(frame, flow, packet)
+            self._keep(frame, datagram.source_port, flow, packet)
 
-    def _keep(self, frame: CapturedFrame, flow: Flow, packet: Packet) -> None:
+    def _keep(self, frame: CapturedFrame, source_port: int, flow: Flow, packet: Packet) -> None:
         meaning = packet.meaning
-        captured = CapturedPacket.of(packet, frame=frame.number, time_ns=frame.time_ns)
+        captured = CapturedPacket.of(packet, frame=frame.number, time_ns=frame.time_ns, source_port=source_port)
         if meaning.operation is Operation.CNP:
             flow.notifications.append(captured)
             if not is_congestion_notification(packet):

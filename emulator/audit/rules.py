@@ -24,6 +24,10 @@ class Rule(Enum):
     OPCODE_SEQUENCE = ("opcode-sequence", "messages are FIRST MIDDLE* LAST, or ONLY, of one operation")
     PATH_MTU = ("path-mtu", "FIRST and MIDDLE are exactly one path MTU, LAST 1 byte to one path MTU, ONLY at most one")
     MESSAGE_LENGTH = ("message-length", "the RETH's length is the payload of the message")
+    PACKET_ORDER = (
+        "packet-order",
+        "packets of a flow with the same UDP source port arrive in the order in which they were sent",
+    )
     PSN_CONTINUITY = ("psn-continuity", "every acknowledged PSN was sent")
     ACK_UNSENT = ("ack-unsent", "an acknowledgement names a PSN that was sent before")
     NAK_EXPECTED = ("nak-expected", "a sequence-error NAK names the first PSN that did not arrive")

@@ -32,7 +32,10 @@ def clean() -> Conversation:
 def test_a_clean_capture_counts_packets_and_breaks_no_rule() -> None:
     headline, totals, *_ = lines = text_of(clean().audit()).splitlines()
     assert headline.endswith(": 4 frames, 4 RoCEv2 packets, ICRC right in 4")
-    assert totals == "data 3 · ACK 1 · NAK 0 · RNR 0 · gaps 0 · missing 0 · resent 0 · duplicates 0 · CE 0 · CNP 0"
+    assert (
+        totals
+        == "data 3 · ACK 1 · NAK 0 · RNR 0 · gaps 0 · missing 0 · resent 0 · reordered 0 · duplicates 0 · CE 0 · CNP 0"
+    )
     assert lines[-1] == "No rule is broken."
 
 
@@ -83,7 +86,7 @@ def test_an_empty_capture_has_totals_of_zero() -> None:
 
 
 def test_every_column_is_explained() -> None:
-    for name in ("opcode", "gaps / missing", "resent", "duplicates", "CNP gap", "Gb/s"):
+    for name in ("opcode", "gaps / missing", "reordered / extent", "resent", "duplicates", "CNP gap", "Gb/s"):
         assert f"\n  {name} " in EXPLAIN
 
 
