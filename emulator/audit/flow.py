@@ -87,6 +87,7 @@ class Flow:
 
     Attributes:
         source_port: UDP source port of the first packet.
+        ends: both addresses; and those of each encapsulation around its packets.
         unreadable: PSNs of damaged packets, and of packets whose headers are truncated.
         truncated_superframes: super-frames captured in part; nothing is known of the packets in them.
         ce_marked: packets that a switch marked Congestion Experienced.
@@ -94,6 +95,7 @@ class Flow:
 
     key: FlowKey
     source_port: int
+    ends: set[frozenset[bytes]] = field(default_factory=set)
     requests: list[CapturedPacket] = field(default_factory=list)
     responses: list[CapturedPacket] = field(default_factory=list)
     notifications: list[CapturedPacket] = field(default_factory=list)

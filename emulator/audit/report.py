@@ -147,6 +147,7 @@ def _flow_to_json(one: FlowReport) -> dict[str, Any]:
         "ce_marked": flow.ce_marked,
         **{name: getattr(one.stats, name) for name in _SUMMED},
         "reordering_extent": one.stats.reordering_extent,
+        "has_unread": one.stats.has_unread,
         "go_back_n": one.stats.go_back_n,
         "path_mtu": one.path_mtu,
         "messages": {str(size): count for size, count in sorted(one.messages.sizes.items())},

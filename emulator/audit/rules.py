@@ -43,6 +43,12 @@ class Rule(Enum):
     MSN = ("msn", "the message sequence number of acknowledgements never decreases")
 
 
+NEED_EVERY_FRAME = frozenset(
+    {Rule.PACKET_ORDER, Rule.PSN_CONTINUITY, Rule.ACK_UNSENT, Rule.NAK_EXPECTED, Rule.GO_BACK_N}
+)
+"""Rules that a packet seems to break if the one before it is in a frame that could not be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A rule that a frame violates.

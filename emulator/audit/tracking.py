@@ -44,6 +44,7 @@ class RequestStats:
         missing: unacknowledged PSNs skipped by gaps: lost before the capture point, or never sent.
         is_refused: an RNR NAK refuses packets that arrived: those after it, too.
         is_answered: the capture has responses.
+        has_unread: packets can be in frames that could not be read.
         refilled: missing PSNs that came later.
         duplicates: packets whose PSN is in the capture already.
         retransmitted: packets whose PSN is not newer than all before, without reordered ones.
@@ -62,6 +63,7 @@ class RequestStats:
     is_refused: bool = False
     missing: int = 0
     is_answered: bool = False
+    has_unread: bool = False
     refilled: int = 0
     duplicates: int = 0
     retransmitted: int = 0
@@ -85,7 +87,7 @@ class RequestStats:
         """Whether retransmissions follow go-back-N: `none` (no retransmissions), `followed`, `broken` or `unclear`."""
         if not self.restarts and not self.stray_skips:
             return "none"
-        if not self.is_answered:
+        if not self.is_answered or self.has_unread:
             return "unclear"
         if not self.proves_go_back_n:
             return "unclear" if self.stray_restarts else "followed"
@@ -119,9 +121,9 @@ class Tracker:
         self._nak: int | None = None
         self._go_back_n_violations: list[Violation] = []
 
-    def follow(self) -> RequestStats:
-        """Evaluate the whole capture."""
-        self._stats.is_answered = bool(self._responses)
+    def follow(self, *, has_unread: bool = False) -> RequestStats:
+        """Evaluate the whole capture; `has_unread`: packets can be in frames that could not be read."""
+        self._stats.is_answered, self._stats.has_unread = bool(self._responses), has_unread
         spans = psns_taken(self._flow.requests, self._mtu)
         for packet in self._in_order(self._find_reordered(spans)):
             if packet.meaning.operation.is_response:

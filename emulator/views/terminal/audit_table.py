@@ -196,7 +196,9 @@ EXPLAIN = paragraphs(
 
 def _verdict(report: AuditReport) -> Iterator[RenderableType]:
     if not report.violations:
-        yield Text("No rule is broken.", style="bold green")
+        is_whole = not any(one.stats.has_unread for one in report.flows)
+        verdict = "No rule is broken." if is_whole else "No rule that could be judged is broken."
+        yield Text(verdict, style="bold green")
         return
     count = len(report.violations)
     yield Text(f"{count_of(count, 'violation')}: {_rules(report.violations)}", style="bold red")

@@ -85,6 +85,13 @@ def test_an_empty_capture_has_totals_of_zero() -> None:
     assert "No rule is broken." in text
 
 
+def test_a_verdict_says_that_not_every_rule_was_judged() -> None:
+    talk = clean()
+    assert text_of(talk.audit()).endswith("No rule is broken.")
+    talk.frames.append(bytes(12) + b"\x88\xe5" + bytes(40))  # MACsec
+    assert text_of(talk.audit()).endswith("No rule that could be judged is broken.")
+
+
 def test_every_column_is_explained() -> None:
     for name in ("opcode", "gaps / missing", "reordered / extent", "resent", "duplicates", "CNP gap", "Gb/s"):
         assert f"\n  {name} " in EXPLAIN
