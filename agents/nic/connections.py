@@ -173,6 +173,11 @@ class ConnectionManager:
             except TimeoutError:
                 continue
 
+    async def leave(self) -> None:
+        """End all connections that the peers have not ended: they would send again to nobody. Never raises."""
+        made = [one for one in self._connections.values() if one.remote_id and not one.ended.is_set()]
+        await asyncio.gather(*map(self.disconnect, made), return_exceptions=True)
+
     async def _ask(self, connection: Connection, request: Message, *, what: str) -> None:
         connection.answered.clear()
         for _ in range(TRIES):

@@ -170,6 +170,10 @@ class CmLink:
         for group in (pairs, [exchange]):
             await asyncio.gather(*(self._manager.disconnect(one, again=not self._is_client) for one in group))
 
+    async def leave(self) -> None:
+        """End all connections at once, after a failure."""
+        await self._manager.leave()
+
     def _conversation(self, connection: Connection) -> Conversation:
         self._made.append(connection)
         return Conversation(SendStream(self._alone, connection), is_client=self._is_client)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.command import Command, Finished, charkha, started, wait_for
-from tests.support.loopback import NET, free_port
+from tests.support.loopback import NET, free_port, receives_datagrams
 
 CLIENT, SERVER = f"{NET}.0.211", f"{NET}.0.212"
 
@@ -136,8 +135,3 @@ def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: 
         dead.process.kill()
         finished = survivor.finish()
     assert finished.code == 1
-
-
-def receives_datagrams(host: str) -> bool | None:
-    packed = socket.inet_aton(host)[::-1].hex().upper()
-    return f"{packed}:12B7" in Path("/proc/net/udp").read_text() or None
