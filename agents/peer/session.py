@@ -148,6 +148,7 @@ class PeerSession:
         await _while_alive(_play(test, traffic, is_client=conversation.is_client), traffic, conversation)
         ending = conversation.play(conclude(test, self._ours, _report(test, traffic), form), first_s=_patience_s(test))
         report = await _while_alive(ending, traffic)
+        traffic.check_reads()
         # A server that has sent nothing reports memory that it never set.
         self._report = None if conversation.is_client and not test.is_bidirectional else report
         if test.verb is TestVerb.WRITE_LATENCY:  # this test ends without a word: its peer may still need our ACKs
@@ -207,7 +208,9 @@ class PeerSession:
         for index, (ours, theirs) in enumerate(zip(self._ours, self._theirs, strict=True)):
             pair = _queue_pair(context.options, ours, theirs, buffer_bytes, queue_pairs=test.queue_pairs)
             facts = _facts(ours, theirs)
-            channels.append(alone.nic.create_foreign(facts, pair, traffic, index=index, context=context))
+            channels.append(
+                alone.nic.create_foreign(facts, pair, traffic, index=index, refused=traffic.refused, context=context)
+            )
         traffic.attach(channels)
         return traffic
 

@@ -135,3 +135,29 @@ def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: 
         dead.process.kill()
         finished = survivor.finish()
     assert finished.code == 1
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "problem"),
+    [
+        (("--size", 3000), ("--size", 5000), "messages of CLIENT have 3,000 bytes, --size is 5000 here"),
+        (("--verb", "send"), ("--verb", "write"), "CLIENT does not run ib_write_bw, but a test with SENDs"),
+        (("--verb", "read"), ("--verb", "write"), "CLIENT does not run ib_write_bw, but a test with READs"),
+        (("--verb", "write"), ("--verb", "read"), "CLIENT does not run ib_read_bw, but a test with WRITEs"),
+    ],
+)
+def test_a_server_names_what_the_client_does_differently(
+    tmp_path: Path, port: int, ours: tuple[object, ...], theirs: tuple[object, ...], problem: str
+) -> None:
+    with serving(tmp_path, port, "--iters", 20, *theirs) as server:
+        connect(tmp_path, port, "--iters", 20, *ours)
+        served = server.finish()
+    assert served.code == 1
+    assert problem.replace("CLIENT", CLIENT) in served.stderr.splitlines()[-1]
+
+
+def test_a_client_names_the_command_when_the_server_refuses_its_size(tmp_path: Path, port: int) -> None:
+    with serving(tmp_path, port, "--size", 64):
+        finished = connect(tmp_path, port, "--size", 100_000)
+    assert finished.code == 1
+    assert "does it run ib_write_bw --size=100000 " in finished.stderr.splitlines()[-1]
