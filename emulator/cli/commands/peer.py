@@ -28,8 +28,8 @@ _SERVE = """example; then run `ib_write_bw 192.0.2.1` on 192.0.2.7:
   charkha peer serve --from 192.0.2.7 --verb write
 """
 _MORE = """
-Give both ends the same test. This end is a software NIC on UDP port 4791. docs/peer.md walks
-through both roles and says what this tests in a NIC.
+Give both ends the same test; --exchange rping plays rping instead of perftest. This end is a
+software NIC on UDP port 4791. docs/peer.md has both roles and what this tests in a NIC.
 """
 
 
@@ -43,15 +43,15 @@ def add_parser(subparsers: Subparsers) -> None:
     roles = parser.add_subparsers(title="roles", metavar="connect|serve", required=True)
     connect = roles.add_parser(
         "connect",
-        help="connect to a perftest server",
-        description="Connect to a perftest server, send to it or read from it, and show the results of both ends.",
+        help="connect to a server",
+        description="Connect to a server of perftest, rping or rdma_client, and show the results.",
         epilog=_CONNECT + _MORE,
     )
     connect.add_argument("server", metavar="HOST", help="where the peer waits")
     serve = roles.add_parser(
         "serve",
-        help="wait for a perftest client",
-        description="Wait for a perftest client, run one test with it, and show the results of both ends.",
+        help="wait for a client",
+        description="Wait for a client of perftest, rping or rdma_client, run one test, and show the results.",
         epilog=_SERVE + _MORE,
     )
     serve.add_argument("--from", dest="client", metavar="HOST", required=True, help="the only host that may connect")
@@ -62,9 +62,14 @@ def add_parser(subparsers: Subparsers) -> None:
 def _add_options(parser: Parser) -> None:
     parser.add_argument("--verb", choices=[verb.value for verb in TestVerb], help="default: write")
     parser.add_argument(
-        "--size", metavar="SIZE", type=argument(parse_size), help="message size (default: 64K; latency: 2 bytes)"
+        "--size",
+        metavar="SIZE",
+        type=argument(parse_size),
+        help="message size (default: 64K; latency: 2 bytes; rping: 64)",
     )
-    parser.add_argument("--iters", metavar="N", type=at_least(1), help="messages per queue pair (default: perftest's)")
+    parser.add_argument(
+        "--iters", metavar="N", type=at_least(1), help="messages per queue pair, or rounds (default: the tool's)"
+    )
     parser.add_argument("--duration", metavar="S", type=float, help="run for S seconds instead")
     parser.add_argument("--qps", metavar="N", type=at_least(1, most=MOST_QUEUE_PAIRS), help="queue pairs (default: 1)")
     parser.add_argument(
