@@ -27,6 +27,9 @@ from emulator.roce.cm import (
     Rep,
     Req,
     Rtu,
+    SidrRep,
+    SidrReq,
+    of_datagrams,
     pack_ip_cm,
     pack_mad,
     parse_mad,
@@ -40,6 +43,7 @@ RESEND_S = 0.5
 RESPONSE_TIMEOUT = 17
 """What a request asks the peer for: to repeat its answer after 4.096 µs x 2^17, which is RESEND_S."""
 TRIES = 8
+_SERVICES = {1: "an unreliable connection (UC)", 2: "reliable datagrams (RD)", 3: "an extended connection (XRC)"}
 
 
 class ConnectionRejected(RemoteProtocolError):
@@ -111,7 +115,7 @@ class ConnectionManager:
         self._ids = itertools.count(random.getrandbits(31))
         self._connections: dict[int, Connection] = {}  # by local id
         self._acceptors: dict[int, Acceptor] = {}  # by service id
-        self._accepted: asyncio.Queue[Connection] = asyncio.Queue()
+        self._accepted: asyncio.Queue[Connection | RemoteProtocolError] = asyncio.Queue()
         self._guid = random.getrandbits(64)
 
     async def connect(self, host: str, port: int, local: Local, *, private: bytes = b"") -> Connection:
@@ -150,8 +154,15 @@ class ConnectionManager:
         self._acceptors[service_id(port)] = accept
 
     async def accepted(self) -> Connection:
-        """The next connection that a peer has made."""
-        return await self._accepted.get()
+        """The next connection that a peer has made.
+
+        Raises:
+            RemoteProtocolError: it asks for something else than a reliable connection.
+        """
+        made = await self._accepted.get()
+        if isinstance(made, RemoteProtocolError):
+            raise made
+        return made
 
     async def disconnect(self, connection: Connection, *, again: bool = False) -> None:
         """End a connection; a peer that does not answer has ended it as well.
@@ -172,6 +183,11 @@ class ConnectionManager:
                     return
             except TimeoutError:
                 continue
+
+    async def leave(self) -> None:
+        """End all connections that the peers have not ended: they would send again to nobody. Never raises."""
+        made = [one for one in self._connections.values() if one.remote_id and not one.ended.is_set()]
+        await asyncio.gather(*map(self.disconnect, made), return_exceptions=True)
 
     async def _ask(self, connection: Connection, request: Message, *, what: str) -> None:
         connection.answered.clear()
@@ -199,7 +215,7 @@ class ConnectionManager:
         except OSError as error:
             raise HostError(f"cannot send to {connection.host}: {error.strerror}") from error
 
-    def _reply(self, message: Message, transaction: int, host: str) -> None:
+    def _reply(self, message: Message | SidrRep, transaction: int, host: str) -> None:
         """Answer; if that cannot be sent, it is like a lost datagram."""
         with contextlib.suppress(OSError, HostError):
             self._gsi.send(pack_mad(message, transaction), host)
@@ -216,6 +232,9 @@ class ConnectionManager:
         if isinstance(message, Req):
             self._requested(message, transaction, host)
             return
+        if isinstance(message, SidrReq):
+            self._asked_for_datagrams(message, transaction, host)
+            return
         connection = self._connections.get(message.remote_id)
         if connection is None or connection.host != host:
             if isinstance(message, Dreq):  # the answer to an earlier one was lost
@@ -229,9 +248,12 @@ class ConnectionManager:
                 self._reply(known.answer, transaction, host)  # the request again: the answer was lost
                 return
         accept = self._acceptors.get(request.service_id)
-        local = accept(request, host) if accept is not None else None
+        local = accept(request, host) if accept is not None and not request.service else None
         if local is None:
             reason = RejectReason.INVALID_SERVICE_ID if accept is None else RejectReason.CONSUMER
+            if accept is not None and request.service:
+                reason = RejectReason.INVALID_TRANSPORT_SERVICE_TYPE
+                self._refuse(host, _SERVICES.get(request.service, f"transport service {request.service}"))
             self._reply(Rej(local_id=0, remote_id=request.local_id, rejected=0, reason=reason), transaction, host)
             return
         connection = self._connection(host, local)
@@ -251,6 +273,15 @@ class ConnectionManager:
         )
         self._reply(connection.answer, transaction, host)
         self._accepted.put_nowait(connection)
+
+    def _asked_for_datagrams(self, request: SidrReq, transaction: int, host: str) -> None:
+        self._reply(SidrRep(request_id=request.request_id, status=1), transaction, host)
+        if request.service_id in map(of_datagrams, self._acceptors):
+            self._refuse(host, "unreliable datagrams (UD)")
+
+    def _refuse(self, host: str, service: str) -> None:
+        problem = f"{host} asks for {service}; only reliable connections (RC) are supported: change its options"
+        self._accepted.put_nowait(RemoteProtocolError(problem))
 
     def _continue(self, connection: Connection, message: Message) -> None:
         answer: Message

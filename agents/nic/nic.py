@@ -143,11 +143,17 @@ class SoftwareNic:
         *,
         index: int = 0,
         sink: Sink | None = None,
+        refused: Sink | None = None,
         context: Context | None = None,
     ) -> Channel:
         """Create a queue pair to a peer whose payload is not known; arguments as for `create` and ForeignReceiver."""
         receiver = ForeignReceiver(
-            pair, source=packed(facts.peer_host), destination=packed(facts.host), qpn=facts.qpn, sink=sink
+            pair,
+            source=packed(facts.peer_host),
+            destination=packed(facts.host),
+            qpn=facts.qpn,
+            sink=sink,
+            refused=refused,
         )
         return self.create(facts, pair, owner, index=index, receiver=receiver, context=context)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from agents.nic.channel import Channel
 from agents.nic.connections import Connection, ConnectionManager, ConnectionRejected, Local
@@ -18,11 +19,15 @@ from agents.peer.conversation import ANSWER_S, Conversation
 from emulator.errors import RemoteProtocolError, RunError
 from emulator.peer.records import QpRecord
 from emulator.roce.constants import FIRST_SOURCE_PORT
+from emulator.roce.memory import EVERYTHING, Memory
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
+from emulator.roce.opcodes import Operation
 from emulator.roce.packet import Packet
 from emulator.roce.psn import Psn
 from emulator.roce.qp_facts import QpFacts
 from emulator.roce.queue_pair import QueuePair
+
+T = TypeVar("T")
 
 EXCHANGE_PATH_MTU = 1024
 """More than any block has."""
@@ -33,13 +38,33 @@ GOODBYE_S = 15.0
 
 
 class SendStream:
-    """The queue pair of the exchange. Implements Stream, and owns the queue pair (see agents.nic.channel.Owner)."""
+    """A connected queue pair. Implements Stream with SENDs, and owns the queue pair (see agents.nic.channel.Owner).
 
-    def __init__(self, alone: StandaloneNic, connection: Connection) -> None:
+    Args:
+        alone: the NIC of this end.
+        connection: see Connection.
+        path_mtu: bytes.
+        memory: what the peer may access.
+
+    Attributes:
+        reason: why the queue pair failed; "" if it did not.
+        pair: the queue pair.
+    """
+
+    def __init__(
+        self,
+        alone: StandaloneNic,
+        connection: Connection,
+        *,
+        path_mtu: int = EXCHANGE_PATH_MTU,
+        memory: Memory = EVERYTHING,
+    ) -> None:
         self._alone, self._connection = alone, connection
         self.host, self.peer_host, self.ended = alone.nic.host, connection.host, asyncio.Event()
         self._blocks: asyncio.Queue[bytes] = asyncio.Queue()
-        self._unfinished = b""
+        self._read, self.reason = bytearray(), ""
+        self._awaited: Message | None = None
+        self._finished = asyncio.Event()
         local = connection.local
         facts = QpFacts(
             host=self.host,
@@ -51,16 +76,32 @@ class SendStream:
             rkey=0,
             source_ports=(FIRST_SOURCE_PORT | local.qpn & 0x3FFF,),
         )
-        settings = ConnectionSettings(path_mtu=EXCHANGE_PATH_MTU, window_packets=16, ack_interval=1)
-        pair = QueuePair(settings, facts.psn, facts.peer_psn)
-        context = alone.nic.context.with_path_mtu(EXCHANGE_PATH_MTU)
-        self._channel: Channel = alone.nic.create_foreign(facts, pair, self, sink=self._take, context=context)
+        settings = ConnectionSettings(path_mtu=path_mtu, window_packets=16, ack_interval=1)
+        self.pair = QueuePair(settings, facts.psn, facts.peer_psn, memory)
+        context = alone.nic.context.with_path_mtu(path_mtu)
+        self._channel: Channel = alone.nic.create_foreign(facts, self.pair, self, sink=self._take, context=context)
         self._watching = asyncio.create_task(self._watch())
 
     def write(self, block: bytes) -> None:
         """See Stream."""
+        self._post(Message(Verb.SEND, len(block), content=block))
+
+    async def finish(self, message: Message) -> bytes:
+        """Send a message, and wait until the peer has it; returns what a READ has read.
+
+        Raises:
+            IncompleteReadError: the connection ended before.
+        """
+        self._awaited = message
+        self._finished.clear()
+        self._read.clear()
+        self._post(message)
+        await self._unless_ended(self._finished.wait())
+        return bytes(self._read)
+
+    def _post(self, message: Message) -> None:
         if not self.ended.is_set():
-            self._channel.post(Message(Verb.SEND, len(block), content=block))
+            self._channel.post(message)
             self._channel.send(time.monotonic_ns())
             self._alone.passes.watch()
 
@@ -68,18 +109,24 @@ class SendStream:
         """See Stream."""
         if not size:
             return b""
-        getting, ending = asyncio.create_task(self._blocks.get()), asyncio.create_task(self.ended.wait())
+        block = await self._unless_ended(self._blocks.get(), size)
+        if len(block) != size:
+            raise RemoteProtocolError(
+                f"{self.peer_host} sent {len(block)} bytes, {block[:32]!r}, where {size} are expected: does it run the "
+                "same test?"
+            )
+        return block
+
+    async def _unless_ended(self, what: Coroutine[Any, Any, T], size: int = 0) -> T:
+        getting, ending = asyncio.create_task(what), asyncio.create_task(self.ended.wait())
         try:
             await asyncio.wait([getting, ending], return_when=asyncio.FIRST_COMPLETED)
             if not getting.done():
                 raise asyncio.IncompleteReadError(b"", size)
-            block = getting.result()
+            return getting.result()
         finally:
             getting.cancel()
             ending.cancel()
-        if len(block) != size:
-            raise RemoteProtocolError(f"{self.peer_host} sent {block!r} where {size} bytes are expected")
-        return block
 
     async def until_closed(self) -> None:
         """See Stream."""
@@ -95,13 +142,20 @@ class SendStream:
 
     def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
         """See Owner."""
+        if any(one is self._awaited for one in messages):
+            self._finished.set()
 
     def broke(self, reason: str) -> None:
         """See Owner."""
+        self.reason = reason
         self.ended.set()
 
     def _take(self, packet: Packet) -> None:
-        self._blocks.put_nowait(bytes(packet.payload))
+        operation = packet.meaning.operation
+        if operation is Operation.SEND:
+            self._blocks.put_nowait(bytes(packet.payload))
+        elif operation is Operation.READ_RESPONSE:
+            self._read += packet.payload
 
     async def _watch(self) -> None:
         await self._connection.ended.wait()
@@ -169,6 +223,10 @@ class CmLink:
                 ending.cancel()
         for group in (pairs, [exchange]):
             await asyncio.gather(*(self._manager.disconnect(one, again=not self._is_client) for one in group))
+
+    async def leave(self) -> None:
+        """End all connections at once, after a failure."""
+        await self._manager.leave()
 
     def _conversation(self, connection: Connection) -> Conversation:
         self._made.append(connection)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Coroutine, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -89,6 +89,30 @@ class PeerSession:
             InputError: its queue pairs are at an address that is not its own.
             HostError: the address or port 4791 of this host cannot be used.
         """
+        async with self._or_leave():
+            await self._meet()
+
+    async def play(self) -> PeerResult:
+        """Send and receive to the end.
+
+        Raises:
+            RunError: the peer is gone, or a queue pair failed.
+            RemoteProtocolError: it sent something else than perftest does.
+        """
+        async with self._or_leave():
+            return await self._play()
+
+    @asynccontextmanager
+    async def _or_leave(self) -> AsyncIterator[None]:
+        """Whatever fails, the peer learns that its connections have ended."""
+        try:
+            yield
+        except BaseException:
+            if self._link is not None:
+                await self._link.leave()
+            raise
+
+    async def _meet(self) -> None:
         alone, conversation = await (self._meet_over_rdma() if self._task.rdma_cm else self._meet_over_tcp())
         self._closing.callback(conversation.stream.close)
         self._conversation = conversation
@@ -115,13 +139,7 @@ class PeerSession:
         if self._is_told_to_end:
             self._traffic.end()
 
-    async def play(self) -> PeerResult:
-        """Send and receive to the end.
-
-        Raises:
-            RunError: the peer is gone, or a queue pair failed.
-            RemoteProtocolError: it sent something else than perftest does.
-        """
+    async def _play(self) -> PeerResult:
         test, traffic, conversation, form = self.test, self._traffic, self._conversation, self._form
         assert traffic is not None
         assert conversation is not None
@@ -130,6 +148,7 @@ class PeerSession:
         await _while_alive(_play(test, traffic, is_client=conversation.is_client), traffic, conversation)
         ending = conversation.play(conclude(test, self._ours, _report(test, traffic), form), first_s=_patience_s(test))
         report = await _while_alive(ending, traffic)
+        traffic.check_reads()
         # A server that has sent nothing reports memory that it never set.
         self._report = None if conversation.is_client and not test.is_bidirectional else report
         if test.verb is TestVerb.WRITE_LATENCY:  # this test ends without a word: its peer may still need our ACKs
@@ -189,7 +208,9 @@ class PeerSession:
         for index, (ours, theirs) in enumerate(zip(self._ours, self._theirs, strict=True)):
             pair = _queue_pair(context.options, ours, theirs, buffer_bytes, queue_pairs=test.queue_pairs)
             facts = _facts(ours, theirs)
-            channels.append(alone.nic.create_foreign(facts, pair, traffic, index=index, context=context))
+            channels.append(
+                alone.nic.create_foreign(facts, pair, traffic, index=index, refused=traffic.refused, context=context)
+            )
         traffic.attach(channels)
         return traffic
 

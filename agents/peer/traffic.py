@@ -15,12 +15,15 @@ from emulator.peer.parameters import PeerTest, TestVerb
 from emulator.peer.records import QpRecord
 from emulator.peer.results import Received, Sent
 from emulator.roce.messages import Delivered, Message, Verb
+from emulator.roce.opcodes import Operation
+from emulator.roce.packet import Packet
 
 TX_DEPTH = 128
 """Messages posted at once on a queue pair: the default of perftest."""
 WITHOUT_END = 1 << 62
 
 _VERBS = {"write": Verb.WRITE, "send": Verb.SEND, "read": Verb.READ}
+_OPERATIONS = {"write": Operation.WRITE, "send": Operation.SEND, "read": Operation.READ_REQUEST}
 
 
 class PeerTraffic:
@@ -40,7 +43,7 @@ class PeerTraffic:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
         self._loop, self._test, self._peers, self._passes = loop, test, peers, passes
-        self._verb = _VERBS[test.verb.operation]
+        self._verb, self._host = _VERBS[test.verb.operation], peers[0].host
         self._last_packet_bytes = test.size_bytes - (test.size_bytes - 1) // path_mtu * path_mtu
         self._channels: list[Channel] = []
         self._changed = asyncio.Event()
@@ -119,6 +122,7 @@ class PeerTraffic:
 
     def delivered(self, index: int, delivered: Delivered, now: int) -> None:
         """See Owner."""
+        self._check(delivered.operation, delivered.size)
         size = delivered.size * delivered.messages
         if not self._received_messages:
             self._first_ns, self._first_bytes = now, size
@@ -150,8 +154,46 @@ class PeerTraffic:
         """See Owner."""
         for channel in self._channels:
             channel.close()
+        self._fail(f"the connection to {self._host} failed: {reason}; does it run {self._test.command()}?")
+
+    def refused(self, packet: Packet) -> None:
+        """A packet of another transport service came."""
+        service = packet.meaning.service.name
+        self._fail(
+            f"{self._host} sends over {service}; only reliable connections (RC) are supported: change its options"
+        )
+
+    def _fail(self, problem: str) -> None:
         if not self.failure.done():
-            self.failure.set_exception(RunError(f"the connection to {self._peers[0].host} failed: {reason}"))
+            self.failure.set_exception(RunError(problem))
+
+    # What the exchange does not say, but messages show: whether both ends run the same test.
+
+    def check_reads(self) -> None:
+        """Check the READs of the peer, which nothing else tells of.
+
+        Raises:
+            RunError: they are not those of this test.
+        """
+        responders = [channel.pair.responder for channel in self._channels]
+        reads, read_bytes = sum(one.reads for one in responders), sum(one.read_bytes for one in responders)
+        if reads:
+            self._check(Operation.READ_REQUEST, -(-read_bytes // reads))
+        if self.failure.done():
+            self.failure.result()
+
+    def _check(self, operation: Operation, size: int) -> None:
+        test = self._test
+        if operation is not _OPERATIONS[test.verb.operation]:
+            verb = operation.value.partition(" ")[0].upper()
+            self._fail(
+                f"{self._host} does not run {test.verb.tool}, but a test with {verb}s: give both ends the same test"
+            )
+        elif size != test.size_bytes:
+            self._fail(
+                f"messages of {self._host} have {size:,} bytes, --size is {test.size_bytes} here: give both ends the "
+                "same size"
+            )
 
     # Posting.
 

@@ -11,7 +11,7 @@ from emulator.audit.messages import assemble, path_mtu
 from emulator.audit.reads import path_mtu_of_reads
 from emulator.audit.report import AuditReport, FlowReport, goodput_bps, opcode_name
 from emulator.audit.responses import check_answers, count_answers
-from emulator.audit.rules import Violation
+from emulator.audit.rules import NEED_EVERY_FRAME, Violation
 from emulator.audit.tracking import Tracker
 from emulator.roce.multipath.wire import SELECTIVE_ACK
 from emulator.roce.psn import Psn
@@ -40,10 +40,10 @@ class Audit:
         pairs = pair(collector.flows.values())
         violations = list(collector.violations)
         sprayed = _sprayed(collector)
-        reports = [
-            _report(flow, pairs.get(flow.key), [] if _ends(flow) in sprayed else violations)
-            for flow in collector.flows.values()
-        ]
+        reports = []
+        for flow in collector.flows.values():
+            judged = None if _ends(flow) in sprayed else violations
+            reports.append(_report(flow, pairs.get(flow.key), judged, has_unread=collector.has_unread(flow)))
         return AuditReport(
             path=path,
             port=self._port,
@@ -65,20 +65,24 @@ def _sprayed(collector: Collector) -> set[frozenset[bytes]]:
     return {_ends(flow) for flow in collector.flows.values() if SELECTIVE_ACK in flow.opcodes}
 
 
-def _report(flow: Flow, responses: Flow | None, violations: list[Violation]) -> FlowReport:
-    """Report on one flow, and add its violations to `violations`."""
+def _report(flow: Flow, responses: Flow | None, violations: list[Violation] | None, *, has_unread: bool) -> FlowReport:
+    """Report on one flow, and add its violations to `violations`.
+
+    Args:
+        violations: None if the flow keeps other rules.
+        has_unread: packets of the flow can be in frames that could not be read.
+    """
     mtu = (
         path_mtu(flow.requests)
         or (path_mtu(responses.responses) if responses else None)
         or path_mtu_of_reads(flow.requests)
     )
-    stats = Tracker(flow, responses, mtu=mtu).follow()
+    stats = Tracker(flow, responses, mtu=mtu, is_ordered=violations is not None).follow(has_unread=has_unread)
     messages = assemble(stats.sent, mtu=mtu, flow=flow.key.label)
     is_truncated = bool(flow.truncated_superframes or (responses and responses.truncated_superframes))
-    if not is_truncated:
-        violations += stats.violations
-        violations += messages.violations
-    violations += check_answers(flow)
+    if violations is not None:
+        found = [*check_answers(flow), *([] if is_truncated else [*stats.violations, *messages.violations])]
+        violations += [one for one in found if not (has_unread and one.rule in NEED_EVERY_FRAME)]
     for datagram in flow.datagrams:
         messages.sizes[datagram.payload_bytes] += 1
     carried = count_answers(flow)
@@ -119,6 +123,14 @@ def _notes(collector: Collector) -> Iterator[str]:
         yield f"{_count(collector.truncated_frames, 'frame')} captured in part: ICRCs not checked"
     if collector.fragments:
         yield f"{_count(collector.fragments, 'IP fragment')} ignored"
+    if collector.cut:
+        yield f"{_count(collector.cut, 'frame')} ignored: captured without the headers of RoCEv2"
+    if collector.roce_v1:
+        yield f"{_count(collector.roce_v1, 'frame')} of RoCE v1 (EtherType 0x8915) ignored: only RoCEv2 is audited"
+    for name, count in sorted(collector.encapsulated.items()):
+        yield f"{_count(count, 'frame')} read through {name}; addresses and CE marks are those of the packets inside"
+    for name, count in sorted(collector.unread.items()):
+        yield f"{_count(count, 'frame')} ignored: {name} cannot be read"
     if sprayed := _sprayed(collector):
         flows = sum(_ends(flow) in sprayed for flow in collector.flows.values())
         yield (
@@ -129,6 +141,11 @@ def _notes(collector: Collector) -> Iterator[str]:
         yield f"{_count(count, 'packet')} of opcode {opcode_name(opcode)}, another transport service: only ICRC checked"
     for link_type, count in sorted(collector.unknown_links.items()):
         yield f"{_count(count, 'frame')} ignored: link type {link_type} is not supported"
+    if withheld := sum(collector.has_unread(flow) for flow in collector.flows.values()):
+        yield (
+            f"in {_count(withheld, 'flow')}, packets can be in frames that were ignored: missing packets, order, "
+            "acknowledgements and retransmissions are not judged"
+        )
     if unanswered := _unmatched(collector):
         yield f"{_count(unanswered, 'flow')} of responses without the requests in the capture"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from emulator.audit.datagram import Datagram, Skipped, read_datagram
+from emulator.audit.datagram import Datagram, Skipped
+from emulator.audit.encapsulation import Opened, open_frame
 from emulator.audit.flow import CapturedPacket, Flow, FlowKey
-from emulator.audit.link import CapturedFrame, ip_offset, is_supported
+from emulator.audit.link import CapturedFrame, is_supported
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.superframe import LARGEST_PACKET, exceeds_one_packet, is_segment_intact, split
 from emulator.errors import InputError
@@ -22,7 +23,13 @@ _OTHER_FAMILIES = (0x40, 0xA0, 0xC0, 0xE0)  # reliable datagram, extended reliab
 
 
 class Collector:
-    """Takes frames one by one; the result is in `flows`, `violations` and the counters."""
+    """Takes frames one by one; the result is in `flows`, `violations` and the counters.
+
+    Attributes:
+        encapsulated: RoCEv2 frames by the encapsulation they were read through.
+        unread: frames by the encapsulation that could not be read.
+        cut: frames captured in part, without the first header of RoCEv2.
+    """
 
     def __init__(self, *, port: int) -> None:
         self._port = port
@@ -34,24 +41,47 @@ class Collector:
         self.unreadable_superframes = self.truncated_superframes = 0
         self.truncated_frames = 0
         self.other_families: Counter[int] = Counter()
-        self.fragments = 0
+        self.encapsulated: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
+        self.fragments = self.cut = self.roce_v1 = 0
         self.unknown_links: Counter[int] = Counter()
+        self._is_anything_unread = False  # frames that can belong to any flow
+        self._unread_between: set[frozenset[bytes]] = set()  # ends of frames that can belong to any flow of these
 
     def add(self, frame: CapturedFrame) -> None:
         """Take the next frame, which can hold any bytes."""
         self.frames += 1
         if not is_supported(frame.link_type):
             self.unknown_links[frame.link_type] += 1
+            self._is_anything_unread = True
             return
-        offset = ip_offset(frame.link_type, frame.data)
-        datagram = Skipped.NOT_UDP if offset is None else read_datagram(frame.data[offset:], port=self._port)
-        if isinstance(datagram, Datagram):
-            self._add_datagram(frame, datagram)
-        elif datagram is Skipped.FRAGMENT:
-            self.fragments += 1
+        opened = open_frame(frame.link_type, frame.data, port=self._port)
+        if isinstance(opened.found, Datagram):
+            self._add_datagram(frame, opened.found, opened)
+        elif opened.found is Skipped.ROCE_V1:
+            self.roce_v1 += 1
+        elif opened.found in (Skipped.FRAGMENT, Skipped.CUT, Skipped.ENCAPSULATED):
+            self._add_unread(opened)
 
-    def _add_datagram(self, frame: CapturedFrame, datagram: Datagram) -> None:
+    def has_unread(self, flow: Flow) -> bool:
+        """Whether frames that could not be read can have packets of a flow, or of the responses to it."""
+        return self._is_anything_unread or not self._unread_between.isdisjoint(flow.ends)
+
+    def _add_unread(self, opened: Opened) -> None:
+        self.fragments += opened.found is Skipped.FRAGMENT
+        self.cut += opened.found is Skipped.CUT
+        if opened.found is Skipped.ENCAPSULATED:
+            self.unread[opened.unread] += 1
+        if opened.found is Skipped.ENCAPSULATED or not opened.ends:
+            self._is_anything_unread = True
+        else:
+            self._unread_between.add(opened.ends[-1])
+
+    def _add_datagram(self, frame: CapturedFrame, datagram: Datagram, opened: Opened) -> None:
         self.roce_frames += 1
+        if opened.layers:
+            self.encapsulated[" in ".join(reversed(opened.layers))] += 1
+            datagram.ends = opened.ends
         payload = datagram.payload
         if datagram.payload_bytes < BTH_BYTES + ICRC_BYTES:
             self._add_violation(frame, Rule.MALFORMED, flow="", problem=f"{datagram.payload_bytes} bytes: too short")
@@ -72,6 +102,7 @@ class Collector:
                 self._add_packet(frame, datagram, segment, is_intact=is_intact)
         elif datagram.payload_bytes > LARGEST_PACKET:
             self.unreadable_superframes += 1
+            self._unread_between.add(frozenset((datagram.source, datagram.destination)))
         else:
             self._add_packet(frame, datagram, payload, is_intact=False)
 
@@ -81,6 +112,7 @@ class Collector:
         payload = datagram.payload
         if len(payload) < BTH_BYTES:
             self.unreadable_superframes += datagram.payload_bytes > LARGEST_PACKET
+            self._unread_between.add(frozenset((datagram.source, datagram.destination)))
         elif exceeds_one_packet(payload, datagram.payload_bytes):
             self.truncated_superframes += 1
             self._flow(datagram, Bth.unpack(payload)).truncated_superframes += 1
@@ -114,7 +146,7 @@ class Collector:
             flow.unreadable.add(bth.psn)
             self._add_violation(frame, Rule.TRANSPORT_VERSION, flow=flow.key.label, problem=f"it is {bth.version}")
         else:
-            self._decode(frame, flow, bth, payload)
+            self._decode(frame, datagram, flow, bth, payload)
 
     def _flow(self, datagram: Datagram, bth: Bth) -> Flow:
         key = FlowKey(datagram.source, datagram.destination, bth.dest_qp)
@@ -122,10 +154,11 @@ class Collector:
         if flow is None:
             if len(self.flows) == MAX_FLOWS:
                 raise InputError(f"the capture has more than {MAX_FLOWS:,} flows: cut it, for example with editcap")
-            flow = self.flows[key] = Flow(key, datagram.source_port)
+            flow = self.flows[key] = Flow(key, datagram.source_port, {frozenset((key.source, key.destination))})
+        flow.ends.update(datagram.ends)
         return flow
 
-    def _decode(self, frame: CapturedFrame, flow: Flow, bth: Bth, payload: bytes) -> None:
+    def _decode(self, frame: CapturedFrame, datagram: Datagram, flow: Flow, bth: Bth, payload: bytes) -> None:
         if bth.p_key not in P_KEYS:
             self._add_violation(frame, Rule.P_KEY, flow=flow.key.label, problem=f"it is {bth.p_key:#06x}")
         packet = decode_body(bth, payload)
@@ -137,11 +170,11 @@ class Collector:
                 frame, Rule.MALFORMED, flow=flow.key.label, problem=f"opcode {bth.opcode:#04x}: {packet}"
             )
         else:
-            self._keep(frame, flow, packet)
+            self._keep(frame, datagram.source_port, flow, packet)
 
-    def _keep(self, frame: CapturedFrame, flow: Flow, packet: Packet) -> None:
+    def _keep(self, frame: CapturedFrame, source_port: int, flow: Flow, packet: Packet) -> None:
         meaning = packet.meaning
-        captured = CapturedPacket.of(packet, frame=frame.number, time_ns=frame.time_ns)
+        captured = CapturedPacket.of(packet, frame=frame.number, time_ns=frame.time_ns, source_port=source_port)
         if meaning.operation is Operation.CNP:
             flow.notifications.append(captured)
             if not is_congestion_notification(packet):

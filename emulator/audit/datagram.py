@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 _V4 = struct.Struct(">BBHHHBBH4s4s")
 _V6 = struct.Struct(">IHBB16s16s")
 _UDP = struct.Struct(">HHHH")
+_V6_FRAGMENT_HEADER = struct.Struct(">BBHI")
 _UDP_PROTOCOL = 17
+_WITH_FRAGMENTS = (_UDP_PROTOCOL, 4, 41, 47, 137)  # also fragments of what encapsulates: IP in IP, GRE, MPLS
 _FRAGMENT = 0x3FFF  # "more fragments", and the fragment offset
 _SKIPPED_V6_HEADERS = (0, 43, 60)  # hop-by-hop, routing, destination options
+_V6_FRAGMENT, _V6_FRAGMENT_BITS = 44, 0xFFF9
 _CE = 3
 
 
@@ -22,6 +26,8 @@ class Skipped(Enum):
     OTHER_PORT = auto()
     FRAGMENT = auto()
     CUT = auto()
+    ENCAPSULATED = auto()
+    ROCE_V1 = auto()
 
 
 @dataclass(slots=True)
@@ -35,6 +41,7 @@ class Datagram:
         source, destination: packed IP addresses.
         ip_id, flags: of IPv4; `flags` with the fragment offset. 0 for IPv6.
         is_ce_marked: a switch marked it Congestion Experienced.
+        ends: addresses of each IP header of encapsulated packets; empty for others.
     """
 
     ip: bytes
@@ -47,6 +54,7 @@ class Datagram:
     ip_id: int
     flags: int
     is_ce_marked: bool
+    ends: Sequence[frozenset[bytes]] = ()
 
     @property
     def payload(self) -> bytes:
@@ -61,7 +69,9 @@ class Datagram:
 
 
 @dataclass(slots=True)
-class _IpHeader:
+class IpHeader:
+    """An IP header; `header_bytes` with its extensions, `flags` with the fragment offset."""
+
     header_bytes: int
     datagram_bytes: int
     protocol: int
@@ -71,28 +81,32 @@ class _IpHeader:
     flags: int
     traffic_class: int
 
+    @property
+    def is_fragment(self) -> bool:
+        """Whether the packet is only a part of a datagram."""
+        return bool(self.flags & _FRAGMENT)
 
-def read_datagram(ip: bytes, *, port: int) -> Datagram | Skipped:
+
+def read_header(ip: bytes) -> IpHeader | Skipped:
+    """The IP header of a packet, or the reason to ignore it. Never raises."""
+    return _read_v4(ip) if ip[:1] and ip[0] >> 4 == 4 else _read_v6(ip)
+
+
+def read_datagram(ip: bytes, header: IpHeader, *, port: int) -> Datagram | Skipped:
     """The UDP datagram in an IP packet. Never raises.
 
     Args:
         ip: the packet, possibly truncated, or followed by link-layer padding.
+        header: of the packet.
         port: the UDP destination port.
 
     Returns:
         The datagram, or the reason to ignore the packet.
     """
-    header = _read_v4(ip) if ip[:1] and ip[0] >> 4 == 4 else _read_v6(ip)
-    if isinstance(header, Skipped):
-        return header
+    if header.is_fragment and header.protocol in _WITH_FRAGMENTS:
+        return Skipped.FRAGMENT
     if header.protocol != _UDP_PROTOCOL:
         return Skipped.NOT_UDP
-    if header.flags & _FRAGMENT:
-        return Skipped.FRAGMENT
-    return _read_udp(ip, header, port=port)
-
-
-def _read_udp(ip: bytes, header: _IpHeader, *, port: int) -> Datagram | Skipped:
     if len(ip) < header.header_bytes + _UDP.size:
         return Skipped.CUT
     source_port, destination_port, udp_bytes, _ = _UDP.unpack_from(ip, header.header_bytes)
@@ -115,17 +129,17 @@ def _read_udp(ip: bytes, header: _IpHeader, *, port: int) -> Datagram | Skipped:
     )
 
 
-def _read_v4(ip: bytes) -> _IpHeader | Skipped:
+def _read_v4(ip: bytes) -> IpHeader | Skipped:
     if len(ip) < _V4.size:
         return Skipped.CUT
     first, tos, total, ip_id, flags, _, protocol, _, source, destination = _V4.unpack_from(ip)
     header_bytes = (first & 0xF) * 4
     if header_bytes < _V4.size:
         return Skipped.NOT_UDP
-    return _IpHeader(header_bytes, total, protocol, source, destination, ip_id, flags, tos)
+    return IpHeader(header_bytes, total, protocol, source, destination, ip_id, flags, tos)
 
 
-def _read_v6(ip: bytes) -> _IpHeader | Skipped:
+def _read_v6(ip: bytes) -> IpHeader | Skipped:
     if len(ip) < _V6.size:
         return Skipped.CUT
     word, payload_bytes, protocol, _, source, destination = _V6.unpack_from(ip)
@@ -135,4 +149,10 @@ def _read_v6(ip: bytes) -> _IpHeader | Skipped:
     while protocol in _SKIPPED_V6_HEADERS and len(ip) >= header_bytes + 2:
         protocol, length = ip[header_bytes], (ip[header_bytes + 1] + 1) * 8
         header_bytes += length
-    return _IpHeader(header_bytes, _V6.size + payload_bytes, protocol, source, destination, 0, 0, word >> 20 & 0xFF)
+    flags = 0
+    if protocol == _V6_FRAGMENT and len(ip) >= header_bytes + 8:
+        protocol, _, offset, _ = _V6_FRAGMENT_HEADER.unpack_from(ip, header_bytes)
+        flags = _FRAGMENT if offset & _V6_FRAGMENT_BITS else 0
+        header_bytes += 8
+    traffic_class = word >> 20 & 0xFF
+    return IpHeader(header_bytes, _V6.size + payload_bytes, protocol, source, destination, 0, flags, traffic_class)

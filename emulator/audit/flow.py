@@ -41,6 +41,7 @@ class CapturedPacket:
         syndrome: of the AETH; None if there is none.
         msn: message sequence number of the AETH; 0 if there is none.
         reth_bytes, reth_address: length and address in the RETH; None if there is none.
+        source_port: of UDP.
     """
 
     frame: int
@@ -53,6 +54,7 @@ class CapturedPacket:
     msn: int
     reth_bytes: int | None
     reth_address: int | None = None
+    source_port: int = 0
 
     @property
     def signature(self) -> tuple[int, int, int | None]:
@@ -60,7 +62,7 @@ class CapturedPacket:
         return self.opcode, self.payload_bytes, self.reth_bytes
 
     @classmethod
-    def of(cls, packet: Packet, *, frame: int, time_ns: int | None) -> CapturedPacket:
+    def of(cls, packet: Packet, *, frame: int, time_ns: int | None, source_port: int) -> CapturedPacket:
         """The facts of a decoded packet."""
         aeth = next((one for one in packet.extensions if isinstance(one, Aeth)), None)
         reth = next((one for one in packet.extensions if isinstance(one, Reth)), None)
@@ -75,6 +77,7 @@ class CapturedPacket:
             msn=0 if aeth is None else aeth.msn,
             reth_bytes=None if reth is None else reth.length,
             reth_address=None if reth is None else reth.address,
+            source_port=source_port,
         )
 
 
@@ -84,6 +87,7 @@ class Flow:
 
     Attributes:
         source_port: UDP source port of the first packet.
+        ends: both addresses; and those of each encapsulation around its packets.
         unreadable: PSNs of damaged packets, and of packets whose headers are truncated.
         truncated_superframes: super-frames captured in part; nothing is known of the packets in them.
         ce_marked: packets that a switch marked Congestion Experienced.
@@ -91,6 +95,7 @@ class Flow:
 
     key: FlowKey
     source_port: int
+    ends: set[frozenset[bytes]] = field(default_factory=set)
     requests: list[CapturedPacket] = field(default_factory=list)
     responses: list[CapturedPacket] = field(default_factory=list)
     notifications: list[CapturedPacket] = field(default_factory=list)

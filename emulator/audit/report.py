@@ -108,7 +108,7 @@ def to_json(report: AuditReport) -> dict[str, Any]:
     }
 
 
-_SUMMED = ("gaps", "missing", "refilled", "duplicates", "retransmitted", "restarts", "restarts_after_nak")
+_SUMMED = ("gaps", "missing", "refilled", "duplicates", "retransmitted", "reordered", "restarts", "restarts_after_nak")
 
 
 def _total_to_json(report: AuditReport) -> dict[str, Any]:
@@ -146,6 +146,8 @@ def _flow_to_json(one: FlowReport) -> dict[str, Any]:
         "icrc_unchecked": flow.icrc_unchecked,
         "ce_marked": flow.ce_marked,
         **{name: getattr(one.stats, name) for name in _SUMMED},
+        "reordering_extent": one.stats.reordering_extent,
+        "has_unread": one.stats.has_unread,
         "go_back_n": one.stats.go_back_n,
         "path_mtu": one.path_mtu,
         "messages": {str(size): count for size, count in sorted(one.messages.sizes.items())},

@@ -83,9 +83,15 @@ def check_answers(flow: Flow) -> Iterator[Violation]:
 def _check_msn(flow: Flow) -> Iterator[Violation]:
     acks = [one for one in flow.responses if one.meaning.operation is Operation.ACK]
     for before, after in pairwise(acks):
-        if compare(Psn(after.msn), Psn(before.msn)) < 0:
-            problem = f"MSN {after.msn} after MSN {before.msn} in frame {before.frame}"
+        if compare(Psn(after.msn), Psn(before.msn)) >= 0:
+            continue
+        is_older = compare(after.psn, before.psn) < 0  # in every respect: it was sent earlier, and overtaken
+        problem = f"MSN {after.msn} after MSN {before.msn} in frame {before.frame}"
+        if not is_older:
             yield Violation(after.frame, Rule.MSN, flow.key.label, problem)
+        elif after.source_port == before.source_port:
+            problem = f"the ACK of PSN {after.psn:#x} arrives after that of PSN {before.psn:#x} in frame {before.frame}"
+            yield Violation(after.frame, Rule.PACKET_ORDER, flow.key.label, problem)
 
 
 def _check_read_responses(flow: Flow) -> Iterator[Violation]:

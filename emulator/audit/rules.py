@@ -24,6 +24,10 @@ class Rule(Enum):
     OPCODE_SEQUENCE = ("opcode-sequence", "messages are FIRST MIDDLE* LAST, or ONLY, of one operation")
     PATH_MTU = ("path-mtu", "FIRST and MIDDLE are exactly one path MTU, LAST 1 byte to one path MTU, ONLY at most one")
     MESSAGE_LENGTH = ("message-length", "the RETH's length is the payload of the message")
+    PACKET_ORDER = (
+        "packet-order",
+        "packets of a flow with the same UDP source port arrive in the order in which they were sent",
+    )
     PSN_CONTINUITY = ("psn-continuity", "every acknowledged PSN was sent")
     ACK_UNSENT = ("ack-unsent", "an acknowledgement names a PSN that was sent before")
     NAK_EXPECTED = ("nak-expected", "a sequence-error NAK names the first PSN that did not arrive")
@@ -37,6 +41,12 @@ class Rule(Enum):
         "a READ response has the PSN of a READ, an atomic acknowledgement that of an atomic operation",
     )
     MSN = ("msn", "the message sequence number of acknowledgements never decreases")
+
+
+NEED_EVERY_FRAME = frozenset(
+    {Rule.PACKET_ORDER, Rule.PSN_CONTINUITY, Rule.ACK_UNSENT, Rule.NAK_EXPECTED, Rule.GO_BACK_N}
+)
+"""Rules that a packet seems to break if the one before it is in a frame that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

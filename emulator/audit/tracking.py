@@ -5,6 +5,9 @@ PSNs are unwrapped to plain integers, so that they compare without wrap-around.
 What a capture proves depends on where it was made. If it was made behind a loss, a packet of a retransmission can be
 missing because it was lost. So deviations from go-back-N are always counted, but they are violations only in a capture
 made before the loss. Such a capture has packets that the responder reports as missing, and no gaps of its own.
+
+Reordered packets are counted, and then followed in the order in which they were sent: they are neither missing nor
+retransmissions.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass, field
 from emulator.audit.acknowledged import Acknowledged
 from emulator.audit.flow import CapturedPacket, Flow
 from emulator.audit.messages import Sent
+from emulator.audit.order import Reordered, reordered_read_responses, reordered_requests
 from emulator.audit.reads import Read, Reads, psns_taken, repeat_problem, response_problem
 from emulator.audit.rules import Rule, Violation
 from emulator.roce.headers import Syndrome
@@ -40,9 +44,12 @@ class RequestStats:
         missing: unacknowledged PSNs skipped by gaps: lost before the capture point, or never sent.
         is_refused: an RNR NAK refuses packets that arrived: those after it, too.
         is_answered: the capture has responses.
+        has_unread: packets can be in frames that could not be read.
         refilled: missing PSNs that came later.
         duplicates: packets whose PSN is in the capture already.
-        retransmitted: packets whose PSN is not newer than all before.
+        retransmitted: packets whose PSN is not newer than all before, without reordered ones.
+        reordered: requests and READ responses that arrive after newer ones, although the sender did not go back.
+        reordering_extent: how many packets late the latest of them is.
         restarts: jumps back in the PSN; `restarts_after_nak` of them go to the PSN of a NAK.
         stray_restarts, stray_skips: jumps back and forward that go-back-N does not explain.
         new_bytes: payload, each PSN counted once.
@@ -56,9 +63,12 @@ class RequestStats:
     is_refused: bool = False
     missing: int = 0
     is_answered: bool = False
+    has_unread: bool = False
     refilled: int = 0
     duplicates: int = 0
     retransmitted: int = 0
+    reordered: int = 0
+    reordering_extent: int = 0
     restarts: int = 0
     restarts_after_nak: int = 0
     stray_restarts: int = 0
@@ -70,14 +80,14 @@ class RequestStats:
     @property
     def proves_go_back_n(self) -> bool:
         """Whether the capture has every packet that the requester sent, so that what is missing was not sent."""
-        return self.is_before_loss and not self.is_behind_loss and not self.is_refused
+        return self.is_before_loss and not self.is_behind_loss and not self.is_refused and not self.reordered
 
     @property
     def go_back_n(self) -> str:
         """Whether retransmissions follow go-back-N: `none` (no retransmissions), `followed`, `broken` or `unclear`."""
         if not self.restarts and not self.stray_skips:
             return "none"
-        if not self.is_answered:
+        if not self.is_answered or self.has_unread:
             return "unclear"
         if not self.proves_go_back_n:
             return "unclear" if self.stray_restarts else "followed"
@@ -91,10 +101,12 @@ class Tracker:
         flow: the requests.
         responses: the flow of the responses; None if the capture has none.
         mtu: the path MTU; None if unknown.
+        is_ordered: the sender goes back to what is lost, as reliable connections do; otherwise no order is expected.
     """
 
-    def __init__(self, flow: Flow, responses: Flow | None, *, mtu: int | None) -> None:
-        self._flow, self._mtu = flow, mtu
+    def __init__(self, flow: Flow, responses: Flow | None, *, mtu: int | None, is_ordered: bool = True) -> None:
+        self._flow, self._mtu, self._is_ordered = flow, mtu, is_ordered
+        self._answering = responses
         self._is_reliable = any(one.meaning.service is Service.RC for one in flow.requests)
         self._responses = responses.responses if responses is not None else []
         self._stats = RequestStats()
@@ -109,12 +121,11 @@ class Tracker:
         self._nak: int | None = None
         self._go_back_n_violations: list[Violation] = []
 
-    def follow(self) -> RequestStats:
-        """Evaluate the whole capture."""
-        followed = list(self._in_order())
-        self._stats.is_answered = bool(self._responses)
+    def follow(self, *, has_unread: bool = False) -> RequestStats:
+        """Evaluate the whole capture; `has_unread`: packets can be in frames that could not be read."""
+        self._stats.is_answered, self._stats.has_unread = bool(self._responses), has_unread
         spans = psns_taken(self._flow.requests, self._mtu)
-        for packet in followed:
+        for packet in self._in_order(self._find_reordered(spans)):
             if packet.meaning.operation.is_response:
                 self._take_response(packet)
             else:
@@ -123,8 +134,39 @@ class Tracker:
             self._stats.violations += self._go_back_n_violations
         return self._stats
 
-    def _in_order(self) -> Iterator[CapturedPacket]:
-        yield from sorted([*self._flow.requests, *self._responses], key=lambda one: one.frame)
+    def _find_reordered(self, spans: dict[int, int]) -> list[Reordered]:
+        """Count reordered packets; returns the requests among them."""
+        if not self._is_ordered:
+            return []
+        requests = reordered_requests(self._flow.requests, self._responses, spans)
+        answers = reordered_read_responses(self._flow.requests, self._responses)
+        self._stats.reordered = len(requests) + len(answers)
+        self._stats.reordering_extent = max((one.extent for one in (*requests, *answers)), default=0)
+        if self._responses or not self._is_reliable:  # a NAK that the capture lacks could have asked for it
+            self._check_order(requests, self._flow)
+        if self._answering is not None:
+            self._check_order(answers, self._answering)
+        return requests
+
+    def _check_order(self, reordered: list[Reordered], flow: Flow) -> None:
+        for one in reordered:
+            if one.breaks_order_of_path:
+                late = "1 packet" if one.extent == 1 else f"{one.extent} packets"
+                problem = (
+                    f"PSN {one.packet.psn:#x} arrives {late} late, after PSN {one.before.psn:#x} in frame "
+                    f"{one.before.frame}"
+                )
+                self._stats.violations.append(Violation(one.packet.frame, Rule.PACKET_ORDER, flow.key.label, problem))
+
+    def _in_order(self, reordered: list[Reordered]) -> Iterator[CapturedPacket]:
+        """Requests and responses as they were sent: reordered ones where the first newer packet arrived."""
+        packets = sorted([*self._flow.requests, *self._responses], key=lambda one: one.frame)
+        if not reordered:
+            yield from packets
+            return
+        places = {id(packet): place for place, packet in enumerate(packets)}
+        sent = {id(one.packet): (places[id(one.before)], distance(one.before.psn, one.packet.psn)) for one in reordered}
+        yield from sorted(packets, key=lambda one: sent.get(id(one), (places[id(one)], 0)))
 
     def _unwrap(self, psn: Psn) -> int:
         return self._highest + distance(wrap(self._highest), psn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,6 +80,25 @@ class Latency:
     p99: float
     largest: float
 
+    @classmethod
+    def of(cls, samples_ns: Sequence[int], *, divisor: int = 1) -> Latency | None:
+        """Of samples, each divided by `divisor`; None without any."""
+        if not samples_ns:
+            return None
+        values = np.asarray(samples_ns, dtype=np.float64) / divisor
+        median, p99 = (float(value) for value in np.percentile(values, (50, 99)))
+        return cls(count=len(values), least=float(values.min()), median=median, p99=p99, largest=float(values.max()))
+
+    def to_json(self) -> dict[str, float]:
+        """All figures as a document."""
+        return {
+            "samples": self.count,
+            "min": self.least,
+            "median": self.median,
+            "p99": self.p99,
+            "max": self.largest,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerResult:
@@ -106,12 +125,7 @@ class PeerResult:
     @property
     def latency(self) -> Latency | None:
         """Of a latency test; None if no round trip was complete."""
-        trips = self.sent.round_trips_ns
-        if not trips:
-            return None
-        values = np.asarray(trips, dtype=np.float64) / (1 if self.test.verb.operation == "read" else 2)
-        median, p99 = (float(value) for value in np.percentile(values, (50, 99)))
-        return Latency(count=len(trips), least=values.min(), median=median, p99=p99, largest=values.max())
+        return Latency.of(self.sent.round_trips_ns, divisor=1 if self.test.verb.operation == "read" else 2)
 
     def to_json(self) -> dict[str, object]:
         """All facts as a document; units are in the names."""
@@ -149,14 +163,7 @@ class PeerResult:
                 "naks": received.naks,
                 "dropped_packets": dict(received.dropped),
             },
-            "latency_ns": latency
-            and {
-                "samples": latency.count,
-                "min": latency.least,
-                "median": latency.median,
-                "p99": latency.p99,
-                "max": latency.largest,
-            },
+            "latency_ns": latency and latency.to_json(),
             "peer_report": peer
             and {
                 "size_bytes": peer.size_bytes,

@@ -33,3 +33,9 @@ class PeerTask:
     options: RoceOptions
     exchange_address: str | None = None
     rdma_cm: bool = False
+
+    @property
+    def peer_command(self) -> str:
+        """What the other end must run."""
+        server = "THIS-HOST" if self.server is None else None
+        return self.test.command(server, port=self.port, rdma_cm=self.rdma_cm)

@@ -25,7 +25,7 @@ MAD_BYTES, MAD_HEADER_BYTES = 256, 24
 
 _MAD = struct.Struct(">BBBBHHQHHI")
 _BASE_VERSION, _CM_CLASS, _CM_VERSION, _SEND = 1, 0x07, 2, 0x03
-_TCP_PORT_SPACE = 0x0106_0000
+_TCP_PORT_SPACE, _UDP_PORT_SPACE = 0x0106_0000, 0x0111_0000
 
 
 class Attribute(IntEnum):
@@ -38,6 +38,8 @@ class Attribute(IntEnum):
     RTU = 0x14
     DREQ = 0x15
     DREP = 0x16
+    SIDR_REQ = 0x17
+    SIDR_REP = 0x18
 
 
 class RejectReason(IntEnum):
@@ -46,6 +48,7 @@ class RejectReason(IntEnum):
     NO_QP = 1
     TIMEOUT = 4
     INVALID_SERVICE_ID = 8
+    INVALID_TRANSPORT_SERVICE_TYPE = 9
     STALE_CONNECTION = 10
     INVALID_PATH_MTU = 26
     CONSUMER = 28
@@ -66,6 +69,7 @@ class Req:
         gid, peer_gid: both ends, 16 bytes each.
         retry_count, rnr_retry_count, ack_timeout: for the queue pair; see ConnectionSettings.
         response_timeout: exponent of the time in which an answer is expected.
+        service: of the queue pairs: 0 reliable connection, 1 unreliable connection.
         private: up to 92 bytes for the peer's application, the RDMA IP CM header among them.
     """
 
@@ -86,6 +90,7 @@ class Req:
     rnr_retry_count: int = 7
     ack_timeout: int = 14
     response_timeout: int = 20
+    service: int = 0
     private: bytes = b""
 
     def pack(self) -> bytes:
@@ -94,7 +99,7 @@ class Req:
             self.local_id, self.service_id, self.guid, 0,
             self.qpn << 8 | self.responder_resources,
             self.initiator_depth,
-            self.response_timeout << 3,
+            self.response_timeout << 3 | self.service << 1,
             self.psn << 8 | self.response_timeout << 3 | self.retry_count,
             0xFFFF, (PATH_MTUS.index(self.path_mtu) + 1) << 4 | self.rnr_retry_count, 15 << 4,
             0xFFFF, 0xFFFF, self.gid, self.peer_gid,
@@ -105,7 +110,8 @@ class Req:
     def unpack(cls, data: bytes) -> Req:
         """Read 232 bytes."""
         (
-            local_id, service_id, guid, _, qpn, depth, _, psn, _, mtu, _, _, _, gid, peer_gid, _, _, _, _, ack, private,
+            local_id, service_id, guid, _, qpn, depth, flags, psn, _, mtu, _, _, _, gid, peer_gid, _, _, _, _, ack,
+            private,
         ) = cls.layout.unpack(data)  # fmt: skip
         if not 1 <= mtu >> 4 <= len(PATH_MTUS):
             raise ProtocolError(f"a connection request has path MTU code {mtu >> 4}, which is none of 1 to 5")
@@ -124,6 +130,7 @@ class Req:
             rnr_retry_count=mtu & 7,
             ack_timeout=ack >> 3,
             response_timeout=psn >> 3 & 0x1F,
+            service=flags >> 1 & 3,
             private=private,
         )
 
@@ -234,7 +241,37 @@ class Rej(_Pair):
         return self.layout.pack(self.local_id, self.remote_id, self.rejected << 6, 0, self.reason)
 
 
-Message: TypeAlias = Req | Rep | Rtu | Dreq | Drep | Mra | Rej
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidrReq:
+    """A request for the queue pair of a service of unreliable datagrams."""
+
+    attribute: ClassVar = Attribute.SIDR_REQ
+    layout: ClassVar = struct.Struct(">I4xQ216x")
+
+    request_id: int
+    service_id: int
+
+    def pack(self) -> bytes:
+        """The 232 bytes of the message."""
+        return self.layout.pack(self.request_id, self.service_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidrRep:
+    """The answer to it; `status`: 0 it is there, 1 it is not supported."""
+
+    attribute: ClassVar = Attribute.SIDR_REP
+    layout: ClassVar = struct.Struct(">IB227x")
+
+    request_id: int
+    status: int
+
+    def pack(self) -> bytes:
+        """The 232 bytes of the message."""
+        return self.layout.pack(self.request_id, self.status)
+
+
+Message: TypeAlias = Req | Rep | Rtu | Dreq | Drep | Mra | Rej | SidrReq
 
 _PAIRS: Mapping[int, type[Rtu] | type[Drep] | type[Mra]] = {
     Attribute.RTU: Rtu,
@@ -243,7 +280,7 @@ _PAIRS: Mapping[int, type[Rtu] | type[Drep] | type[Mra]] = {
 }
 
 
-def pack_mad(message: Message, transaction: int) -> bytes:
+def pack_mad(message: Message | SidrRep, transaction: int) -> bytes:
     """A message as a MAD of 256 bytes."""
     header = _MAD.pack(_BASE_VERSION, _CM_CLASS, _CM_VERSION, _SEND, 0, 0, transaction, message.attribute, 0, 0)
     return header + message.pack()
@@ -271,6 +308,9 @@ def _parse(attribute: int, body: bytes) -> Message:
     if attribute == Attribute.DREQ:
         local_id, remote_id, qpn = Dreq.layout.unpack(body)
         return Dreq(local_id=local_id, remote_id=remote_id, remote_qpn=qpn >> 8)
+    if attribute == Attribute.SIDR_REQ:
+        request_id, service = SidrReq.layout.unpack(body)
+        return SidrReq(request_id=request_id, service_id=service)
     if attribute == Attribute.REJ:
         local_id, remote_id, rejected, _, reason = Rej.layout.unpack(body)
         return Rej(local_id=local_id, remote_id=remote_id, rejected=rejected >> 6, reason=reason)
@@ -284,6 +324,11 @@ def _parse(attribute: int, body: bytes) -> Message:
 def service_id(port: int) -> int:
     """The service id of a port of the RDMA IP CM service (port space TCP)."""
     return _TCP_PORT_SPACE + port
+
+
+def of_datagrams(service: int) -> int:
+    """The service id of the same port for unreliable datagrams (port space UDP)."""
+    return service - _TCP_PORT_SPACE + _UDP_PORT_SPACE
 
 
 _IP_CM = struct.Struct(">BBH16s16s")

@@ -44,6 +44,7 @@ class ForeignReceiver:
         source, destination: packed addresses of the peer and of this end.
         qpn: number of the queue pair at this end.
         sink: takes payload; None: it is discarded.
+        refused: called with packets of another transport service, which are dropped.
     """
 
     pair: QueuePair
@@ -52,6 +53,7 @@ class ForeignReceiver:
     destination: bytes
     qpn: int
     sink: Sink | None = None
+    refused: Sink | None = None
     _target: MemoryRegion | None = None  # of the WRITE in progress
     _address: int = 0
     _paths: dict[int, UdpPath] = field(default_factory=dict)  # by source port
@@ -77,6 +79,8 @@ class ForeignReceiver:
         if meaning.operation is Operation.CNP:
             return self.pair.notified(now) if is_congestion_notification(packet) else self.pair.drop("header")
         if meaning.service is not Service.RC:
+            if self.refused is not None:
+                self.refused(packet)
             return self.pair.drop("opcode")
         if meaning.operation in _REQUESTS:
             return self._receive_request(packet)

@@ -16,14 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agents.nic.channel import Channel
-from agents.nic.connections import Connection, ConnectionManager, Local
 from agents.nic.standalone import StandaloneNic
-from emulator.errors import RemoteProtocolError
-from emulator.roce.foreign_receiver import Sink
 from emulator.roce.gid import gid_of
-from emulator.roce.memory import EVERYTHING, Memory, MemoryRegion
+from emulator.roce.memory import Memory, MemoryRegion
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
-from emulator.roce.opcodes import Operation
 from emulator.roce.options import RoceOptions
 from emulator.roce.payload import CONSTANT_BYTE
 from emulator.roce.psn import Psn
@@ -31,7 +27,6 @@ from emulator.roce.qp_facts import QpFacts
 from emulator.roce.queue_pair import QueuePair
 
 CONTROL = ("10.99.0.2", 7471)
-RPING_PORT = 7174
 QPN, FIRST_PSN, RKEY, ADDRESS = 0x11, 0xFFFFF0, 0x77, 0x1000
 REGION_BYTES = 1 << 16
 
@@ -218,99 +213,8 @@ async def _counted(counter: Callable[[], int]) -> None:
     await asyncio.sleep(0.2)
 
 
-async def rping(here: str, guest: str, nic: StandaloneNic, path_mtu: int) -> dict[str, Any]:
-    """The client of an rping: 1,000 rounds, each with data that this end makes and the guest returns."""
-    rounds, size = 1000, 100
-    local = Local(qpn=0x1234, psn=Psn(0xFFFFF0), path_mtu=path_mtu)
-    manager = ConnectionManager(nic.nic)
-    connection = await _once_it_listens(manager, guest, local)
-    start = MemoryRegion(rkey=0x51, address=0x10000, length=size, content=bytearray(size))
-    sink = MemoryRegion(rkey=0x52, address=0x90000, length=size, content=bytearray(size))
-    end = _end_of(connection, here, nic, memory=Memory([start, sink]))
-    different = 0
-    assert start.content is not None
-    assert sink.content is not None
-    for number in range(rounds):
-        head = b"rdma-ping-%d: " % number
-        start.content[:] = head + bytes(65 + (number + place) % 58 for place in range(size - len(head) - 1)) + b"\0"
-        sink.content[:] = bytes(size)
-        for region in (start, sink):
-            before = sum(one.operation is Operation.SEND for one in end.delivered_)
-            where = region.address.to_bytes(8) + region.rkey.to_bytes(4) + region.length.to_bytes(4)
-            await end.post(Message(Verb.SEND, len(where), content=where))
-            await end.until(lambda: sum(one.operation is Operation.SEND for one in end.delivered_) > before)  # noqa: B023
-        different += sink.content != start.content
-        end.delivered_.clear()
-    await manager.disconnect(connection)
-    return {"rounds": rounds, "different": different, "reason": end.reason}
-
-
-async def rping_server(here: str, guest: str, nic: StandaloneNic, path_mtu: int) -> dict[str, Any]:
-    """The server of an rping: READs what the client has made, and WRITEs it back."""
-    manager, found = ConnectionManager(nic.nic), list[bytes]()
-    local = Local(qpn=0x1235, psn=Psn(0xFFFFF0), path_mtu=path_mtu)
-    manager.listen(RPING_PORT, lambda request, host: local if host == guest else None)
-    print("listening", flush=True)
-    async with asyncio.timeout(60):
-        connection = await manager.accepted()
-    end = _end_of(connection, here, nic, sink=lambda packet: found.append(bytes(packet.payload)))
-    ending = asyncio.create_task(_wake(end, connection))
-    rounds, data = 0, b""
-    while True:
-        await end.until(lambda: bool(found) or connection.ended.is_set())
-        if not found or end.reason:
-            break
-        where = found.pop()
-        address, rkey, size = int.from_bytes(where[:8]), int.from_bytes(where[8:12]), int.from_bytes(where[12:])
-        if rounds % 2:
-            await end.post(Message(Verb.WRITE, size, address, rkey=rkey, content=data))
-        else:
-            await end.post(Message(Verb.READ, size, address, rkey=rkey))
-            data = found.pop()
-        await end.post(Message(Verb.SEND, 16, content=bytes(16)))
-        rounds += 1
-    await ending
-    return {"rounds": rounds // 2, "reason": end.reason}
-
-
-async def _wake(end: End, connection: Connection) -> None:
-    await connection.ended.wait()
-    end.broke(end.reason)
-
-
-def _end_of(
-    connection: Connection, here: str, nic: StandaloneNic, *, memory: Memory = EVERYTHING, sink: Sink | None = None
-) -> End:
-    """The queue pair of a connection."""
-    local = connection.local
-    facts = QpFacts(
-        host=here,
-        peer_host=connection.host,
-        qpn=local.qpn,
-        peer_qpn=connection.peer_qpn,
-        psn=connection.send_psn,
-        peer_psn=local.psn,
-        rkey=0,
-        source_ports=(50_000,),
-    )
-    settings = ConnectionSettings(path_mtu=local.path_mtu, window_packets=64, ack_interval=32)
-    end, pair = End(), QueuePair(settings, facts.psn, facts.peer_psn, memory)
-    end.nic, end.channel = nic, nic.nic.create_foreign(facts, pair, end, sink=sink)
-    return end
-
-
-async def _once_it_listens(manager: ConnectionManager, guest: str, local: Local) -> Connection:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                return await manager.connect(guest, RPING_PORT, local)
-            except RemoteProtocolError:  # rejected: the server has not begun to listen
-                await asyncio.sleep(0.1)
-
-
 SCENARIOS = {
-    one.__name__: one
-    for one in (transfers, refused_by_us, refused_by_the_guest, not_ready_here, not_ready_there, rping, rping_server)
+    one.__name__: one for one in (transfers, refused_by_us, refused_by_the_guest, not_ready_here, not_ready_there)
 }
 
 

@@ -35,7 +35,7 @@ _MODULES = (
 _PROGRAMS = (
     *("dash", "ip", "rdma", "socat", "tcpdump", "ethtool"),
     *("ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_atomic_bw"),
-    *("rping", "ibv_devinfo"),
+    *("rping", "rdma_client", "rdma_server", "ibv_devinfo"),
 )
 _LOADED_LATER = ("libgcc_s.so.1", "libnss_files.so.2")
 """Libraries that programs load while they run, which ldd does not list."""

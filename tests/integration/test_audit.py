@@ -90,6 +90,33 @@ def test_a_receiver_that_is_not_ready(side: str, rnr_naks: int) -> None:
     assert flow.messages.sizes == {3000: 10, 2048: 10, 8192: 1}
 
 
+@pytest.mark.parametrize("name", ["erspan-ii", "vxlan"])
+def test_frames_that_a_switch_mirrors_are_read(name: str) -> None:
+    report = audit_file(require_shared("cases", "traces", "audit-encapsulated", f"{name}.pcap"))
+    assert report.violations == ()
+    assert sum(one.data_frames for one in report.flows) == 50
+    assert sum(one.carried.acks for one in report.flows) == 5
+
+
+def test_a_frame_that_is_swapped_ends_with_1_and_its_number(tmp_path: Path) -> None:
+    talk = Conversation()
+    talk.write(4 * MTU)
+    talk.ack(messages=1)
+    talk.frames[1:3] = reversed(talk.frames[1:3])
+    done = charkha("audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
+    assert (done.code, done.stderr) == (1, "")
+    assert "gaps 0 · missing 0 · resent 0 · reordered 1 " in done.stdout
+    assert "frame 3: packet-order: PSN 0x65 arrives 1 packet late" in done.stdout
+
+
+def test_a_capture_of_roce_v1_ends_with_2_and_says_so(tmp_path: Path) -> None:
+    talk = Conversation()
+    talk.frames = [bytes(12) + b"\x89\x15" + bytes(60)] * 3
+    done = charkha("audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
+    assert (done.code, done.stdout) == (2, "")
+    assert "3 frames of RoCE v1 (EtherType 0x8915) ignored: only RoCEv2 is audited" in " ".join(done.stderr.split())
+
+
 def test_a_clean_capture_ends_with_0_and_a_table(tmp_path: Path) -> None:
     talk = Conversation()
     talk.write(3 * MTU)

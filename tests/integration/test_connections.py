@@ -12,7 +12,8 @@ from agents.nic.connections import ConnectionManager, Local
 from agents.nic.gsi import GeneralServices
 from agents.nic.standalone import StandaloneNic
 from emulator.errors import RemoteProtocolError
-from emulator.roce.cm import Req
+from emulator.roce.cm import Message, Req, SidrReq, of_datagrams, pack_mad, service_id
+from emulator.roce.gid import gid_of
 from emulator.roce.options import RoceOptions
 from emulator.roce.psn import Psn
 from tests.support.loopback import NET
@@ -101,6 +102,33 @@ def test_a_peer_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         b._gsi._nic.close()
         with pytest.raises(RemoteProtocolError, match=rf"port {PORT} of {HOSTS[1]} does not answer: no reply to 8"):
             await a.connect(HOSTS[1], PORT, ACTIVE)
+
+    play(scenario)
+
+
+UNRELIABLE = Req(
+    local_id=1, service_id=service_id(PORT), guid=1, qpn=0x123, psn=1, responder_resources=1, initiator_depth=1,
+    path_mtu=1024, gid=gid_of(HOSTS[0]), peer_gid=gid_of(HOSTS[1]), service=1,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_", "service"),
+    [
+        (UNRELIABLE, "an unreliable connection (UC)"),
+        (SidrReq(request_id=1, service_id=of_datagrams(service_id(PORT))), "unreliable datagrams (UD)"),
+    ],
+    ids=["UC", "UD"],
+)
+def test_a_peer_that_asks_for_another_transport_service_is_named(request_: Message, service: str) -> None:
+    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+        b.listen(PORT, accept)
+        a._gsi.send(pack_mad(request_, 1), HOSTS[1])
+        with pytest.raises(RemoteProtocolError) as raised:
+            await b.accepted()
+        assert str(raised.value).startswith(f"{HOSTS[0]} asks for {service}; only reliable connections (RC)")
+        there, _ = await asyncio.gather(a.connect(HOSTS[1], PORT, ACTIVE), b.accepted())
+        assert there.peer_qpn == PASSIVE.qpn, "others are served"
 
     play(scenario)
 

@@ -16,9 +16,9 @@ from emulator.experiment.document import experiment_of_run
 from emulator.experiment.play import has_samples
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
-from tests.integration.test_peer import listens, receives_datagrams
+from tests.integration.test_peer import listens
 from tests.support.command import Command, Finished, charkha, started, wait_for
-from tests.support.loopback import NET, free_port
+from tests.support.loopback import NET, free_port, receives_datagrams
 
 LAST, PEER = f"{NET}.0.254", f"{NET}.9.1"
 STOPPED_S = 45.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.command import Command, Finished, charkha, started, wait_for
-from tests.support.loopback import NET, free_port
+from tests.support.loopback import NET, free_port, receives_datagrams
 
 CLIENT, SERVER = f"{NET}.0.211", f"{NET}.0.212"
 
@@ -138,6 +137,27 @@ def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: 
     assert finished.code == 1
 
 
-def receives_datagrams(host: str) -> bool | None:
-    packed = socket.inet_aton(host)[::-1].hex().upper()
-    return f"{packed}:12B7" in Path("/proc/net/udp").read_text() or None
+@pytest.mark.parametrize(
+    ("ours", "theirs", "problem"),
+    [
+        (("--size", 3000), ("--size", 5000), "messages of CLIENT have 3,000 bytes, --size is 5000 here"),
+        (("--verb", "send"), ("--verb", "write"), "CLIENT does not run ib_write_bw, but a test with SENDs"),
+        (("--verb", "read"), ("--verb", "write"), "CLIENT does not run ib_write_bw, but a test with READs"),
+        (("--verb", "write"), ("--verb", "read"), "CLIENT does not run ib_read_bw, but a test with WRITEs"),
+    ],
+)
+def test_a_server_names_what_the_client_does_differently(
+    tmp_path: Path, port: int, ours: tuple[object, ...], theirs: tuple[object, ...], problem: str
+) -> None:
+    with serving(tmp_path, port, "--iters", 20, *theirs) as server:
+        connect(tmp_path, port, "--iters", 20, *ours)
+        served = server.finish()
+    assert served.code == 1
+    assert problem.replace("CLIENT", CLIENT) in served.stderr.splitlines()[-1]
+
+
+def test_a_client_names_the_command_when_the_server_refuses_its_size(tmp_path: Path, port: int) -> None:
+    with serving(tmp_path, port, "--size", 64):
+        finished = connect(tmp_path, port, "--size", 100_000)
+    assert finished.code == 1
+    assert "does it run ib_write_bw --size=100000 " in finished.stderr.splitlines()[-1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
+from pathlib import Path
 
 from emulator.experiment.testbed import reserved_block
 from emulator.topology.model import default_loopback
@@ -21,3 +22,9 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("", 0))
         return int(one.getsockname()[1])
+
+
+def receives_datagrams(host: str) -> bool | None:
+    """True once somebody has UDP port 4791 of an IPv4 address; else None, for `wait_for`."""
+    packed = socket.inet_aton(host)[::-1].hex().upper()
+    return f"{packed}:12B7" in Path("/proc/net/udp").read_text() or None

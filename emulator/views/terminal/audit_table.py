@@ -66,6 +66,7 @@ def _totals(report: AuditReport) -> str:
         "RNR": sum(one.rnr_naks for one in carried),
         **{name: sum(getattr(one.stats, name) for one in report.flows) for name in ("gaps", "missing")},
         "resent": sum(one.stats.retransmitted for one in report.flows),
+        "reordered": sum(one.stats.reordered for one in report.flows),
         "duplicates": sum(one.stats.duplicates for one in report.flows),
         "CE": sum(one.flow.ce_marked for one in report.flows),
         "CNP": sum(one.cnps for one in carried),
@@ -94,6 +95,10 @@ def _naks(one: FlowReport) -> str:
 
 def _missing(one: FlowReport) -> str:
     return f"{one.stats.gaps} / {one.stats.missing}" if one.stats.gaps else NONE
+
+
+def _reordered(one: FlowReport) -> str:
+    return f"{one.stats.reordered} / {one.stats.reordering_extent}" if one.stats.reordered else NONE
 
 
 def _cnp_gap(one: FlowReport) -> str:
@@ -133,6 +138,12 @@ _FLOWS: tuple[Column[FlowReport], ...] = (
     Column("data", "request packets and unreliable datagrams", cell=lambda one: _count(one.data_frames)),
     Column("messages", "messages × the most frequent size; … = also other sizes", cell=_sizes, sacrifice=4),  # noqa: RUF001
     Column("gaps /\nmissing", "jumps forward in the PSN / PSNs skipped by them", cell=_missing, is_optional=True),
+    Column(
+        "reordered /\nextent",
+        "packets that arrive after newer ones / how many packets late the latest of them is",
+        cell=_reordered,
+        is_optional=True,
+    ),
     Column(
         "re-\nsent",
         "retransmissions: packets whose PSN is not newer than all previous ones",
@@ -185,7 +196,9 @@ EXPLAIN = paragraphs(
 
 def _verdict(report: AuditReport) -> Iterator[RenderableType]:
     if not report.violations:
-        yield Text("No rule is broken.", style="bold green")
+        is_whole = not any(one.stats.has_unread for one in report.flows)
+        verdict = "No rule is broken." if is_whole else "No rule that could be judged is broken."
+        yield Text(verdict, style="bold green")
         return
     count = len(report.violations)
     yield Text(f"{count_of(count, 'violation')}: {_rules(report.violations)}", style="bold red")

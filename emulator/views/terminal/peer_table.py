@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emulator.peer.echo import EchoResult, Exchange
 from emulator.peer.results import PeerResult
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
@@ -69,6 +70,31 @@ def _parts(result: PeerResult) -> Iterator[RenderableType]:
     )
     if received.dropped:
         yield Text("dropped: " + ", ".join(f"{count} {reason}" for reason, count in received.dropped.items()))
+
+
+def render_echo(result: EchoResult) -> RenderableType:
+    """The results of rping or rdma_client for a console."""
+    return Group(*_echo_parts(result))
+
+
+def _echo_parts(result: EchoResult) -> Iterator[RenderableType]:
+    test = result.test
+    yield Text.assemble(
+        (f"{test.exchange.tool(is_client=result.role == 'server')} at {result.peer_host}", "bold"),
+        f": this end, {result.host}, is the {result.role}; {format_size(test.size_bytes)} a round, path MTU "
+        f"{result.path_mtu}",
+    )
+    is_checked = test.exchange is Exchange.RPING
+    yield Text(f"{count_of(result.rounds, 'round')} complete{', all data right' if is_checked else ''}")
+    if (latency := result.latency) is not None:
+        yield Text(
+            f"round: median {duration_cell(latency.median)}, 99 % {duration_cell(latency.p99)}, "
+            f"least {duration_cell(latency.least)}, largest {duration_cell(latency.largest)}"
+        )
+    yield Text(
+        f"packets sent {result.packets:,}, of these again {result.retransmits:,} · timeouts {result.timeouts} · "
+        f"NAKs received {result.naks} · RNR NAKs {result.rnr_naks} · duplicates received {result.duplicates}"
+    )
 
 
 def _rows(result: PeerResult) -> Iterator[_Row]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.audit.datagram import Datagram, Skipped, read_datagram
+from emulator.audit.datagram import Datagram, Skipped, read_datagram, read_header
 from emulator.audit.link import CapturedFrame
 from emulator.roce.headers import Bth
 from emulator.roce.icrc import UdpPath
@@ -84,7 +84,8 @@ PACKET = bytes(range(16))
 
 
 def read(data: bytes) -> Datagram | Skipped:
-    return read_datagram(data, port=4791)
+    header = read_header(data)
+    return header if isinstance(header, Skipped) else read_datagram(data, header, port=4791)
 
 
 def whole(data: bytes) -> Datagram:

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from emulator.audit.link import ip_offset, is_supported
+from emulator.audit.link import content_of, is_supported
 from tests.support.roce_capture import ETHERNET_BYTES, MTU, audit_frames, conversation
 
 
@@ -51,22 +51,32 @@ def test_an_unsupported_link_type_is_noted() -> None:
     [
         (1, b""),
         (1, bytes(12)),
-        (1, bytes(12) + b"\x08\x06" + bytes(28)),  # ARP
         (1, bytes(12) + b"\x81\x00\x00\x05"),  # ends within the VLAN tag
-        (113, bytes(14) + b"\x88\xcc"),  # LLDP
         (276, bytes(19)),
-        (276, b"\x08\x06" + bytes(18)),
         (276, b"\x81\x00" + bytes(18) + b"\x00\x05"),
-        (147, bytes(64)),
     ],
 )
-def test_a_frame_without_an_ip_packet_has_no_offset(link_type: int, data: bytes) -> None:
-    assert ip_offset(link_type, data) is None
+def test_a_frame_that_ends_before_its_ethertype_carries_nothing(link_type: int, data: bytes) -> None:
+    assert content_of(link_type, data) is None
+
+
+@pytest.mark.parametrize(
+    ("link_type", "data", "ethertype"),
+    [
+        (1, bytes(12) + b"\x08\x06" + bytes(28), 0x0806),  # ARP
+        (113, bytes(14) + b"\x88\xcc", 0x88CC),  # LLDP
+        (276, b"\x08\x06" + bytes(18), 0x0806),
+    ],
+)
+def test_other_frames_have_their_ethertype(link_type: int, data: bytes, ethertype: int) -> None:
+    found = content_of(link_type, data)
+    assert found is not None
+    assert found[0] == ethertype
 
 
 @pytest.mark.parametrize(("tags", "offset"), [(0, 14), (1, 18), (2, 22), (3, 26)])
 def test_every_vlan_tag_moves_the_ip_header_by_four_bytes(tags: int, offset: int) -> None:
-    assert ip_offset(1, bytes(12) + b"\x81\x00\x00\x05" * tags + b"\x86\xdd") == offset
+    assert content_of(1, bytes(12) + b"\x81\x00\x00\x05" * tags + b"\x86\xdd") == (0x86DD, offset)
 
 
 def test_only_known_link_types_are_supported() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ from emulator.roce.cm import (
     Rep,
     Req,
     Rtu,
+    SidrRep,
+    SidrReq,
+    of_datagrams,
     pack_ip_cm,
     pack_mad,
     parse_mad,
@@ -87,7 +91,21 @@ MESSAGES = [
     Dreq(local_id=1, remote_id=2, remote_qpn=0x123456),
     Drep(local_id=2, remote_id=1),
     Rej(local_id=2, remote_id=1, rejected=1, reason=28),
+    SidrReq(request_id=7, service_id=of_datagrams(service_id(18515))),
 ]  # fmt: skip
+
+
+def test_a_request_names_its_transport_service_in_two_bits() -> None:
+    request = MESSAGES[0]
+    assert isinstance(request, Req)
+    reliable, unreliable = pack_mad(request, 0), pack_mad(replace(request, service=1), 0)
+    assert (reliable[24 + 43], unreliable[24 + 43]) == (21 << 3, 21 << 3 | 1 << 1)
+    assert parse_mad(unreliable)[0] == replace(request, service=1)
+
+
+def test_datagrams_have_a_port_space_of_their_own() -> None:
+    assert of_datagrams(service_id(18515)) == 0x0111_4853
+    assert pack_mad(SidrRep(request_id=7, status=1), 0)[24:30] == bytes.fromhex("00000007 01 00")
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -103,7 +121,7 @@ def test_a_message_is_read_as_it_was_written(message: Message) -> None:
         (1, 3, "class 0x3"),
         (2, 1, "version 1"),
         (3, 0x81, "method 0x81"),
-        (17, 0x17, "attribute 0x17"),
+        (17, 0x19, "attribute 0x19"),
         (24 + 50, 0xF0, "path MTU code 15"),
         (24 + 50, 0x00, "path MTU code 0"),
     ],

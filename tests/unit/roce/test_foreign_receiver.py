@@ -30,8 +30,14 @@ class End:
             ConnectionSettings(path_mtu=256), send_psn=PSN, expect_psn=PSN, memory=Memory([self.region])
         )
         self.taken: list[Packet] = []
+        self.refused: list[Packet] = []
         self.receiver = ForeignReceiver(
-            self.pair, source=source, destination=destination, qpn=QPN, sink=self.taken.append
+            self.pair,
+            source=source,
+            destination=destination,
+            qpn=QPN,
+            sink=self.taken.append,
+            refused=self.refused.append,
         )
 
     def packet(
@@ -166,6 +172,17 @@ def test_what_is_wrong_is_dropped_and_counted_by_reason(reason: str, packet: obj
     end.receive(packet(end))  # type: ignore[operator]
     assert end.pair.drops == {reason: 1}
     assert end.pair.responder.delivered == end.taken == []
+
+
+@pytest.mark.parametrize("opcode", [Opcode.UC_SEND_ONLY, Opcode.UC_WRITE_FIRST, Opcode.UD_SEND_ONLY])
+def test_packets_of_another_transport_service_are_dropped_and_shown(opcode: Opcode) -> None:
+    end = End()
+    extensions = (Deth(1, 2),) if opcode is Opcode.UD_SEND_ONLY else ()
+    extensions += (Reth(0, 1, 512),) if opcode is Opcode.UC_WRITE_FIRST else ()
+    end.receive(end.packet(opcode, *extensions, payload=bytes(256)))
+    end.receive(end.packet(Opcode.RC_SEND_ONLY, payload=b"abcd"))
+    assert [one.meaning.service.name for one in end.refused] == [opcode.name[:2]]
+    assert (end.pair.drops, len(end.taken)) == ({"opcode": 1}, 1)
 
 
 def test_packets_of_other_queue_pairs_are_returned() -> None:

@@ -32,7 +32,10 @@ def clean() -> Conversation:
 def test_a_clean_capture_counts_packets_and_breaks_no_rule() -> None:
     headline, totals, *_ = lines = text_of(clean().audit()).splitlines()
     assert headline.endswith(": 4 frames, 4 RoCEv2 packets, ICRC right in 4")
-    assert totals == "data 3 · ACK 1 · NAK 0 · RNR 0 · gaps 0 · missing 0 · resent 0 · duplicates 0 · CE 0 · CNP 0"
+    assert (
+        totals
+        == "data 3 · ACK 1 · NAK 0 · RNR 0 · gaps 0 · missing 0 · resent 0 · reordered 0 · duplicates 0 · CE 0 · CNP 0"
+    )
     assert lines[-1] == "No rule is broken."
 
 
@@ -82,8 +85,15 @@ def test_an_empty_capture_has_totals_of_zero() -> None:
     assert "No rule is broken." in text
 
 
+def test_a_verdict_says_that_not_every_rule_was_judged() -> None:
+    talk = clean()
+    assert text_of(talk.audit()).endswith("No rule is broken.")
+    talk.frames.append(bytes(12) + b"\x88\xe5" + bytes(40))  # MACsec
+    assert text_of(talk.audit()).endswith("No rule that could be judged is broken.")
+
+
 def test_every_column_is_explained() -> None:
-    for name in ("opcode", "gaps / missing", "resent", "duplicates", "CNP gap", "Gb/s"):
+    for name in ("opcode", "gaps / missing", "reordered / extent", "resent", "duplicates", "CNP gap", "Gb/s"):
         assert f"\n  {name} " in EXPLAIN
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from emulator.peer.echo import EchoResult, Exchange, make_echo
 from emulator.peer.parameters import TestVerb, make_test
 from emulator.peer.records import Report
 from emulator.peer.results import PeerResult, Received, Sent
-from emulator.views.terminal.peer_table import render
+from emulator.views.terminal.peer_table import render, render_echo
 from tests.support.terminal import rows_of, shown
 
 
@@ -55,3 +56,16 @@ def test_a_latency_names_its_percentiles_and_what_it_is() -> None:
 def test_dropped_packets_are_listed_by_reason() -> None:
     text = table(TestVerb.SEND, sent=Sent(), received=Received(messages=1, bytes=1, dropped={"icrc": 7}))
     assert "dropped: 7 icrc" in text
+
+
+def test_rping_says_how_many_rounds_had_the_right_data_and_how_long_they_took() -> None:
+    test = make_echo(Exchange.RPING, size_bytes=100, rounds=3, path_mtu=None, is_client=True)
+    result = EchoResult(
+        test=test, role="client", host="192.0.2.1", peer_host="192.0.2.2", path_mtu=1024, rounds=3,
+        round_trips_ns=(2000, 2000, 4000), packets=7, retransmits=1,
+    )  # fmt: skip
+    text = shown(render_echo(result))
+    assert text.startswith("rping -s at 192.0.2.2: this end, 192.0.2.1, is the client; 100 B a round")
+    assert "3 rounds complete, all data right" in text
+    assert "round: median 2 µs" in text
+    assert "packets sent 7, of these again 1" in text
