@@ -15,6 +15,8 @@ from emulator.comparison.groups import MeasuredRun, RunGroup
 from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.store import firmware_of
+from emulator.statistics.classes import ClassKey
+from emulator.statistics.tester_model import TESTER_LIMITED_PERCENT
 
 NOTED_PARAMETERS = ("iterations", "warmup")
 """They change how much is measured, not what."""
@@ -187,9 +189,13 @@ def _class_differences(groups: Sequence[RunGroup]) -> Iterator[Difference]:
             yield Difference(f"class {key}", {"measured": measured, "not measured": missing})
 
 
+def _tester_limited(run: MeasuredRun) -> Iterator[ClassKey]:
+    yield from (key for key, percent in run.tester_percent.items() if percent >= TESTER_LIMITED_PERCENT)
+
+
 def _tester_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
     # Not refused: the group that became slower is limited less by the tester than the other one.
-    limited = sorted({key for group in groups for run in group.runs for key in run.tester_limited})
+    limited = sorted({key for group in groups for run in group.runs for key in _tester_limited(run)})
     if limited:
         yield f"the tester is the limit and may hide a difference of the device in {'; '.join(map(str, limited))}"
     if all(firmware_of(run.manifest) is None for group in groups for run in group.runs):

@@ -15,7 +15,7 @@ from emulator.run_folder.manifest import COMPLETE, Manifest
 from emulator.run_folder.reader import Run, of_session, read_run
 from emulator.run_folder.session import is_session
 from emulator.run_folder.store import find_runs, firmware_of, is_run_folder
-from emulator.statistics.classes import ClassKey
+from emulator.statistics.classes import JCT, ClassKey
 from emulator.statistics.measurements import Measurements, measurements
 from emulator.statistics.summary import summarise
 from emulator.visible import visible
@@ -26,14 +26,14 @@ class MeasuredRun:
     """A run and its times.
 
     Attributes:
-        tester_limited: classes in which a calibrated tester sets the time, see ClassSummary.
+        tester_percent: what of the time of a class, JCT included, a calibrated tester adds, see ClassSummary.
         counted: what happened to its packets, see causes.py.
     """
 
     folder: Path
     manifest: Manifest
     measurements: Measurements
-    tester_limited: frozenset[ClassKey] = frozenset()
+    tester_percent: Mapping[ClassKey, float] = field(default_factory=dict)
     counted: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -221,17 +221,21 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
         if reason:
             excluded.append(ExcludedRun(run.folder, reason))
         else:
-            kept.append(MeasuredRun(run.folder, run.manifest, measurements(run), _tester_limited(run), counted(run)))
+            kept.append(MeasuredRun(run.folder, run.manifest, measurements(run), _tester_percent(run), counted(run)))
     if not kept:
         reasons = "; ".join(f"{one.folder.name}: {one.reason}" for one in excluded)
         raise ResultError(f"no run of this group can be compared ({reasons})", path=name)
     return RunGroup(name, sorted(kept, key=lambda one: (one.manifest.created, one.manifest.run_id)), excluded)
 
 
-def _tester_limited(run: Run) -> frozenset[ClassKey]:
+def _tester_percent(run: Run) -> Mapping[ClassKey, float]:
     if not run.manifest.calibration:
-        return frozenset()
-    return frozenset(row.key for row in summarise(run).classes if row.is_tester_limited)
+        return {}
+    summary = summarise(run)
+    found = {row.key: row.tester_percent for row in summary.classes if row.tester_percent is not None}
+    if summary.iteration is not None and summary.iteration.jct_ns and (added_ns := summary.tester_ns) is not None:
+        found[ClassKey(JCT, run.manifest.trace.ranks)] = 100 * added_ns / summary.iteration.jct_ns
+    return found
 
 
 def _reason_to_exclude(manifest: Manifest) -> str | None:

@@ -18,6 +18,8 @@ from emulator.statistics.classes import JCT, ClassKey
 from emulator.statistics.descriptive import samples_needed, variation
 
 MEDIAN, TAIL = 0.5, 0.99
+DILUTED_PERCENT, MOST_DILUTED_PERCENT = 5.0, 90.0
+"""From this share of the tester in the time on, a row says so; a larger share than the second is taken for that one."""
 
 
 class Verdict(Enum):
@@ -97,6 +99,16 @@ class Effect:
     interval: Interval | None
 
 
+def _of_device(ratio: float, tester_percent: float | None) -> float:
+    """A ratio of times without the constant part that the tester adds to both; as it is if that is not known."""
+    share = _share(tester_percent)
+    return (ratio - share) / (1 - share)
+
+
+def _share(tester_percent: float | None) -> float:
+    return min(max(tester_percent or 0.0, 0.0), MOST_DILUTED_PERCENT) / 100
+
+
 @dataclass(frozen=True, slots=True)
 class ClassComparison:
     """One class in two groups.
@@ -110,8 +122,10 @@ class ClassComparison:
         why: what an inconclusive verdict lacks.
         ratios: of pairs, corrected for drift; empty if the runs are not compared in pairs.
         is_too_few: there are fewer runs than the rank test needs; `needs` is the smallest number that it can use.
-        finds: the smallest ratio above 1 that 95 of 100 comparisons with as many runs of this spread find.
+        finds: the smallest ratio above 1 of the device's time that 95 of 100 comparisons with as many runs of this
+            spread find.
         needs_to_find: runs a side with which they find `Rules.find`; None if it is not given or over 100 are needed.
+        tester_percent: of the baseline's time, what the calibrated tester adds; median over its runs. None: not known.
     """
 
     key: ClassKey
@@ -128,6 +142,20 @@ class ClassComparison:
     ratios: tuple[float, ...] = ()
     finds: float | None = None
     needs_to_find: int | None = None
+    tester_percent: float | None = None
+
+    @property
+    def is_diluted(self) -> bool:
+        """The tester's part of the time makes a difference of the device look notably smaller."""
+        return self.tester_percent is not None and self.tester_percent >= DILUTED_PERCENT
+
+    @property
+    def device_interval(self) -> Interval | None:
+        """The interval of the ratio of the device's times, if the tester added to both sides what it added to A's."""
+        if self.effect is None or self.effect.interval is None:
+            return None
+        interval = self.effect.interval
+        return Interval(*(_of_device(one, self.tester_percent) for one in (interval.low, interval.high)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +249,8 @@ def _compare_class(
     compare_sides = _compare_pairs if is_paired else _compare_groups
     measured = compare_sides(key, baseline, other, rules, rules.quantile)
     tail = compare_sides(key, baseline, other, rules, TAIL)
-    finds, needs_to_find = _power(measured, rules, least=least, is_paired=is_paired)
+    tester_percent = _tester_percent(key, baseline)
+    finds, needs_to_find = _power(measured, rules, least=least, is_paired=is_paired, tester_percent=tester_percent)
     is_tail_whole = [side.runs for side in measured.sides] == [side.runs for side in tail.sides]
     return ClassComparison(
         key,
@@ -234,7 +263,13 @@ def _compare_class(
         ratios=measured.ratios,
         finds=finds,
         needs_to_find=needs_to_find,
+        tester_percent=tester_percent,
     )
+
+
+def _tester_percent(key: ClassKey, group: RunGroup) -> float | None:
+    known = [run.tester_percent[key] for run in group.runs if key in run.tester_percent]
+    return float(np.median(known)) if known else None
 
 
 class _Measured(NamedTuple):
@@ -252,14 +287,22 @@ def _spread(sides: tuple[Side, Side], ratios: Sequence[float], *, is_paired: boo
     return inference.spread_of_groups(sides[0].array, sides[1].array)
 
 
-def _power(measured: _Measured, rules: Rules, *, least: int, is_paired: bool) -> tuple[float | None, int | None]:
-    """What comparisons with runs of this spread find, and how many find `rules.find`; None if nothing is known."""
+def _power(
+    measured: _Measured, rules: Rules, *, least: int, is_paired: bool, tester_percent: float | None
+) -> tuple[float | None, int | None]:
+    """What comparisons with runs of this spread find, and how many find `rules.find`; None if nothing is known.
+
+    Both are about the device: with a share of the tester in the time, the difference measured is that much smaller.
+    """
     runs = min(side.runs for side in measured.sides)
     if runs < inference.MIN_RUNS:
         return None, None
     spread = _spread(measured.sides, measured.ratios, is_paired=is_paired)
-    needs = None if rules.find is None else spread.runs_to_find(1 + rules.find, margin=rules.margin)
-    return spread.smallest_found(runs, margin=rules.margin), needs and max(needs, least)
+    found, needs = spread.smallest_found(runs, margin=rules.margin), None
+    if rules.find is not None:
+        measured_find = rules.find * (1 - _share(tester_percent))
+        needs = spread.runs_to_find(1 + measured_find, margin=rules.margin) if measured_find > rules.margin else None
+    return found and _of_device(found, tester_percent), needs and max(needs, least)
 
 
 def _compare_groups(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, quantile: float) -> _Measured:
@@ -326,8 +369,11 @@ def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) 
     is_significant = one.holm_p is not None and one.holm_p < inference.SIGNIFICANCE
     if is_significant and rules.excludes(interval):
         return replace(one, verdict=Verdict.SLOWER if interval.low > 1 else Verdict.FASTER)
-    if rules.contains(interval):
+    device = one.device_interval
+    if device is not None and rules.contains(device):
         return replace(one, verdict=Verdict.NO_DIFFERENCE)
+    if rules.contains(interval):
+        return replace(one, why="the tester's part of the time dilutes the difference: take a larger size")
     why = "the rank test is not significant" if rules.excludes(interval) else "the interval crosses the margin"
     return replace(one, needs=_runs_needed(one, one.effect, rules, tests=tests, is_paired=is_paired), why=why)
 

@@ -145,16 +145,23 @@ class RunSummary:
     flows: FlowFigures | None = field(default=None, compare=False, repr=False)
 
     @property
+    def tester_ns(self) -> float | None:
+        """What a calibrated tester adds to an iteration, as if no collective ran beside another; None if not known."""
+        shares = [(one.total_ns, one.tester_percent) for one in self.classes]
+        if not shares or any(percent is None for _, percent in shares):
+            return None
+        return sum(total_ns * (percent or 0.0) / 100 for total_ns, percent in shares)
+
+    @property
     def perfect_iteration(self) -> Mapping[str, float]:
         """Attribute of `iteration` → what a perfect device would have shown with this tester; empty if not known.
 
         As if no collective ran beside another: overlapping, the tester adds less.
         """
-        ideal_ns = self.iteration.ideal_ns if self.iteration else None
-        shares = [(one.total_ns, one.tester_percent) for one in self.classes]
-        if ideal_ns is None or not shares or any(percent is None for _, percent in shares):
+        ideal_ns, added_ns = self.iteration.ideal_ns if self.iteration else None, self.tester_ns
+        if ideal_ns is None or added_ns is None:
             return {}
-        perfect_ns = ideal_ns + sum(total_ns * (percent or 0.0) / 100 for total_ns, percent in shares)
+        perfect_ns = ideal_ns + added_ns
         return dict.fromkeys(("jct_ns", "jct_min_ns", "jct_max_ns"), perfect_ns) | {
             "roofline_ratio": perfect_ns / ideal_ns
         }

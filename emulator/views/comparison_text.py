@@ -22,6 +22,9 @@ SIGNIFICANCE = (
 )
 
 
+DILUTED = "diluted by the tester"
+
+
 def statistic_name(rules: Rules) -> str:
     """The percentile that represents a run in a class: `p50`, `p99`."""
     return f"p{100 * rules.quantile:g}"
@@ -131,7 +134,11 @@ def p_text(one: ClassComparison) -> str:
 
 
 def verdict_text(one: ClassComparison) -> str:
-    """The verdict; an inconclusive one with the number of runs and how many would be needed."""
+    """The verdict; an inconclusive one with the number of runs and how many would be needed; whether it is diluted."""
+    return f"{_verdict(one)}; {DILUTED}" if one.is_diluted else _verdict(one)
+
+
+def _verdict(one: ClassComparison) -> str:
     verdict: str = one.verdict.value
     if one.verdict is not Verdict.INCONCLUSIVE:
         return verdict
@@ -198,7 +205,7 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
         ),
         "finds": Column(
             "\nfinds",
-            "the smallest slowdown that 95 of 100 comparisons with this number and spread of runs find",
+            "the smallest slowdown of the device that 95 of 100 comparisons with this number and spread of runs find",
             cell=lambda one: NONE if one.finds is None else f"{100 * (one.finds - 1):.1f} %",
             sacrifice=3,
             title="finds",
@@ -228,6 +235,7 @@ def fact_lines(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield "Verdicts", _counts(comparison)
     yield from (("Inconclusive", text) for text in _reasons(comparison))
     yield from (("To find", text) for text in _power(comparison))
+    yield from (("Diluted", text) for text in _diluted(comparison))
     yield "Rules", _rules_text(comparison)
     for group in comparison.groups:
         for one in group.excluded:
@@ -255,6 +263,16 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
     reasons = Counter(one.why for pair in comparison.pairs for one in pair.classes if one.why)
     for why, count in reasons.most_common():
         yield f"{count_of(count, 'class', 'classes')}: {why}"
+
+
+def _diluted(comparison: Comparison) -> Iterator[str]:
+    shares = {one.key: one.tester_percent for pair in comparison.pairs for one in pair.classes if one.is_diluted}
+    if shares:
+        named = "; ".join(f"{percent:.0f} % of {key}" for key, percent in shares.items())
+        yield (
+            f"the calibrated tester adds {named}, whatever the device does: the ratio of the device's own times is "
+            'farther from 1. "finds" is about the device'
+        )
 
 
 def _power(comparison: Comparison) -> Iterator[str]:

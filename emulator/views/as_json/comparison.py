@@ -62,6 +62,7 @@ def _class(one: ClassComparison) -> dict[str, Any]:
         "verdict": one.verdict.value,
         "needs_runs": one.needs,
         "finds_ratio": one.finds,
+        "tester_percent": one.tester_percent,
         "needs_runs_to_find": one.needs_to_find,
         "why": one.why or None,
     }

@@ -140,7 +140,7 @@ def test_classes_where_the_tester_is_the_limit_are_noted() -> None:
     """Refusing them would hide what became slower than the tester."""
     runs = recorded("paced")
     key = ClassKey("all_reduce", 2, 4096, "direct")
-    limited = [replace(run, tester_limited=frozenset({key})) for run in runs[0:4:2]]
+    limited = [replace(run, tester_percent={key: 90.0}) for run in runs[0:4:2]]
     found = check_comparability([group("a", limited), group("b", runs[1:4:2])])
     assert found.refused == []
     assert found.notes[0].endswith("in all_reduce, 2 ranks, 4 KiB, direct")

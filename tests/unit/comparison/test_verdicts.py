@@ -83,6 +83,32 @@ def test_steady_classes_of_the_same_show_no_difference() -> None:
     assert steady > 30
 
 
+def diluted(seed: int, percent: float | None) -> ClassComparison:
+    """32 KiB of the same against the same, measured by a tester that adds this share to the baseline's time."""
+    known = recorded("paced")
+    chosen = [known[at] for at in np.random.default_rng(seed).permutation(len(known))[:12]]
+    if percent is not None:
+        key = next(key for key in known[0].measurements.classes if key.size_bytes == 32 << 10)
+        chosen = [replace(run, tester_percent={key: percent}) for run in chosen]
+    return by_size(compare_pair(group("a", chosen[:6]), group("b", chosen[6:]), RULES))[32 << 10]
+
+
+def test_what_the_tester_adds_hides_a_difference_of_the_device() -> None:
+    plain, little, much = (diluted(0, percent) for percent in (None, 4.0, 80.0))
+    assert (plain.verdict, plain.is_diluted) == (Verdict.NO_DIFFERENCE, False)
+    assert (little.verdict, little.is_diluted) == (Verdict.NO_DIFFERENCE, False)
+    assert (much.verdict, much.is_diluted) == (Verdict.INCONCLUSIVE, True)
+    assert much.why.startswith("the tester's part of the time dilutes")
+    assert plain.effect is not None
+    assert plain.effect.interval is not None
+    assert plain.finds is not None
+    assert much.effect == plain.effect, "the ratio is what was measured"
+    assert much.device_interval is not None
+    low, high = plain.effect.interval.low, plain.effect.interval.high
+    assert (much.device_interval.low, much.device_interval.high) == pytest.approx((5 * low - 4, 5 * high - 4))
+    assert much.finds == pytest.approx(5 * plain.finds - 4)
+
+
 @pytest.mark.parametrize(
     ("runs", "verdict"), [(2, Verdict.INCONCLUSIVE), (4, Verdict.INCONCLUSIVE), (5, Verdict.SLOWER)]
 )
