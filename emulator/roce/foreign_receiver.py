@@ -61,6 +61,7 @@ class ForeignReceiver:
     def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
         """Receive packets back to back; arguments and result as for `Receiver.receive`."""
         others: list[memoryview] = []
+        self.pair.responder.now_ns = now
         for start in range(0, len(packets), stride):
             packet = packets[start : start + stride]
             if int.from_bytes(packet[5:8]) == self.qpn or len(packet) < 8:

@@ -109,6 +109,7 @@ class Receiver:
             Those of other queue pairs.
         """
         size, is_write = len(packets), packets[0] == _ONLY_IMM
+        self._responder.now_ns = now
         if size == stride:
             if not is_write or not self._receive_writes(packets, 1, stride, port):
                 self._receive_one(packets, port, now)

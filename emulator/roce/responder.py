@@ -87,6 +87,7 @@ class Responder:
         early_packets: those ahead of `expected`, without copies.
         refused_packets: those with a PSN that cannot be the peer's, of another service, or after the connection broke.
         reads, read_bytes: READs taken, each once, and what they requested.
+        now_ns: when the packets that it is given were read; whoever reads them sets it.
     """
 
     settings: ConnectionSettings
@@ -107,6 +108,7 @@ class Responder:
     refused_packets: int = 0
     reads: int = 0
     read_bytes: int = 0
+    now_ns: int = 0
     _path_mtu: int = field(init=False)
     _msn: int = 0
     _operation: Operation | None = None  # of the message in progress; its bytes so far, in all, and its address:
@@ -117,6 +119,11 @@ class Responder:
     _results: dict[Psn, int] = field(default_factory=dict)  # what the last atomics returned, oldest first
     _early: dict[Psn, Arrival] = field(default_factory=dict)
     _last_early: Psn | None = None  # the newest packet that came too early since the last NAK
+    _early_ns: int = 0  # when it came
+    _first_early: Psn | None = None  # where the requester was when the first of them came
+    _early_again: Psn | None = None  # one of them came again, alone: the next packet tells a copy from a resend
+    _old_again: Psn | None = None  # what would follow a single packet that was taken for a copy, if it was a resend
+    _taken_ns: int = 0  # when a packet last came in order
     _nak: tuple[Psn, int] | None = None  # PSN and syndrome; void once that PSN has arrived
     _ack_owed: bool = False
     _refused: Psn | None = None  # the newest PSN that a NAK named: the requester goes back to it
@@ -225,6 +232,7 @@ class Responder:
         self.expected = Psn(self.expected + count & PSN_MASK)
         self._msn += count
         self.unacknowledged += count
+        self._taken_ns = self.now_ns
         self._ack_owed, self._last_early, self._nak = True, None, None
         if ack_request:
             self.ack_requested = True
@@ -234,6 +242,7 @@ class Responder:
     def _advance(self, packets: int, ack_request: bool) -> None:
         self.expected = add(self.expected, packets)
         self.unacknowledged += packets
+        self._taken_ns = self.now_ns
         self._ack_owed, self._last_early, self._nak = True, None, None
         if ack_request:
             self.ack_requested = True
@@ -276,21 +285,30 @@ class Responder:
                 self._answer_again(arrival, behind)
             return replace(arrival, packets=0)
         old = min(behind, arrival.packets)
-        if self._is_copy(arrival.psn, behind):
+        if arrival.psn == self._old_again:  # it goes on: both are of a resend
+            self.copies, self.duplicates = self.copies - 1, self.duplicates + 1
+        elif self._is_copy(arrival.psn, behind, is_recent=old == behind or old == 1):
             self.copies += old
-        else:
-            self.duplicates += old
-            self._resent = add(arrival.psn, old)
+            self._old_again = add(arrival.psn, 1) if old == 1 and behind > max(1, self.unacknowledged) else None
+            return self._without(arrival, old)
+        self.duplicates += old
+        self._resent, self._old_again = add(arrival.psn, old), None
+        return self._without(arrival, old)
+
+    def _without(self, arrival: Arrival, old: int) -> Arrival:
+        """An arrival without its first packets, which had arrived."""
         self._ack_owed = self.ack_requested = True
         return replace(arrival, psn=add(arrival.psn, old), packets=arrival.packets - old)
 
-    def _is_copy(self, psn: Psn, behind: int) -> bool:
+    def _is_copy(self, psn: Psn, behind: int, *, is_recent: bool) -> bool:
         """Whether the network repeated packets that had arrived.
 
         A requester repeats what a NAK asked for, what follows it, and, after a silence, what was not acknowledged. It
-        has had no silence yet for packets whose acknowledgement is still owed.
+        has had no silence yet for packets whose acknowledgement is still owed. What was acknowledged a moment ago is a
+        copy if it is the newest, or alone: a host merges a train of packets, and passes on the copy of one after it.
         """
-        if psn == self._resent or behind > self.unacknowledged:
+        is_silent = self.now_ns - self._taken_ns >= self.settings.timeout_ns // 2
+        if psn == self._resent or (behind > self.unacknowledged and (is_silent or not is_recent)):
             return False
         return self._refused is None or distance(self._refused, psn) > 0
 
@@ -306,12 +324,18 @@ class Responder:
     # Out of order.
 
     def _take_early(self, arrival: Arrival, ahead: int) -> None:
-        # A requester that went back begins with the gap: the same packet twice, with one before it, is a copy.
-        if arrival.psn == self._last_early and (ahead > 1 or self._nak is not None):
+        if self._early_again is not None and self._settle_again(arrival):
+            return
+        # A requester that went back begins with the gap: the same packet twice, with one before it, is a copy. So is
+        # one that was read together with the first: no NAK can have reached the requester in between.
+        if arrival.psn == self._last_early and (ahead > 1 or self._nak is not None or self.now_ns == self._early_ns):
             self.copies += 1
             if arrival.packets == 1:
                 return
             arrival, ahead = replace(arrival, psn=add(arrival.psn, 1), packets=arrival.packets - 1), ahead + 1
+        elif arrival.packets == 1 and self._is_early_again(arrival.psn):
+            self._early_again = arrival.psn
+            return
         self.early_packets += arrival.packets
         self.largest_displacement = max(self.largest_displacement, ahead)
         is_taken = self.settings.is_ooo and ahead + arrival.packets <= self.settings.ooo_window
@@ -320,10 +344,28 @@ class Responder:
                 psn = add(arrival.psn, i)
                 self._early[psn] = replace(arrival, psn=psn, packets=1)
         # Going backwards among early packets means that the requester went back, and that the gap was lost again.
-        elif self._nak is None and (self._last_early is None or distance(self._last_early, arrival.psn) <= 0):
-            self._refuse(Syndrome.SEQUENCE_ERROR)
+        elif self._last_early is None or distance(self._last_early, arrival.psn) <= 0:
+            self._first_early = arrival.psn
+            if self._nak is None:
+                self._refuse(Syndrome.SEQUENCE_ERROR)
         if not is_taken:
-            self._last_early = add(arrival.psn, arrival.packets - 1)
+            self._last_early, self._early_ns = add(arrival.psn, arrival.packets - 1), self.now_ns
+
+    def _is_early_again(self, psn: Psn) -> bool:
+        """Whether a packet came early before, since the requester last began at the gap, and not as the first."""
+        first, last = self._first_early, self._last_early
+        return first is not None and last is not None and distance(first, psn) > 0 >= distance(last, psn)
+
+    def _settle_again(self, arrival: Arrival) -> bool:
+        """What the early packet was that came again: returns whether `arrival` was taken with it, as a resend."""
+        again, self._early_again = self._early_again, None
+        if again is None or self._last_early is None or distance(again, arrival.psn) != 1:
+            self.copies += 1
+            return False
+        self._last_early = None  # the requester went back, and what it sent before this was lost again
+        for one in (replace(arrival, psn=again, packets=1), arrival):
+            self._take_early(one, distance(self.expected, one.psn))
+        return True
 
     def _refuse(self, syndrome: int) -> None:
         self._nak = self.expected, syndrome

@@ -9,12 +9,13 @@ import argparse
 import sys
 from functools import partial
 
-from lab.benchmarks.verdicts import busy, clean, faults, late, neighbours
+from lab.benchmarks.verdicts import busy, clean, counts, faults, late, neighbours
 from lab.benchmarks.verdicts.trials import report
 
 PARTS = {
     "busy": partial(report, busy.cases()),
     "clean": partial(report, clean.cases()),
+    "counts": counts.play,
     "faults": partial(report, faults.cases()),
     "late": late.play,
     "neighbours": neighbours.play,

@@ -48,12 +48,20 @@ def test_one_nak_for_a_gap_and_another_when_what_was_sent_again_is_lost_too() ->
 
 
 def received(*steps: int | range | str) -> Responder:
-    """A responder that took PSNs, one by one or as a run, and acknowledged or NAKed at every "reply"."""
+    """A responder that took PSNs, one by one or as a run, and acknowledged or NAKed at every "reply".
+
+    What follows a "reply" comes long after it, unless "at once" stands between them.
+    """
     responder = Responder(ConnectionSettings(path_mtu=256))
     responder.receive(first(200))
+    before = 0
     for step in steps:
-        if isinstance(step, str):
+        if step == "at once":
+            responder.now_ns = before
+        elif isinstance(step, str):
             assert responder.take_reply() is not None
+            before = responder.now_ns
+            responder.now_ns += responder.settings.timeout_ns
         else:
             run = step if isinstance(step, range) else range(step, step + 1)
             responder.receive(replace(middle(run.start), packets=len(run)))
@@ -72,6 +80,16 @@ def test_what_comes_again_after_its_acknowledgement_was_sent_again() -> None:
     assert counted(received(1, 2, "reply", 2, range(1, 3))) == (0, 3, 0, 0)
     pieces = received(range(1, 5), "reply", range(5, 7), range(2, 4), range(4, 7))
     assert counted(pieces) == (0, 5, 0, 0), "a resend in two pieces, after a silence"
+
+
+def test_what_comes_again_at_once_was_copied_though_it_was_acknowledged_in_between() -> None:
+    assert counted(received(1, 2, "reply", "at once", 2)) == (1, 0, 0, 0)
+    assert counted(received(1, 2, "reply", "at once", range(2, 4))) == (1, 0, 0, 0), "with the next one behind it"
+    assert counted(received(1, 2, 3, "reply", "at once", 1)) == (1, 0, 0, 0), "after the train that it was in"
+    assert counted(received(1, 2, 3, "reply", "at once", 1, 2)) == (0, 2, 0, 0), "it goes on: a resend"
+    assert counted(received(range(1, 6), "reply", "at once", range(1, 3))) == (0, 2, 0, 0), "more than one, and older"
+    assert counted(received(1, 3, "reply", 2, 3, "reply", "at once", 3)) == (1, 0, 1, 1), "of what was sent again"
+    assert counted(received(1, 3, "reply", "at once", 3)) == (1, 0, 1, 1), "early, before the NAK can have been read"
 
 
 def test_a_copy_of_an_early_packet_is_neither_early_nor_a_resend() -> None:
@@ -147,6 +165,7 @@ def test_writes_of_one_packet_that_are_alike_are_delivered_together() -> None:
     responder.receive(writes)
     assert responder.delivered == [Delivered(Operation.WRITE, 7, 20, 1, 5)]
     assert responder.take_reply() == Reply(Psn(4), NO_CREDIT_LIMIT, 5)
+    responder.now_ns += responder.settings.timeout_ns
     responder.receive(replace(writes, psn=Psn(3)))
     assert (responder.duplicates, responder.delivered[1].messages) == (2, 3)
 
@@ -198,6 +217,7 @@ def test_a_packet_again_that_came_too_early_says_that_the_gap_was_lost_again() -
     """The requester goes back to the packet that the NAK names: whatever comes next is newer than what came before."""
     responder = Responder(ConnectionSettings(path_mtu=256))
     for psn in (1, 1):
+        responder.now_ns += 1
         responder.receive(middle(psn))
         assert responder.take_reply() == Reply(Psn(0), Syndrome.SEQUENCE_ERROR, 0)
     assert responder.naks == 2
@@ -232,7 +252,21 @@ def test_a_packet_of_an_early_run_that_comes_again_says_that_the_gap_was_lost_ag
     responder.receive(replace(middle(3), packets=3))
     assert responder.take_reply() is not None
     responder.receive(middle(4))
+    assert responder.take_reply() is None, "it may be a copy"
+    responder.receive(middle(5))
     assert responder.take_reply() == Reply(Psn(0), Syndrome.SEQUENCE_ERROR, 0)
+    assert counted(responder) == (0, 0, 5, 2)
+
+
+def test_a_packet_of_an_early_run_that_comes_again_alone_is_a_copy() -> None:
+    """A host merges the run, and passes on the copy of one after it."""
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    responder.receive(replace(middle(3), packets=3))
+    assert responder.take_reply() is not None
+    for psn in (4, 6, 5, 7):
+        responder.receive(middle(psn))
+    assert responder.take_reply() is None
+    assert counted(responder) == (2, 0, 5, 1)
 
 
 def test_the_largest_message_may_begin() -> None:
