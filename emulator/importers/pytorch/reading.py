@@ -19,6 +19,7 @@ from emulator.importers.pytorch.joining import is_traffic, issued_operations, jo
 from emulator.importers.pytorch.kineto import KinetoTrace
 from emulator.importers.pytorch.processes import Process, processes
 from emulator.importers.pytorch.time_line import Issued, time_line
+from emulator.importers.pytorch.unnamed_groups import settle_unnamed_groups
 from emulator.importers.workers import run_all
 
 NAME = "pytorch"
@@ -48,6 +49,7 @@ def read_pytorch(
         for one in read:
             shelf.keep(one.nodes)
     world_size = max(max(one.world_size for one in read), read[-1].rank + 1)
+    settle_unnamed_groups(read, range(world_size))
     for one in read:
         losses.add(one.losses)
     return ImportedTrace(path, NAME, read, sorted(set(range(world_size)) - {one.rank for one in read}), losses)
