@@ -117,6 +117,9 @@ def _notes(collector: Collector) -> Iterator[str]:
         )
     if collector.truncated_frames:
         yield f"{_count(collector.truncated_frames, 'frame')} captured in part: ICRCs not checked"
+    if collector.encapsulated:
+        frames = _count(collector.encapsulated, "frame")
+        yield f"{frames} mirrored or tunnelled (ERSPAN, VXLAN): the inner one is judged"
     if collector.fragments:
         yield f"{_count(collector.fragments, 'IP fragment')} ignored"
     if sprayed := _sprayed(collector):

@@ -6,7 +6,7 @@ from collections import Counter
 
 from emulator.audit.datagram import Datagram, Skipped, read_datagram
 from emulator.audit.flow import CapturedPacket, Flow, FlowKey
-from emulator.audit.link import CapturedFrame, ip_offset, is_supported
+from emulator.audit.link import VXLAN_PORT, CapturedFrame, ip_offset, is_supported, mirrored_packet
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.superframe import LARGEST_PACKET, exceeds_one_packet, is_segment_intact, split
 from emulator.errors import InputError
@@ -35,6 +35,7 @@ class Collector:
         self.truncated_frames = 0
         self.other_families: Counter[int] = Counter()
         self.fragments = 0
+        self.encapsulated = 0
         self.unknown_links: Counter[int] = Counter()
 
     def add(self, frame: CapturedFrame) -> None:
@@ -44,7 +45,11 @@ class Collector:
             self.unknown_links[frame.link_type] += 1
             return
         offset = ip_offset(frame.link_type, frame.data)
-        datagram = Skipped.NOT_UDP if offset is None else read_datagram(frame.data[offset:], port=self._port)
+        ip = b"" if offset is None else frame.data[offset:]
+        if self._port != VXLAN_PORT and (inner := mirrored_packet(ip)) is not None:
+            self.encapsulated += 1
+            ip = inner
+        datagram = read_datagram(ip, port=self._port) if ip else Skipped.NOT_UDP
         if isinstance(datagram, Datagram):
             self._add_datagram(frame, datagram)
         elif datagram is Skipped.FRAGMENT:

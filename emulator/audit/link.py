@@ -10,6 +10,11 @@ _IPV4, _IPV6 = 0x0800, 0x86DD
 _ETHERTYPES = (_IPV4, _IPV6)
 _VLAN_TAGS = (0x8100, 0x88A8, 0x9100)
 _WORD = struct.Struct(">H")
+_GRE, _UDP = 47, 17
+VXLAN_PORT = 4789
+_ERSPAN = {0x88BE: 8, 0x22EB: 12}
+"""GRE protocol type → bytes of ERSPAN's own header, type II and III. A type II frame has a GRE sequence number."""
+_SEQUENCE, _KEY, _CHECKSUM = 0x1000, 0x2000, 0x8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +94,31 @@ def ip_offset(link_type: int, data: bytes) -> int | None:
     """Offset of the IP header in a frame; None if the frame carries no IP, or is truncated before it."""
     locate = _LINK_TYPES.get(link_type)
     return None if locate is None else locate(data)
+
+
+def mirrored_packet(ip: bytes) -> bytes | None:
+    """The IP packet in a frame that a switch mirrored (ERSPAN) or that crosses a VXLAN; None: it is in neither.
+
+    Source: RFC 7348 (VXLAN), RFC 2784 and 2890 (GRE), draft-foschiano-erspan.
+    """
+    version = ip[0] >> 4 if ip else 0
+    header_bytes = (ip[0] & 0xF) * 4 if version == 4 else 40
+    protocol_at = {4: 9, 6: 6}.get(version)
+    if protocol_at is None or len(ip) < header_bytes + 8:
+        return None
+    inner = {_GRE: _after_gre, _UDP: _after_vxlan}.get(ip[protocol_at], lambda _: None)(ip[header_bytes:])
+    offset = None if inner is None else _ethernet(inner)
+    return None if inner is None or offset is None else inner[offset:]
+
+
+def _after_gre(data: bytes) -> bytes | None:
+    (flags,), (kind,) = _WORD.unpack_from(data, 0), _WORD.unpack_from(data, 2)
+    if kind not in _ERSPAN:
+        return None
+    own_bytes = 0 if kind == 0x88BE and not flags & _SEQUENCE else _ERSPAN[kind]  # type I has none
+    return data[4 + 4 * sum(bool(flags & one) for one in (_SEQUENCE, _KEY, _CHECKSUM)) + own_bytes :]
+
+
+def _after_vxlan(data: bytes) -> bytes | None:
+    (port,) = _WORD.unpack_from(data, 2)
+    return data[16:] if port == VXLAN_PORT else None

@@ -72,3 +72,34 @@ def test_every_vlan_tag_moves_the_ip_header_by_four_bytes(tags: int, offset: int
 def test_only_known_link_types_are_supported() -> None:
     assert is_supported(1)
     assert not is_supported(147)
+
+
+def outer_ip(protocol: int, payload: bytes) -> bytes:
+    """Ethernet and IPv4 around a tunnel's payload."""
+    header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 0, 0, 64, protocol, 0, bytes(4), bytes(4))
+    return bytes(12) + b"\x08\x00" + header + payload
+
+
+@pytest.mark.parametrize(
+    ("protocol", "header"),
+    [
+        (17, struct.pack(">HHHH", 5000, 4789, 0, 0) + b"\x08" + bytes(7)),  # VXLAN
+        (47, b"\x00\x00\x88\xbe"),  # ERSPAN type I
+        (47, b"\x10\x00\x88\xbe" + bytes(4) + bytes(8)),  # type II, with a sequence number
+        (47, b"\x10\x00\x22\xeb" + bytes(4) + bytes(12)),  # type III
+    ],
+)
+def test_mirrored_frames_are_judged_by_the_frame_within(protocol: int, header: bytes) -> None:
+    plain = list(conversation().captured())
+    frames = [dataclasses.replace(one, data=outer_ip(protocol, header + one.data)) for one in plain]
+    report = audit_frames(frames)
+    assert (report.roce_frames, report.violations) == (len(plain), ())
+    note = f"{len(plain)} frames mirrored or tunnelled (ERSPAN, VXLAN): the inner one is judged"
+    assert note in report.notes
+    assert note not in audit_frames(plain).notes
+
+
+def test_tunnels_of_other_kinds_and_cut_ones_are_no_roce() -> None:
+    [first, *_] = conversation().captured()
+    for protocol, payload in ((47, b"\x00\x00\x65\x58" + first.data), (47, b"\x10\x00\x88\xbe"), (17, bytes(8))):
+        assert audit_frames([dataclasses.replace(first, data=outer_ip(protocol, payload)), first]).roce_frames == 1
