@@ -135,6 +135,8 @@ class ElementReader(Generic[E, H]):
         except msgspec.ValidationError as error:
             raise _Refused(self._placed(str(error)), 0) from error
         except NOT_READ as error:
+            if isinstance(error, UnicodeDecodeError):
+                raise _not_text(text) from error
             place = _BYTE.search(str(error))
             at = None if place is None else int(place[1]) - 1
             if at is not None and _TRAILING in str(error):
@@ -186,3 +188,13 @@ class ElementReader(Generic[E, H]):
 
     def _bad(self, problem: str, at: int) -> BadDocument:
         return BadDocument(f"{problem} (byte {self._offset + at})")
+
+
+def _not_text(data: bytes) -> _Refused:
+    """Where the first byte is that is no UTF-8: msgspec counts it from the beginning of its string."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        is_cut = error.reason == "unexpected end of data"
+        return _Refused(f"byte {data[error.start]:#04x} is no UTF-8", None if is_cut else error.start)
+    return _Refused("is no UTF-8", None)

@@ -124,7 +124,16 @@ def read_kineto(document: Document, *, wanted: Collection[int] = ()) -> KinetoTr
                 except NOT_READ as error:
                     raise BadDocument(f"record {number}, arguments: {error}") from error
         info = reader.head.distributedInfo or (reader.tail and reader.tail.distributedInfo)
-        return KinetoTrace.of(document.name, collector.finish(), info or None)
+        events = collector.finish()
+        if len(events.processes) > 1:
+            listed = ", ".join(str(one)[:20] for one in events.processes[:4])
+            problem = (
+                f"has operators of {len(events.processes)} processes ({listed}{', …' * (len(events.processes) > 4)})"
+            )
+            raise TraceError(
+                f"{problem}: traces of several ranks merged into one; give the file of each rank", path=document.name
+            )
+        return KinetoTrace.of(document.name, events, info or None)
 
 
 def _kineto_identity(document: Document) -> Identity:

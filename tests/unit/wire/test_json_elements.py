@@ -112,3 +112,15 @@ def test_memory_is_that_of_a_block_not_of_the_document() -> None:
     _, first = next(reader.batches())
     assert len(first) < 50
     assert len(source.data) > len(data) - 1100
+
+
+@pytest.mark.parametrize("block", [1, 3, 64, 1 << 20])
+@pytest.mark.parametrize("text", [b"\xff", b"ab\xc3(", b"\xc3\xa9\xed\xa0\x80"])
+def test_the_byte_that_is_no_text_is_named(text: bytes, block: int) -> None:
+    before = b'{"list": [{"a": "\xc3\xa9"}, {"a": 1, "b": "'
+    data = before + text + b'"}, {"a": 2}, {"a": 3}]}'
+    with pytest.raises(UnicodeDecodeError) as true:
+        data.decode()
+    wrong = true.value.start
+    with pytest.raises(BadDocument, match=rf"byte 0x{data[wrong]:02x} is no UTF-8 \(byte {wrong}\)"):
+        elements(data, block=block)
