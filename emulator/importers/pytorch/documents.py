@@ -162,6 +162,6 @@ def _reading(document: Document, key: str, element: Any, around: Any) -> Iterato
         with document.open() as source:
             yield ElementReader(source, key, element=element, around=around)
     except BadDocument as error:
-        raise TraceError(f"is not a trace of PyTorch, or a corrupt one: {error}", path=document.name) from error
+        raise TraceError(f"cannot be read as a trace of PyTorch: {error}", path=document.name) from error
     except UnreadableGroups as error:
         raise TraceError(f"defines a process group that cannot be read: {error}", path=document.name) from error
