@@ -21,10 +21,14 @@ from emulator.run_folder.schema import Part
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.trace.exclusive_durations import exclusive_micros
 from emulator.trace.model import CommKind
-from emulator.wire._pb import et_pb2
-from emulator.wire.trace.astra_sim import Node, is_cpu_op, make_compute, replace_attributes, takes_time
-from emulator.wire.trace.attributes import attribute_value
-from emulator.wire.trace.communications import IN_SPLIT_NAMES, OUT_SPLIT_NAMES
+from emulator.wire.trace.astra_sim import (
+    Node,
+    has_uneven_splits,
+    is_cpu_op,
+    make_compute,
+    replace_attributes,
+    takes_time,
+)
 from emulator.wire.trace.et import read_rank
 from emulator.wire.trace.files import find_trace
 from emulator.wire.trace.records import read_nodes
@@ -176,7 +180,7 @@ class _Encoder:
 
     def _encode_collective(self, node: Node, played: Played) -> None:
         kind = _SAME.get(played.kind, played.kind)
-        is_uneven = not played.was_even or any(_is_uneven(one) for one in node.attr)
+        is_uneven = not played.was_even or has_uneven_splits(node)
         self._changes["all_to_all of uneven sizes: every rank sends the mean, in even parts"] += is_uneven
         facts: dict[str, bool | int | str] = {"is_cpu_op": False, "comm_size": played.size_bytes}
         if played.group:
@@ -188,11 +192,3 @@ class _Encoder:
             self._changes[f"{what}: a broadcast, whose measured duration is replayed"] += 1
             facts[TRUE_TYPE], kind = int(played.kind), CommKind.BROADCAST
         replace_attributes(node, {"comm_type": int(kind), **facts})
-
-
-def _is_uneven(attribute: et_pb2.Attribute) -> bool:
-    """Whether an attribute gives the ranks of an all-to-all different parts."""
-    if attribute.name not in (*IN_SPLIT_NAMES, *OUT_SPLIT_NAMES):
-        return False
-    splits = attribute_value(attribute)
-    return isinstance(splits, tuple | list) and len(set(splits)) > 1
