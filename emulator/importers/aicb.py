@@ -183,7 +183,8 @@ def _layer(line: bytes, where: str, is_micro: bool, losses: Losses) -> _Layer:
     forward, backward, weights = (
         _part(words[at : at + 3], where, outer, losses) for at, outer in ((2, "TP"), (5, "TP"), (8, "DP"))
     )
-    _whole(words[11], "update time", LONGEST_TRACE_NS, where)
+    if _whole(words[11], "update time", LONGEST_TRACE_NS, where) > PLACEHOLDER_NS:
+        losses.count(Fate.DROPPED, "times of weight updates, which follow the collective of a layer", where)
     if is_micro:
         idle = _Part(0, None, 0, "")
         forward, backward, weights = idle, idle, replace(weights, compute_ns=0)
