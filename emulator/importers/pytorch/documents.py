@@ -101,7 +101,7 @@ def read_host(document: Document) -> HostTrace:
             for node in batch:
                 collector.add(node)
         try:
-            return HostTrace.of(document.name, collector.finish())
+            return HostTrace.of(document.name, collector.finish(), mended=reader.mended)
         except ValueError as error:
             raise BadDocument(str(error)) from error
 
@@ -133,7 +133,7 @@ def read_kineto(document: Document, *, wanted: Collection[int] = ()) -> KinetoTr
             raise TraceError(
                 f"{problem}: traces of several ranks merged into one; give the file of each rank", path=document.name
             )
-        return KinetoTrace.of(document.name, events, info or None)
+        return KinetoTrace.of(document.name, events, info or None, mended=reader.mended)
 
 
 def _kineto_identity(document: Document) -> Identity:

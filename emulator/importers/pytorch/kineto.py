@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -56,6 +56,7 @@ class KinetoTrace:
         world_size: 0 if it is not recorded.
         groups: process group → world ranks.
         descriptions: description of a process group → its name.
+        mended: bytes of the document that were no JSON, and read all the same.
     """
 
     name: str
@@ -63,9 +64,12 @@ class KinetoTrace:
     groups: dict[str, tuple[int, ...]]
     descriptions: dict[str, str]
     events: KinetoEvents
+    mended: Sequence[int] = ()
 
     @classmethod
-    def of(cls, name: str, events: KinetoEvents, info: DistributedInfo | None) -> KinetoTrace:
+    def of(
+        cls, name: str, events: KinetoEvents, info: DistributedInfo | None, *, mended: Sequence[int] = ()
+    ) -> KinetoTrace:
         """The trace of a document.
 
         Raises:
@@ -77,6 +81,7 @@ class KinetoTrace:
             groups={} if info is None else dict(_groups(info.pg_config)),
             descriptions={} if info is None else dict(_descriptions(info.pg_config)),
             events=events,
+            mended=mended,
         )
 
     def where(self, event: Event) -> str:

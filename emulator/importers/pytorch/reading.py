@@ -101,6 +101,10 @@ def _read(process: Process) -> ImportedRank:
     else:
         assert host is not None
         nodes = host_order(host, by_record, losses)
+    for trace in (host, kineto):
+        if trace is not None and trace.mended:
+            what = "places that are no JSON (inf, nan, commas, text), as PyTorch writes them: read without them"
+            losses.count(Fate.DROPPED, what, f"{trace.name} (byte {trace.mended[0]})", number=len(trace.mended))
     if not nodes:
         problem = "records no event on a CPU or a device" if kineto else "records no communication, and it has no times"
         raise TraceError(f"{problem}: there is nothing to play", path=process.names[0])
