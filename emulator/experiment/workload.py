@@ -68,7 +68,7 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None, alone: Alone | None 
     """
     if job.trace is not None:
         with _trace_files(job.trace, on_step=on_step, alone=alone) as (path, ranks, only):
-            yield _load(job.trace, path, ranks, on_step=on_step, only=only)
+            yield prove_files(job.trace, path, ranks, on_step=on_step, only=only)
         return
     with scratch_folder() as scratch:
         if job.pair_sweep is not None:
@@ -110,7 +110,7 @@ def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> Loaded
         InputError: the group file cannot be read.
     """
     with _trace_files(trace, on_step=on_step) as (path, ranks, _):
-        return _load(trace, path, ranks, on_step=on_step)
+        return prove_files(trace, path, ranks, on_step=on_step)
 
 
 def trace_digest(trace: Trace) -> str:
@@ -175,16 +175,36 @@ def _scratch_trace(trace: Trace, write: Callable[[Path], object]) -> Iterator[Pa
     """A temporary folder with what `write` puts there; errors of these files name the trace that the user named."""
     with scratch_folder() as scratch:
         write(scratch / "trace")
-        try:
+        with named_as(trace.path, scratch / "trace"):
             yield scratch / "trace"
-        except TraceError as error:
-            if error.path is not None and Path(str(error.path)).is_relative_to(scratch):
-                problem = f"cannot be played as recorded: {error.problem}"
-                raise TraceError(problem, path=trace.path, node=error.node, rank=error.rank) from error
+
+
+@contextlib.contextmanager
+def named_as(source: str | Path, folder: Path) -> Iterator[None]:
+    """Errors of what was made of a trace in a folder name the trace that the user named."""
+    try:
+        yield
+    except TraceError as error:
+        if error.path is None or not Path(str(error.path)).is_relative_to(folder):
             raise
+        problem = f"cannot be played as recorded: {error.problem.replace(f'{folder}/', '')}"
+        raise TraceError(problem, path=source, node=error.node, rank=error.rank) from error
 
 
-def _load(trace: Trace, path: Path, ranks: int | None, *, on_step: OnStep, only: int | None = None) -> LoadedJob:
+def prove_files(
+    trace: Trace, path: Path, ranks: int | None, *, on_step: OnStep = lambda _: None, only: int | None = None
+) -> LoadedJob:
+    """Read the files of a trace of Chakra, and prove that playing it ends.
+
+    Args:
+        trace: how to take it, and what the user named.
+        path: where the files are.
+        only: the one rank that was recorded.
+
+    Raises:
+        TraceError: it cannot be read or played.
+        InputError: the group file cannot be read.
+    """
     on_step("reading the trace")
 
     def on_rank(done: int, all_ranks: int) -> None:

@@ -32,7 +32,10 @@ def check_agreement(trace: ImportedTrace) -> None:
         for operation in one.operations:
             members = operation.ranks or world
             if one.rank not in members:
-                problem = f"{operation.where}: the process group has ranks {list(members)[:8]}, not this one"
+                problem = (
+                    f"{operation.where}: as recorded, the process group has ranks {list(members)[:8]}: not the rank"
+                )
+                problem += " that calls in it"
                 raise TraceError(problem, rank=one.rank)
             if operation.kind.is_collective:
                 key = (operation.group or "", operation.ranks or ())

@@ -1,11 +1,12 @@
-"""Workloads of AICB for SimAI: a line per layer with compute times and collectives, for all ranks alike.
+"""Workloads of AICB for SimAI, and of ASTRA-sim 1.0: a line per layer with compute times and collectives.
 
 The forward pass runs through the layers, the backward pass through them in reverse. A layer's forward and backward
-collectives end before the next layer begins; those of its weight gradients run beside what follows. As in SimAI.
+collectives end before the next layer begins; those of its weight gradients run beside what follows. As in SimAI. Of
+ASTRA-sim's own parallelisms, DATA is read: all ranks reduce weight gradients, computed before those of the inputs.
 
 Source: aliyun/aicb at 23eec3c (workload_generator/SimAI_training_workload_generator.py: fields, times in ns);
 aliyun/SimAI at cef83f9 (astra-sim/workload/Workload.cc: order; astra-sim/system/MockNcclGroup.cc: groups, sizes are
-those of the whole array).
+those of the whole array); ASTRA-sim 1.0 (Workload.cc: order; collective/Ring.cc: an all-gather's size is the shard's).
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ from emulator.trace.model import CommKind
 NAME = "aicb"
 _MICRO = b"MICRO"
 _FIELDS = 12
-_HEAD = re.compile(rb"^(HYBRID_TRANSFORMER_FWD_IN_BCKWD\b[^\n]*|MICRO)\s*\n\s*\d+\s*(\n|$)")
+_DATA = b"DATA"
+_READ = (b"HYBRID_TRANSFORMER_FWD_IN_BCKWD", _MICRO, _DATA)
+_HEAD = re.compile(
+    rb"^(?P<parallelism>HYBRID_TRANSFORMER\w*|HYBRID_\w+|TRANSFORMER\w*|DLRM\w*|MODEL|DATA|MICRO|DISTRIBUTED_INFERENCE)"
+    rb"\b[^\n]*\n\s*\d+\s*(\n|$)"
+)
 _SETTING = re.compile(rb"([A-Za-z_]+):?\s+(-?\d+(?:\.\d+)?)(?=\s|$)")
 _KINDS = {
     "ALLREDUCE": CommKind.ALL_REDUCE,
@@ -91,13 +97,13 @@ class _Workload:
     """A file."""
 
     path: Path
-    is_micro: bool
+    parallelism: bytes
     settings: Mapping[str, int]
     layers: list[_Layer] = field(default_factory=list)
 
 
 def is_aicb(head: bytes) -> bool:
-    """Whether a file that begins so is a workload of AICB."""
+    """Whether a file that begins so is a workload of AICB, or of ASTRA-sim 1.0."""
     return bool(_HEAD.search(head))
 
 
@@ -139,17 +145,23 @@ def read_aicb(
 
 def _read(path: Path, losses: Losses) -> _Workload:
     lines = [(number, line) for number, line, _ in read_lines(path) if line.strip()]
-    is_micro = lines[0][1].strip() == _MICRO
+    parallelism = lines[0][1].split()[0]
+    if parallelism not in _READ:
+        problem = f"is a workload of ASTRA-sim 1.0 with the parallelism {parallelism.decode('utf-8', 'replace')}, whose"
+        raise TraceError(
+            f"{problem} groups are in ASTRA-sim's system file; {', '.join(one.decode() for one in _READ)} can be read",
+            path=of_line(path, lines[0][0]),
+        )
     settings = {
         name.decode(): _setting(value, of_line(path, lines[0][0])) for name, value in _SETTING.findall(lines[0][1])
     }
-    workload = _Workload(path, is_micro, settings)
+    workload = _Workload(path, parallelism, settings)
     expected = int(lines[1][1]) if len(lines) > 1 and lines[1][1].strip().isdigit() else -1
     if len(lines) - 2 != expected:
         problem = f"announces {expected} layers and has {max(0, len(lines) - 2)}: the file is cut off or damaged"
         raise TraceError(problem, path=of_line(path, lines[min(1, len(lines) - 1)][0]))
     for number, line in lines[2:]:
-        workload.layers.append(_layer(line, of_line(path, number), is_micro, losses))
+        workload.layers.append(_layer(line, of_line(path, number), parallelism == _MICRO, losses))
     if settings.get("checkpoints") or settings.get("checkpoint_initiates"):
         losses.count(Fate.DROPPED, "forward passes that are repeated in the backward pass (checkpoints)", str(path))
     if settings.get("pp", 1) > 1:
@@ -171,7 +183,8 @@ def _layer(line: bytes, where: str, is_micro: bool, losses: Losses) -> _Layer:
     forward, backward, weights = (
         _part(words[at : at + 3], where, outer, losses) for at, outer in ((2, "TP"), (5, "TP"), (8, "DP"))
     )
-    _whole(words[11], "update time", LONGEST_TRACE_NS, where)
+    if _whole(words[11], "update time", LONGEST_TRACE_NS, where) > PLACEHOLDER_NS:
+        losses.count(Fate.DROPPED, "times of weight updates, which follow the collective of a layer", where)
     if is_micro:
         idle = _Part(0, None, 0, "")
         forward, backward, weights = idle, idle, replace(weights, compute_ns=0)
@@ -233,11 +246,16 @@ class _Builder(NodeList):
             self._compute(layer, "forward", layer.forward)
             self._collective(layer, "forward", layer.forward)
         last_of_group: dict[str, int] = {}
-        for layer in layers if self._workload.is_micro else reversed(layers):
-            self._compute(layer, "backward", layer.backward)
-            self._collective(layer, "backward", layer.backward)
+        is_data = self._workload.parallelism == _DATA
+        for layer in layers if self._workload.parallelism == _MICRO else reversed(layers):
+            if not is_data:
+                self._compute(layer, "backward", layer.backward)
+                self._collective(layer, "backward", layer.backward)
             self._compute(layer, "weights", layer.weights)
             self._beside(layer, last_of_group)
+            if is_data and layer is not layers[0]:
+                self._compute(layer, "backward", layer.backward)
+                self._collective(layer, "backward", layer.backward)
         files, world_size = [str(self._workload.path)], self._layout.ranks
         return ImportedRank(self._rank, files, "workload", world_size, {}, self.nodes, self.losses)
 
@@ -269,7 +287,8 @@ class _Builder(NodeList):
         if len(members) == 1:
             self.losses.count(Fate.DROPPED, f"{part.kind.label} of a group of one rank", layer.where)
             return None
-        size, rest = divmod(part.size_bytes, len(members)) if part.kind is CommKind.ALL_GATHER else (part.size_bytes, 0)
+        is_whole = part.kind is CommKind.ALL_GATHER and self._workload.parallelism != _DATA
+        size, rest = divmod(part.size_bytes, len(members)) if is_whole else (part.size_bytes, 0)
         if rest:
             self.losses.count(Fate.INFERRED, "all_gather not divisible by its ranks: shards rounded up", layer.where)
         if part.kind is CommKind.BROADCAST:

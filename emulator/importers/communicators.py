@@ -87,7 +87,8 @@ def _by_communicator(memberships: Iterable[Membership]) -> dict[Hashable, dict[i
     found: defaultdict[Hashable, dict[int, Membership]] = defaultdict(dict)
     for one in memberships:
         if not 1 <= one.size <= LARGEST_WORLD or not 0 <= one.rank < one.size:
-            raise TraceError(f"says rank {one.rank} of {one.size} ranks: the file is corrupt", path=one.where)
+            problem = f"says that it is rank {one.rank} of {one.size} ranks; ranks count from 0, up to {LARGEST_WORLD}"
+            raise TraceError(problem, path=one.where)
         ranks = found[one.communicator]
         other = ranks.setdefault(one.rank, one)
         if other.process != one.process:

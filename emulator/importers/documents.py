@@ -136,7 +136,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         with open_source(path) as source, tarfile.open(fileobj=_Stream(source), mode="r|") as archive:
             yield archive
     except (tarfile.TarError, EOFError, ValueError) as error:
-        raise TraceError(f"is not a tar archive, or is corrupt ({error})", path=path) from error
+        raise TraceError(f"cannot be read as a tar archive: {error}", path=path) from error
 
 
 def _members(path: Path) -> Iterator[Document]:

@@ -24,8 +24,10 @@ class Operation:
         send_splits, recv_splits: all-to-all: bytes to and from each member; None: even.
         root, peer: rank within the group, -1: none or unknown.
         peer_in_world: world rank of the peer, where the source says that instead; -1: it does not.
+        is_from_any: a receive from whichever rank sends.
         reads, writes: storages of the tensors.
         handle: what tells process groups without a name apart in the records of this rank.
+        candidates: world ranks of the process groups that it may be in, () for all; empty: that is settled.
     """
 
     where: str
@@ -40,11 +42,13 @@ class Operation:
     root: int = -1
     peer: int = -1
     peer_in_world: int = -1
+    is_from_any: bool = False
     tag: int = 0
     is_guess: bool = False
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
     handle: object = None
+    candidates: tuple[tuple[int, ...], ...] = ()
 
 
 class Place(Enum):

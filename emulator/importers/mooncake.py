@@ -72,7 +72,7 @@ def _line(text: str, *, where: str, block_tokens: int) -> _Line:
     try:
         line = decode(msgspec.json.decode(text), _Line)
     except SchemaProblem as problem:
-        raise InputError(f"{where}: {problem}") from problem
+        raise InputError(f"{where}: {_variant(text) or problem}") from problem
     except msgspec.DecodeError as error:
         raise InputError(f"{where}: not JSON: {error}") from error
     except RecursionError as error:
@@ -91,3 +91,14 @@ def _line(text: str, *, where: str, block_tokens: int) -> _Line:
             f"{block_tokens} (--block-tokens)"
         )
     return line
+
+
+def _variant(text: str) -> str | None:
+    """What is wrong with a request as other tools write it; None: it is none."""
+    said = msgspec.json.decode(text)
+    if not isinstance(said, dict) or "input_length" not in said:
+        return None
+    if "timestamp" not in said and "delay" in said:
+        sessions = "a delay after the turn before it, as in the sessions of AIPerf and Dynamo"
+        return f"has {sessions}, instead of a timestamp: give every request the time of its arrival, in ms"
+    return None if "output_length" in said else "has no output_length: give every request one, 0 for no answer"

@@ -48,11 +48,11 @@ def nccl_operation(
     """
     size_bytes = message_bytes * ranks if kind in _TIMES_RANKS else message_bytes
     if not 0 <= size_bytes <= MAX_SIZE_BYTES:
-        raise TraceError(f"{kind.label} of {size_bytes} bytes: the file is corrupt", path=where)
+        raise TraceError(f"{kind.label} of {size_bytes} bytes, which is outside 0 to {MAX_SIZE_BYTES}", path=where)
     if root is not None and not kind.is_collective and not 0 <= root < ranks:
-        raise TraceError(f"peer {root} of a communicator of {ranks} ranks: the file is corrupt", path=where)
+        raise TraceError(f"peer {root} is not a rank of a communicator of {ranks} ranks", path=where)
     if root is not None and kind in ROOTED and not 0 <= root < ranks:
-        raise TraceError(f"root {root} of a communicator of {ranks} ranks: the file is corrupt", path=where)
+        raise TraceError(f"root {root} is not a rank of a communicator of {ranks} ranks", path=where)
     return Operation(
         where=where,
         name=kind.label,

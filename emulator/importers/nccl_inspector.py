@@ -150,12 +150,12 @@ def _read_file(path: Path, lines: list[_Line], losses: Losses) -> None:
             if not is_whole:
                 losses.count(Fate.DROPPED, "records cut off at the end of the file", where)
                 continue
-            raise TraceError(f"is not a record of NCCL Inspector{_version(text)}: {error}", path=where) from error
+            raise TraceError(f"cannot be read as a record of NCCL Inspector: {error}", path=where) from error
         if len(kinds) > 1:
-            raise TraceError("has both coll_perf and p2p_perf: the record is corrupt", path=where)
+            raise TraceError("has both coll_perf and p2p_perf; a record has one of them", path=where)
         if not kinds:
             if not others:
-                raise TraceError("has neither coll_perf nor p2p_perf: the record is corrupt", path=where)
+                raise TraceError("has neither coll_perf nor p2p_perf; a record has one of them", path=where)
             what = f"records of an unknown kind, {', '.join(others)[:60]}{_version(text)}"
             losses.count(Fate.DROPPED, what, where)
             continue
@@ -201,8 +201,8 @@ def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall 
     said = line.record.coll_perf or message
     assert said is not None
     if not 0 <= said.duration_us < _LATEST_US or said.number < 0:
-        problem = f"a time of {said.duration_us} µs, number {said.number}: the record is corrupt"
-        raise TraceError(problem, path=line.where)
+        problem = f"has a time of {said.duration_us} µs and the number {said.number}; neither can be negative, no time"
+        raise TraceError(f"{problem} {_LATEST_US} µs or more", path=line.where)
     kind = KINDS.get(said.name)
     if kind is None or kind.is_collective is (message is not None):
         losses.count(Fate.DROPPED, f"records of unknown name {said.name[:40]!r}", line.where)
@@ -239,5 +239,5 @@ def _start_us(said: _Collective | _Message, where: str) -> int | None:
     """When the call was issued: only verbose records say it."""
     start = said.event_trace_ts.coll_start_ts or said.event_trace_ts.p2p_start_ts
     if start is not None and not 0 <= start < _LATEST_US:
-        raise TraceError(f"a start at {start} µs: the record is corrupt", path=where)
+        raise TraceError(f"has a start at {start} µs, which is outside 0 to {_LATEST_US}", path=where)
     return start

@@ -86,7 +86,7 @@ def read_nccl_log(
         ranks: not needed: the logs say it.
 
     Raises:
-        TraceError: there is no call, a line of a call is damaged, or processes contradict each other.
+        TraceError: there is no call, a line of a call cannot be read, or processes contradict each other.
     """
     reading = _Reading()
     for file in source_files(path):
@@ -120,13 +120,13 @@ def _read_file(path: Path, reading: _Reading) -> None:
             if found is None and not is_whole:
                 reading.losses.count(Fate.DROPPED, "calls whose line is cut off at the end of the file", where)
             elif found is None:
-                raise TraceError("a call of NCCL that cannot be read: the line is damaged", path=where)
+                raise TraceError("a call of NCCL in a form that is not known", path=where)
             else:
                 _add_call(found, where, path, reading)
         elif _INIT_END.search(line):
             found = _INIT.search(line)
             if found is None:
-                raise TraceError("an Init line of NCCL that cannot be read", path=of_line(path, number))
+                raise TraceError("an Init line of NCCL in a form that is not known", path=of_line(path, number))
             _add_membership(found, of_line(path, number), path, reading)
 
 
@@ -153,7 +153,8 @@ def _add_call(found: re.Match[bytes], where: str, path: Path, reading: _Reading)
     process, communicator = reading.names.get((host, pid, found["comm"]), default)
     element = DATATYPE_BYTES.get(int(found["type"]))
     if element is None:
-        raise TraceError(f"data type {int(found['type'])} is not one of NCCL", path=where)
+        known = f"{min(DATATYPE_BYTES)} to {max(DATATYPE_BYTES)}"
+        raise TraceError(f"data type {int(found['type'])} is not known; known: {known}", path=where)
     reading.lines.append(
         _Line(
             process,
@@ -194,7 +195,8 @@ def _world(reading: _Reading) -> World:
     if unnamed is None:
         return find_world(reading.memberships, reading.losses)
     if reading.memberships:
-        problem = "a call in a communicator without an Init line: record from the start of the job"
+        problem = "a call in a communicator of which no Init line is found, so its ranks are not known: record with"
+        problem += " NCCL_DEBUG_SUBSYS=INIT,COLL, all processes from their first communicator on"
         raise TraceError(problem, path=unnamed.where)
     processes = sorted({line.process for line in reading.lines}, key=natural_order)
     other = next((line for line in reading.lines if line.ranks != len(processes)), None)

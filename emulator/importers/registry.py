@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -18,7 +19,7 @@ from emulator.importers.flight_recorder.reading import read_flight_recorder
 from emulator.importers.kvbench import is_kvbench, read_kvbench
 from emulator.importers.losses import Fate
 from emulator.importers.model import ImportedTrace
-from emulator.importers.nccl_inspector import is_nccl_inspector, read_nccl_inspector
+from emulator.importers.nccl_inspector import KNOWN_FORMAT, is_nccl_inspector, read_nccl_inspector
 from emulator.importers.nccl_log import is_nccl_log, read_nccl_log
 from emulator.importers.pytorch.documents import is_pytorch
 from emulator.importers.pytorch.reading import read_pytorch
@@ -50,26 +51,73 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """A version that files carry: what refuses to be read in another one may be the fault of the reader.
+
+    Attributes:
+        what: whose version, for messages.
+        pattern: of it in the first bytes of a file.
+        known: those that the reader was written for.
+    """
+
+    what: str
+    pattern: re.Pattern[bytes]
+    known: Sequence[str]
+
+
+HOST_SCHEMA = Version(
+    "execution trace schema",
+    re.compile(rb'"schema"\s*:\s*"(\d[\d.]{0,20})'),
+    ("1.0.1", "1.0.2", "1.0.3", "1.1.0", "1.1.1"),
+)
+KINETO_SCHEMA = Version("Kineto schema", re.compile(rb'"schemaVersion"\s*:\s*(\d{1,9})'), ("1",))
+DUMP = Version("dump", re.compile(rb"(?<![_a-z])version.{1,10}?(\d{1,3}\.\d{1,3})", re.DOTALL), ("2.10",))
+INSPECTOR = Version(
+    "Inspector output", re.compile(rb'"inspector_output_format_version"\s*:\s*"([^"]{1,20})"'), (KNOWN_FORMAT,)
+)
+NCCL = Version("NCCL", re.compile(rb"NCCL version (\d{1,3}\.\d{1,3})"), tuple(f"2.{minor}" for minor in range(18, 29)))
+
+
+@dataclass(frozen=True, slots=True)
 class Importer:
     """A format.
 
     Attributes:
         is_head: whether a document that begins with these bytes is of this format.
+        versions: that its files carry.
     """
 
     name: str
     title: str
     is_head: Callable[[bytes], bool]
     read: Reader
+    versions: Sequence[Version] = ()
+
+    def other_version(self, path: Path) -> str:
+        """ " (what; known: …)" of a source in a version that this reader does not know, else ""."""
+        for head in chain(document_heads(path), file_heads(path)):
+            for one in self.versions if self.is_head(head) else ():
+                found = {version.decode("utf-8", "replace") for version in one.pattern.findall(head)}
+                if other := sorted(found.difference(one.known)):
+                    return f" ({one.what} {other[0]}; known: {', '.join(one.known)})"
+        return ""
 
 
 IMPORTERS: Mapping[str, Importer] = {
     one.name: one
     for one in (
-        Importer("pytorch", "PyTorch execution traces, Kineto traces, or both", is_pytorch, read_pytorch),
-        Importer("flight-recorder", "PyTorch Flight Recorder dumps", is_flight_recorder, read_flight_recorder),
-        Importer("nccl-inspector", "logs of NCCL's Inspector plugin", is_nccl_inspector, read_nccl_inspector),
-        Importer("nccl-log", "logs of NCCL with NCCL_DEBUG=INFO", is_nccl_log, read_nccl_log),
+        Importer(
+            "pytorch",
+            "PyTorch execution traces, Kineto traces, or both",
+            is_pytorch,
+            read_pytorch,
+            (HOST_SCHEMA, KINETO_SCHEMA),
+        ),
+        Importer("flight-recorder", "PyTorch Flight Recorder dumps", is_flight_recorder, read_flight_recorder, (DUMP,)),
+        Importer(
+            "nccl-inspector", "logs of NCCL's Inspector plugin", is_nccl_inspector, read_nccl_inspector, (INSPECTOR,)
+        ),
+        Importer("nccl-log", "logs of NCCL with NCCL_DEBUG=INFO", is_nccl_log, read_nccl_log, (NCCL,)),
         Importer("aicb", "workloads of AICB for SimAI", is_aicb, read_aicb),
         Importer("kvbench", "traffic matrices of NIXL's KVBench", is_kvbench, read_kvbench),
     )
@@ -122,7 +170,12 @@ def import_trace(
     try:
         trace = importer.read(path, ranks=ranks, on_rank=on_rank)
     except RecursionError as error:
-        raise TraceError("has values nested too deeply: it is corrupt", path=path) from error
+        raise TraceError("has values nested too deeply to be read", path=path) from error
+    except TraceError as error:
+        if not (version := importer.other_version(path)):
+            raise
+        problem = f"{error.problem}{version}"
+        raise TraceError(problem, path=error.path, offset=error.offset, node=error.node, rank=error.rank) from error
     world_size = len(trace.ranks) + len(trace.missing)
     if ranks is not None and ranks != world_size:
         alone = ": without --ranks, `check` and `view` show the one that was recorded" if len(trace.ranks) == 1 else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,11 +19,12 @@ PREFIX = "trace"
 _NODE_BYTES = 100  # in a file, about
 
 
-def write_imported(trace: ImportedTrace, folder: Path) -> list[Path]:
+def write_imported(trace: ImportedTrace, folder: Path, *, prove: Callable[[Path], object] | None = None) -> list[Path]:
     """Write the ranks that were found.
 
     Args:
         folder: new or empty.
+        prove: called with the folder when all is written; what it raises undoes the writing.
 
     Returns:
         The files in the order of the ranks, then the group file if there is one, then the report.
@@ -45,6 +46,8 @@ def write_imported(trace: ImportedTrace, folder: Path) -> list[Path]:
         if groups:
             write_groups(folder / GROUP_FILE, {number: ranks or world for (_, ranks), number in groups.items()})
         _write_report(others[-1], trace)
+        if prove is not None:
+            prove(folder)
     return [*paths, *others]
 
 

@@ -84,6 +84,22 @@ def canonical_order(trace: RankTrace, *, lenient: bool = False) -> RankOrder:
     return RankOrder(order, position, offset, needed, edges.dropped, found - len(edges.owner), duplicates)
 
 
+def left_dependencies(trace: RankTrace) -> dict[int, tuple[list[int], list[int]]]:
+    """The nodes of which a lenient order leaves out dependencies: id → control and data dependencies that are left."""
+    edges = _edges(trace, lenient=True)
+    kept = _without_cycles(edges, len(trace)) if bool(np.any(edges.needed >= edges.owner)) else edges
+    ids = trace.node_id[kept.by_id]
+    counts = np.bincount(kept.owner, minlength=len(trace))
+    lacking = np.flatnonzero(counts != np.diff(trace.dep_offset)[kept.by_id])
+    found: dict[int, tuple[list[int], list[int]]] = {int(ids[place]): ([], []) for place in lacking}
+    of_these = np.isin(kept.owner, lacking)
+    for owner, needed, is_ctrl in zip(
+        kept.owner[of_these].tolist(), kept.needed[of_these].tolist(), kept.is_ctrl[of_these].tolist(), strict=True
+    ):
+        found[int(ids[owner])][not is_ctrl].append(int(ids[needed]))
+    return found
+
+
 def _edges(trace: RankTrace, *, lenient: bool) -> _Edges:
     by_id = np.argsort(trace.node_id, kind="stable").astype(np.int64, copy=False)
     sorted_ids = trace.node_id[by_id]

@@ -18,11 +18,17 @@ MAX_PART_BYTES = 64 << 20
 """Of one element, and of what is before and after the array."""
 NOT_READ = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises on JSON that is not of a type."""
+MOST_MENDED = 1000
+"""Places of a document: every one takes decoding again."""
 _CUTS_TRIED = 3
 _BYTE = re.compile(r" \(byte (\d+)\)$")
 _PATH = re.compile(r"^(?P<problem>.*?)(?: - at `\$\[(?P<number>\d+)\](?P<path>.*)`)?$", re.DOTALL)
 _FIRST_KEY = re.compile(rb'\s*\{\s*"[^"\\]{0,40}"')
 _TRAILING = "trailing characters"
+_NO_TEXT, _MORE_COMMA, _LESS_COMMA = "is no UTF-8", "trailing comma in", "expected ',' or ']'"
+_NO_NUMBER = re.compile(rb"-?(?:inf(?:inity)?|nan)\b", re.IGNORECASE)
+"""How C++ and Python write numbers that JSON has none for."""
+_LONGEST_NUMBER = 10
 
 E = TypeVar("E")
 H = TypeVar("H")
@@ -60,6 +66,7 @@ class ElementReader(Generic[E, H]):
     Attributes:
         head: what is before the array.
         tail: what is after it; None until all elements have been read.
+        mended: bytes at which the array was not JSON, in ways in which PyTorch writes it, and was read all the same.
 
     Raises:
         BadDocument: there is no such array, or it is not JSON, or not of these types; from everything here.
@@ -72,6 +79,7 @@ class ElementReader(Generic[E, H]):
         self._number = self._offset = 0
         self._buffer = b""
         self.tail: H | None = None
+        self.mended: list[int] = []
         self.head = self._read_head(re.compile(rb'"' + key.encode() + rb'"\s*:\s*\['))
 
     def batches(self) -> Iterator[tuple[int, list[E]]]:
@@ -104,14 +112,41 @@ class ElementReader(Generic[E, H]):
                 return self._take(self._buffer[:end] + b"]", end)
             except _Refused as refused:
                 if refused.at is not None:
-                    raise self._bad(refused.problem, refused.at) from refused
+                    return self._mend(refused, refused.at)
         try:
             return self._take(self._buffer, len(self._buffer))
         except _Refused as refused:
             if refused.at is not None:
-                raise self._bad(refused.problem, refused.at) from refused
+                return self._mend(refused, refused.at)
         if not self._more():
             raise self._bad("the file ends within it", len(self._buffer))
+        return []
+
+    def _mend(self, refused: _Refused, at: int) -> list[E]:
+        """Change what PyTorch is known to write wrongly, so that the rest can be read: no elements yet.
+
+        Raises:
+            BadDocument: it is something else.
+        """
+        if len(self._buffer) < at + _LONGEST_NUMBER and self._more():
+            return []  # what is there may be cut
+        before, after = self._buffer[:at], self._buffer[at:]
+        if refused.problem.endswith(_NO_TEXT):
+            changed = before + b"?" + after[1:]
+        elif (number := _NO_NUMBER.search(before[-1:] + after[:_LONGEST_NUMBER])) and number.start() <= 1:
+            start = at - len(before[-1:]) + number.start()
+            changed = self._buffer[:start] + b"null" + self._buffer[start + len(number[0]) :]
+        elif _MORE_COMMA in refused.problem and (comma := before.rstrip()).endswith(b","):
+            changed = comma[:-1] + after
+        elif refused.problem.endswith(_LESS_COMMA) and before.rstrip().endswith(b"}") and after.startswith(b"{"):
+            changed = before + b"," + after
+        else:
+            raise self._bad(refused.problem, at) from refused
+        if len(self.mended) == MOST_MENDED:
+            raise self._bad(f"{refused.problem}, after {MOST_MENDED} other places that are no JSON", at) from refused
+        self.mended.append(self._offset + at)
+        self._offset += len(self._buffer) - len(changed)
+        self._buffer = changed
         return []
 
     def _cuts(self) -> Iterator[int]:
@@ -135,6 +170,8 @@ class ElementReader(Generic[E, H]):
         except msgspec.ValidationError as error:
             raise _Refused(self._placed(str(error)), 0) from error
         except NOT_READ as error:
+            if isinstance(error, UnicodeDecodeError):
+                raise _not_text(text) from error
             place = _BYTE.search(str(error))
             at = None if place is None else int(place[1]) - 1
             if at is not None and _TRAILING in str(error):
@@ -186,3 +223,13 @@ class ElementReader(Generic[E, H]):
 
     def _bad(self, problem: str, at: int) -> BadDocument:
         return BadDocument(f"{problem} (byte {self._offset + at})")
+
+
+def _not_text(data: bytes) -> _Refused:
+    """Where the first byte is that is no UTF-8: msgspec counts it from the beginning of its string."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        is_cut = error.reason == "unexpected end of data"
+        return _Refused(f"byte {data[error.start]:#04x} is no UTF-8", None if is_cut else error.start)
+    return _Refused("is no UTF-8", None)

@@ -25,10 +25,9 @@ _EPILOG = """examples:
   charkha convert my-pytorch-traces traces/my-job
   charkha convert --to master my-pytorch-traces my-job.parquet
 
-SRC is in any format that Charkha reads, told from its content: chakra (.et, compressed or not,
-JSON), pytorch, flight-recorder, nccl-inspector, nccl-log, aicb, kvbench (docs/importers.md), or a
-master file: the communication of all ranks in one Parquet table (docs/sharing.md). Writes plain
-.et, the group file, and for an import import.json: what was mapped, dropped and guessed.
+SRC is in any format that Charkha reads (docs/importers.md), told from its content, or a master
+file: the communication of all ranks in one Parquet table (docs/sharing.md). Writes plain .et, the
+group file, and for an import import.json: what was mapped, dropped and guessed.
 """
 
 
@@ -47,6 +46,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--to", choices=(_ET, _MASTER), default=_ET, help="what to write (default: et)")
     parser.add_argument("--strict", action="store_true", help="refuse an import that needs guesses or lacks ranks")
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
+    parser.add_argument("--lenient", action="store_true", help="drop dependencies on missing nodes")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     parser.add_explain("import_report")
@@ -72,8 +72,9 @@ def _run(args: argparse.Namespace) -> None:
         if args.strict:
             raise InputError("--strict is for imported traces; SRC is a trace of Chakra, or of no known format")
         _convert(args)
-    elif args.groups is not None:
-        raise InputError("--groups is for traces of Chakra; an imported trace has its own process groups")
+    elif args.groups is not None or args.lenient:
+        option, own = ("--lenient", "dependencies") if args.groups is None else ("--groups", "process groups")
+        raise InputError(f"{option} is for traces of Chakra; an imported trace has its own {own}")
     else:
         _import(args, importer)
 
@@ -89,7 +90,8 @@ def _to_master(args: argparse.Namespace) -> None:
     check_file(args.target, "DST")
     groups = None if args.groups is None else str(args.groups)
     with status() as on_step:
-        job = load_from_files(Trace(path=str(args.source), ranks=args.ranks, groups=groups), on_step=on_step)
+        trace = Trace(path=str(args.source), ranks=args.ranks, groups=groups, lenient=args.lenient)
+        job = load_from_files(trace, on_step=on_step)
         on_step("writing")
         made = write_master(args.target, job.workload, job.loaded.traces, name=trace_name(job.loaded.files))
     size = args.target.stat().st_size
@@ -109,8 +111,9 @@ def _from_master(args: argparse.Namespace) -> None:
     from emulator.wire.trace.master.read import read_master
     from emulator.wire.trace.write_workload import write_workload
 
-    if args.strict or args.groups is not None or args.source_format is not None:
-        raise InputError("--strict, --groups and --from are not for a master file, which holds all that they decide")
+    if args.strict or args.lenient or args.groups is not None or args.source_format is not None:
+        options = "--strict, --lenient, --groups and --from"
+        raise InputError(f"{options} are not for a master file, which holds all that they decide")
     master = read_master(args.source, ranks=args.ranks)
     paths = write_workload(master.streams(), args.target)
     nodes = sum(
@@ -123,12 +126,16 @@ def _from_master(args: argparse.Namespace) -> None:
 
 
 def _convert(args: argparse.Namespace) -> None:
+    from emulator.experiment.spec import Trace
+    from emulator.experiment.workload import prove_files
     from emulator.views.terminal.written_trace import files_line
     from emulator.wire.trace.convert import convert_trace
-    from emulator.wire.trace.load import load_trace
 
-    loaded = load_trace(args.source, ranks=args.ranks, groups=args.groups)
-    paths, ranks = convert_trace(loaded, args.target), len(loaded.files)
+    groups = None if args.groups is None else str(args.groups)
+    trace = Trace(path=str(args.source), ranks=args.ranks, groups=groups, lenient=args.lenient)
+    with status() as on_step:
+        loaded = prove_files(trace, args.source, args.ranks, on_step=on_step).loaded
+        paths, ranks = convert_trace(loaded, args.target, lenient=args.lenient), len(loaded.files)
     if args.json:
         print_json({"ranks": ranks, "nodes": loaded.nodes, "files": [str(path) for path in paths]})
     else:
@@ -136,6 +143,8 @@ def _convert(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace, importer: Importer) -> None:
+    from emulator.experiment.spec import Trace
+    from emulator.experiment.workload import named_as, prove_files
     from emulator.importers.registry import import_trace
     from emulator.importers.writing import report, write_imported
     from emulator.views.terminal.import_report import render
@@ -147,7 +156,13 @@ def _import(args: argparse.Namespace, importer: Importer) -> None:
             on_step(f"importing the trace: {done} of {ranks} ranks")
 
         trace = import_trace(importer, args.source, ranks=args.ranks, strict=args.strict, on_rank=on_rank)
-        paths = write_imported(trace, args.target)
+
+        def prove(folder: Path) -> None:
+            with named_as(args.source, folder):
+                prove_files(Trace(path=str(args.source)), folder, len(trace.ranks), on_step=on_step)
+
+        # A job without all ranks is written too, for other tools: it cannot be proven.
+        paths = write_imported(trace, args.target, prove=None if trace.missing else prove)
     if args.json:
         nodes = sum(len(one.nodes) for one in trace.ranks)
         files = [str(path) for path in paths]

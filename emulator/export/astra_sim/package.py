@@ -38,7 +38,8 @@ def write(run: Run, folder: Path) -> Sequence[str]:
     """Write the folder.
 
     Returns:
-        Notes for the user: the verdict on each dimension of the network, and where the simulator differs from the run.
+        Notes for the user: the verdict on each dimension of the network, where the simulator differs from the run, and
+        what was changed for it.
 
     Raises:
         ResultError, TraceError: the run, or its measured trace, cannot be read.
@@ -54,7 +55,8 @@ def write(run: Run, folder: Path) -> Sequence[str]:
     limits = limits_of(judged, overlaps, fits)
     with writing(folder):
         folder.mkdir(parents=True)
-    groups, changes = write_workload(run, folder)
+    groups, counts = write_workload(run, folder)
+    changed = [f"{count:,} node{'s' * (count != 1)} changed for ASTRA-sim: {what}" for what, count in counts.items()]
     can_simulate = all(one.fit for one in network)
     facts = {
         "run_id": run.manifest.run_id,
@@ -66,7 +68,7 @@ def write(run: Run, folder: Path) -> Sequence[str]:
         "overlapping_communications": {"overlapping": overlaps[0], "measured": overlaps[1]},
         "limits": limits,
         "classes_left_out": dict(observed.left_out),
-        "changed_for_astra_sim": dict(changes),
+        "changed_for_astra_sim": dict(counts),
     }
     files = {
         "groups.json": json.dumps({str(number): list(ranks) for number, ranks in groups.ranks.items()}, indent=1),
@@ -75,7 +77,7 @@ def write(run: Run, folder: Path) -> Sequence[str]:
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}),
         "fit.json": json.dumps(facts, indent=1),
         "README.txt": readme(
-            run.manifest.run_id, judged, limits, has_groups=bool(groups.ranks), can_simulate=can_simulate
+            run.manifest.run_id, judged, [*limits, *changed], has_groups=bool(groups.ranks), can_simulate=can_simulate
         ),
     }
     if can_simulate:
@@ -83,7 +85,7 @@ def write(run: Run, folder: Path) -> Sequence[str]:
     with writing(folder):
         for name, content in files.items():
             (folder / name).write_text(content.rstrip() + "\n", encoding="utf-8")
-    return [*map(str, judged), *limits]
+    return [*map(str, judged), *limits, *changed]
 
 
 def _system(algorithms: Mapping[CommKind, str], network: Sequence[Dimension], *, is_replay: bool) -> dict[str, Any]:

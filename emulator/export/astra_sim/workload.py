@@ -1,8 +1,9 @@
 """The measured trace in the subset of Chakra that ASTRA-sim reads, one plain file per rank.
 
-ASTRA-sim aborts on collectives it does not know, communication on the CPU, METADATA nodes and dangling dependencies. It
-identifies process groups by positive integers. Changes are counted, and an attribute keeps the true type.
-Source: ASTRA-sim, astra-sim/workload/Workload.cc.
+ASTRA-sim aborts on collectives it does not know, nodes on the CPU, METADATA nodes and dangling dependencies. It waits
+forever in an all-to-all whose ranks have different sizes, and ends with exit code 0 all the same. It identifies process
+groups by positive integers. Changes are counted, and an attribute keeps the true type.
+Source: ASTRA-sim, astra-sim/workload/Workload.cc, Statistics.cc (extract_comp_comm_overlap: no times on the CPU).
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from emulator.run_folder.schema import Part
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.trace.exclusive_durations import exclusive_micros
 from emulator.trace.model import CommKind
-from emulator.wire.trace.astra_sim import Node, is_cpu_op, make_compute, replace_attributes, takes_time
+from emulator.wire.trace.astra_sim import (
+    Node,
+    has_uneven_splits,
+    is_cpu_op,
+    make_compute,
+    replace_attributes,
+    takes_time,
+)
 from emulator.wire.trace.et import read_rank
 from emulator.wire.trace.files import find_trace
 from emulator.wire.trace.records import read_nodes
@@ -39,7 +47,8 @@ class Played:
 
     Attributes:
         kind: what it is.
-        size_bytes: as played, so after any scaling.
+        size_bytes: as played, so after any scaling; of an all-to-all, the mean over its ranks.
+        was_even: whether all ranks of an all-to-all have that size.
         group: number of its process group, 0 for all ranks.
         members: ranks in it.
         peer: the other rank of a send or receive, else -1.
@@ -52,6 +61,7 @@ class Played:
     members: int
     peer: int
     pair: int
+    was_even: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +115,10 @@ def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
     is_network = np.array([not CommKind[label.upper()].is_storage for label in labels], bool)[codes]
     rows = np.flatnonzero(is_network & (columns["iteration"] == columns["iteration"].max(initial=-1)))
     members: dict[int, list[int]] = {}
+    sizes: dict[int, list[int]] = {}
     for row in rows.tolist():
         members.setdefault(int(columns["instance"][row]), []).append(int(columns["rank"][row]))
+        sizes.setdefault(int(columns["instance"][row]), []).append(int(columns["size_bytes"][row]))
     numbers: dict[tuple[int, ...], int] = {tuple(range(run.manifest.trace.ranks)): 0}
     found: list[dict[int, Played]] = [{} for _ in range(run.manifest.trace.ranks)]
     for row in rows.tolist():
@@ -114,8 +126,11 @@ def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
         instance = int(columns["instance"][row])
         ranks = tuple(sorted(members[instance]))
         group = numbers.setdefault(ranks, len(numbers)) if kind.is_collective else 0
-        peer, size = int(columns["peer"][row]), int(columns["size_bytes"][row])
-        found[int(columns["rank"][row])][int(node_id[row])] = Played(kind, size, group, len(ranks), peer, instance)
+        peer, size, own = int(columns["peer"][row]), int(columns["size_bytes"][row]), sizes[instance]
+        is_even = kind is not CommKind.ALL_TO_ALL or len(set(own)) == 1
+        found[int(columns["rank"][row])][int(node_id[row])] = Played(
+            kind, size if is_even else -(-sum(own) // len(own)), group, len(ranks), peer, instance, is_even
+        )
     return found, Groups({number: ranks for ranks, number in numbers.items() if number})
 
 
@@ -148,8 +163,9 @@ class _Encoder:
             dependencies[:] = there
 
     def _encode_compute(self, node: Node) -> None:
-        """A node that is not traffic takes the time it was played with, on the CPU or the device."""
-        is_cpu = is_cpu_op(node)
+        """A node that is not traffic takes the time it was played with, on the device."""
+        is_cpu = is_cpu_op(node) and takes_time(node)
+        self._changes["compute on the CPU: compute of the device, which runs one node at a time"] += is_cpu
         if takes_time(node):
             self._changes["duration as played: without that of called operators, scaled"] += int(
                 node.duration_micros != self._micros[node.id]
@@ -160,15 +176,19 @@ class _Encoder:
         kind = make_compute(node)
         if kind is not None:
             self._changes[f"{kind} that is not traffic: a COMP_NODE of its duration"] += 1
-        replace_attributes(node, {"is_cpu_op": is_cpu})
+        replace_attributes(node, {"is_cpu_op": False})
 
     def _encode_collective(self, node: Node, played: Played) -> None:
         kind = _SAME.get(played.kind, played.kind)
+        is_uneven = not played.was_even or has_uneven_splits(node)
+        self._changes["all_to_all of uneven sizes: every rank sends the mean, in even parts"] += is_uneven
         facts: dict[str, bool | int | str] = {"is_cpu_op": False, "comm_size": played.size_bytes}
         if played.group:
             facts["pg_name"] = str(played.group)
-        if kind not in _KNOWN or played.size_bytes < played.members:  # it waits forever for shares of no bytes
-            what = played.kind.label + (" of fewer bytes than ranks" if kind in _KNOWN else "")
+        is_alone = played.members == 1  # it waits forever for others, and for shares of no bytes
+        if kind not in _KNOWN or is_alone or played.size_bytes < played.members:
+            why = " of a group of one" if is_alone else " of fewer bytes than ranks"
+            what = played.kind.label + (why if kind in _KNOWN else "")
             self._changes[f"{what}: a broadcast, whose measured duration is replayed"] += 1
             facts[TRUE_TYPE], kind = int(played.kind), CommKind.BROADCAST
         replace_attributes(node, {"comm_type": int(kind), **facts})

@@ -112,10 +112,10 @@ def _decoded(path: Path, data: bytes) -> _Dump:
             return msgspec.convert(load_plain(data), _Dump)
         return msgspec.json.decode(data, type=_Dump)
     except PickleProblem as error:
-        problem = f"is not a dump of the Flight Recorder: {error.problem}"
+        problem = f"cannot be read as a dump of the Flight Recorder: {error.problem}"
         raise TraceError(problem, path=path, offset=error.offset) from None
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError) as error:
-        raise TraceError(f"is not a dump of the Flight Recorder, or is corrupt: {error}", path=path) from error
+        raise TraceError(f"cannot be read as a dump of the Flight Recorder: {error}", path=path) from error
 
 
 def _ranks(path: Path, name: str, text: str) -> tuple[int, ...]:
@@ -126,5 +126,5 @@ def _ranks(path: Path, name: str, text: str) -> tuple[int, ...]:
         problem = f"the ranks of process group {name[:40]!r} are {text[:40]!r}, not a list of numbers"
         raise TraceError(problem, path=path) from error
     if len(set(ranks)) != len(ranks) or any(not 0 <= rank < 1 << 20 for rank in ranks):
-        raise TraceError(f"process group {name[:40]!r} has the ranks {text[:40]}: the file is corrupt", path=path)
+        raise TraceError(f"process group {name[:40]!r} has the ranks {text[:40]}; each is there once", path=path)
     return tuple(ranks)

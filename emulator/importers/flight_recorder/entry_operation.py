@@ -86,10 +86,10 @@ def _bytes(shapes: Sequence[Sequence[int]], dtypes: Sequence[str], where: str) -
         if element is None:
             return None
         if any(not 0 <= one <= MAX_SIZE_BYTES for one in shape) or len(shape) > 64:
-            raise TraceError(f"{where}: has a tensor of the shape {list(shape)[:8]}: the file is corrupt")
+            raise TraceError(f"{where}: has a tensor of the shape {list(shape)[:8]}, which no tensor has")
         total += math.prod(shape) * element
     if total > MAX_SIZE_BYTES:
-        raise TraceError(f"{where}: has tensors of {total} bytes: the file is corrupt")
+        raise TraceError(f"{where}: has tensors of {total} bytes; the most is {MAX_SIZE_BYTES}")
     return total
 
 

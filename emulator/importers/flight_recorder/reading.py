@@ -69,7 +69,7 @@ def _by_rank(dumps: Sequence[Dump]) -> dict[int, Dump]:
         if rank is None:
             raise TraceError("does not say which rank it is: its name must end with the rank", path=dump.name)
         if rank >= LARGEST_WORLD:
-            raise TraceError(f"says that it is rank {rank}: the file is corrupt", path=dump.name)
+            raise TraceError(f"says that it is rank {rank}; ranks are 0 to {LARGEST_WORLD - 1}", path=dump.name)
         if rank in found:
             raise TraceError(f"has several dumps: {found[rank].name}, {dump.name}; keep one of them", rank=rank)
         found[rank] = dump

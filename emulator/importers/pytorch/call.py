@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import Operation
-from emulator.importers.pytorch.names import LARGEST_WORLD, collective_kind
+from emulator.importers.pytorch.names import LARGEST_WORLD, collective_kind, is_from_any
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
 
@@ -25,6 +25,7 @@ class Call:
         name: of the collective, as recorded.
         where: file and record.
         sent_bytes, received_bytes: of all input and output tensors of this rank.
+        sent_elements: of each input tensor, where the type of the elements is not recorded.
         group: name of the process group.
         handle: what tells unnamed process groups apart.
         group_size, ranks: of the process group.
@@ -39,6 +40,7 @@ class Call:
     where: str
     sent_bytes: int | None = None
     received_bytes: int | None = None
+    sent_elements: tuple[int, ...] | None = None
     group: str | None = None
     handle: object = None
     group_size: int | None = None
@@ -81,7 +83,8 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
     if size is None:
         losses.count(Fate.DROPPED, f"{kind.label} of unknown size", call.where)
         return None
-    if kind in _OWN_KINDS and max(_or_unknown(call.peer), _or_unknown(call.peer_in_world)) < 0:
+    from_any = kind is CommKind.RECV and is_from_any(call.name)
+    if kind in _OWN_KINDS and not from_any and max(_or_unknown(call.peer), _or_unknown(call.peer_in_world)) < 0:
         losses.count(Fate.DROPPED, f"{kind.label} whose peer is not recorded", call.where)
         return None
     if kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER) and call.root is None:
@@ -94,12 +97,13 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
         size_bytes=size,
         group=call.group,
         ranks=call.ranks,
-        group_size=call.group_size or 0,
+        group_size=call.group_size or _size_of_group(call, kind),
         send_splits=send,
         recv_splits=recv,
         root=_or_unknown(call.root),
         peer=_or_unknown(call.peer),
         peer_in_world=_or_unknown(call.peer_in_world),
+        is_from_any=from_any,
         tag=call.tag or 0,
         reads=call.reads or frozenset(),
         writes=call.writes or frozenset(),
@@ -138,6 +142,16 @@ def _size_bytes(call: Call, kind: CommKind) -> int | None:
     if kind is CommKind.BROADCAST and call.sent_bytes is None:
         return call.received_bytes
     return call.sent_bytes
+
+
+def _size_of_group(call: Call, kind: CommKind) -> int:
+    """Ranks of the process group by what goes in and comes out; 0: that does not tell it."""
+    one, all_of_them = call.sent_bytes or 0, call.received_bytes or 0
+    if kind is CommKind.REDUCE_SCATTER:
+        one, all_of_them = all_of_them, one
+    elif kind is not CommKind.ALL_GATHER:
+        return 0
+    return all_of_them // one if 0 < one < all_of_them and all_of_them % one == 0 else 0
 
 
 def _splits(call: Call, size: int, losses: Losses) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:

@@ -101,7 +101,7 @@ def read_host(document: Document) -> HostTrace:
             for node in batch:
                 collector.add(node)
         try:
-            return HostTrace.of(document.name, collector.finish())
+            return HostTrace.of(document.name, collector.finish(), mended=reader.mended)
         except ValueError as error:
             raise BadDocument(str(error)) from error
 
@@ -124,7 +124,16 @@ def read_kineto(document: Document, *, wanted: Collection[int] = ()) -> KinetoTr
                 except NOT_READ as error:
                     raise BadDocument(f"record {number}, arguments: {error}") from error
         info = reader.head.distributedInfo or (reader.tail and reader.tail.distributedInfo)
-        return KinetoTrace.of(document.name, collector.finish(), info or None)
+        events = collector.finish()
+        if len(events.processes) > 1:
+            listed = ", ".join(str(one)[:20] for one in events.processes[:4])
+            problem = (
+                f"has operators of {len(events.processes)} processes ({listed}{', …' * (len(events.processes) > 4)})"
+            )
+            raise TraceError(
+                f"{problem}: traces of several ranks merged into one; give the file of each rank", path=document.name
+            )
+        return KinetoTrace.of(document.name, events, info or None, mended=reader.mended)
 
 
 def _kineto_identity(document: Document) -> Identity:
@@ -153,6 +162,6 @@ def _reading(document: Document, key: str, element: Any, around: Any) -> Iterato
         with document.open() as source:
             yield ElementReader(source, key, element=element, around=around)
     except BadDocument as error:
-        raise TraceError(f"is not a trace of PyTorch, or a corrupt one: {error}", path=document.name) from error
+        raise TraceError(f"cannot be read as a trace of PyTorch: {error}", path=document.name) from error
     except UnreadableGroups as error:
         raise TraceError(f"defines a process group that cannot be read: {error}", path=document.name) from error

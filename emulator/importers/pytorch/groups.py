@@ -89,23 +89,25 @@ class GroupFinder:
         return name, self._all_as_empty(self._known[name])
 
     def _guess(self, operation: Operation) -> None:
-        """The only group, the only one of the right size, else all ranks.
+        """The only group, else those that there are and all ranks: what all ranks recorded settles which of them.
 
         The handles of unnamed groups are addresses, which differ between ranks; their order of use does not.
         """
         groups = {name: self._all_as_empty(ranks) for name, ranks in self._known.items()}
-        fitting = [name for name, ranks in groups.items() if self._fits(operation, ranks)]
-        if len(groups) <= 1 or (len(fitting) == 1 and operation.group_size):
-            operation.group = fitting[0] if fitting else None
-            operation.ranks = groups.get(fitting[0], ()) if fitting else ()
+        distinct = {*groups.values()} if len(groups) <= 1 else {(), *groups.values()}
+        fitting = [ranks for ranks in distinct if self._fits(operation, ranks)]
+        if len(groups) <= 1:
+            operation.group = next((name for name, ranks in groups.items() if ranks in fitting), None)
+            operation.ranks = fitting[0] if fitting else ()
         else:
-            operation.group, operation.ranks = None, ()
+            operation.ranks, operation.candidates = (), tuple(sorted(fitting or distinct))
         operation.is_guess = len(groups) > 1 or len(self._numbers) > 1
         if operation.group is None and len(self._numbers) > 1 and operation.handle is not None:
             operation.group = f"unnamed {self._numbers[operation.handle]}"
+        if operation.candidates:
+            return
         if operation.is_guess:
-            how = "by its size" if operation.ranks else "all ranks taken"
-            self._losses.count(Fate.GUESSED, f"process group not recorded: {how}", operation.where)
+            self._losses.count(Fate.GUESSED, "process group not recorded: all ranks taken", operation.where)
         else:
             self._losses.count(Fate.INFERRED, "process group not recorded: the only one taken", operation.where)
 

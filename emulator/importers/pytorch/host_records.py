@@ -185,7 +185,7 @@ class RecordCollector:
         ids = ids[order]
         twice = ids[1:][ids[1:] == ids[:-1]]
         if len(twice):
-            raise ValueError(f"has two nodes of id {twice[0]}: the file is corrupt")
+            raise ValueError(f"has two nodes of id {twice[0]}")
         return HostRecords(
             ids=ids,
             parents=parents[order],

@@ -60,6 +60,7 @@ class HostTrace:
         groups: process group → world ranks, () for all.
         descriptions: description of a process group → its name.
         world_size: number of ranks of the job, 0 if it is not recorded.
+        mended: bytes of the document that were no JSON, and read all the same.
     """
 
     name: str
@@ -67,16 +68,17 @@ class HostTrace:
     groups: dict[str, tuple[int, ...]]
     descriptions: dict[str, str]
     world_size: int = 0
+    mended: Sequence[int] = ()
 
     @classmethod
-    def of(cls, name: str, records: HostRecords) -> HostTrace:
+    def of(cls, name: str, records: HostRecords, *, mended: Sequence[int] = ()) -> HostTrace:
         """The trace of a document.
 
         Raises:
             UnreadableGroups: a process group is defined in a way that cannot be read.
         """
         kept = [records.kept[node_id] for node_id in sorted(records.kept)]
-        return cls(name, records, *_decode_groups(kept))
+        return cls(name, records, *_decode_groups(kept), mended)
 
     def own_rank(self) -> int | None:
         """The rank that calls in the group of all ranks have recorded; None: they have not, or not one."""

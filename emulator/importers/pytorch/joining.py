@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from emulator.errors import TraceError
@@ -17,6 +18,7 @@ from emulator.importers.pytorch.names import CALL, WITHOUT_TRAFFIC, collective_k
 from emulator.importers.pytorch.time_line import Issued
 from emulator.trace.model import CommKind
 
+_ITSELF = {kind: kind for kind in CommKind}
 _CARRIED_BY = {CommKind.REDUCE_SCATTER: CommKind.ALL_REDUCE}
 """Gloo carries out the one as the other."""
 
@@ -117,7 +119,7 @@ def issued_operations(
         execution = executions.get(number)
         call = one.call
         if call.sent_bytes is None and execution is not None:
-            call = call.completed_by(kineto.annotation_call(execution))
+            call = _completed(call, kineto.annotation_call(execution))
         operation = operation_of(call, losses)
         if operation is not None:
             read_by = consumers.get(number, ())
@@ -171,22 +173,47 @@ def _executions(kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, E
     for one in kineto.executions():
         left[collective_kind(execution_kind(one))].append(one)
     found: dict[int, Event] = {}
-    for carried_by in ({kind: kind for kind in CommKind}, _CARRIED_BY):
+    for carried_by, is_executed in ((_CARRIED_BY, _in_parts), (_ITSELF, _whole), (_CARRIED_BY, _whole)):
         for number, call in enumerate(calls):
             kind = None if call.call.kind is None else carried_by.get(call.call.kind)
             if number in found or kind is None:
                 continue
-            for at, execution in enumerate(left[kind]):
-                if execution.ts >= call.event.ts and _fits(kineto, execution, call.call, kind):
-                    found[number] = left[kind].pop(at)
+            most = max(1, len(call.call.sent_elements or ()))
+            for at, first in enumerate(left[kind]):
+                following = left[kind][at : at + most]
+                count = is_executed(kineto, following, call.call) if first.ts >= call.event.ts else 0
+                if count:
+                    end = max(one.end for one in following[:count])
+                    found[number] = replace(first, dur=end - first.ts)
+                    del left[kind][at : at + count]
                     break
     return found
 
 
-def _fits(kineto: KinetoTrace, execution: Event, call: Call, kind: CommKind) -> bool:
-    size = kineto.annotation_call(execution).sent_bytes
-    expected = call.received_bytes if kind is CommKind.RECV else call.sent_bytes
-    return size is None or expected is None or size == expected
+def _completed(call: Call, execution: Call) -> Call:
+    """A call with what the library recorded of its execution, which may be that of its first tensor alone."""
+    elements, theirs = sum(call.sent_elements or ()), sum(execution.sent_elements or ())
+    completed = call.completed_by(execution)
+    if elements and theirs and execution.sent_bytes is not None:
+        completed.sent_bytes = elements * (execution.sent_bytes // theirs)
+    return completed
+
+
+def _in_parts(kineto: KinetoTrace, executions: Sequence[Event], call: Call) -> int:
+    """How many of the next executions are of the tensors of a call one by one, as Gloo reduces and scatters; or 0."""
+    elements = call.sent_elements or ()
+    said = [kineto.annotation_call(one).sent_elements for one in executions]
+    return len(elements) if len(elements) > 1 and said == [(count,) for count in elements] else 0
+
+
+def _whole(kineto: KinetoTrace, executions: Sequence[Event], call: Call) -> int:
+    """1 if the next execution is that of a call, else 0."""
+    said = kineto.annotation_call(executions[0])
+    expected = call.received_bytes if call.kind is CommKind.RECV else call.sent_bytes
+    if said.sent_bytes is None or expected is not None:
+        return int(said.sent_bytes in (None, expected))
+    mine, theirs = call.sent_elements, said.sent_elements
+    return int(mine is None or theirs is None or sum(mine) == sum(theirs))
 
 
 def _consumers(uses: Sequence[Use], kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, list[Event]]:

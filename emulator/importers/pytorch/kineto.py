@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -56,6 +56,7 @@ class KinetoTrace:
         world_size: 0 if it is not recorded.
         groups: process group → world ranks.
         descriptions: description of a process group → its name.
+        mended: bytes of the document that were no JSON, and read all the same.
     """
 
     name: str
@@ -63,9 +64,12 @@ class KinetoTrace:
     groups: dict[str, tuple[int, ...]]
     descriptions: dict[str, str]
     events: KinetoEvents
+    mended: Sequence[int] = ()
 
     @classmethod
-    def of(cls, name: str, events: KinetoEvents, info: DistributedInfo | None) -> KinetoTrace:
+    def of(
+        cls, name: str, events: KinetoEvents, info: DistributedInfo | None, *, mended: Sequence[int] = ()
+    ) -> KinetoTrace:
         """The trace of a document.
 
         Raises:
@@ -77,6 +81,7 @@ class KinetoTrace:
             groups={} if info is None else dict(_groups(info.pg_config)),
             descriptions={} if info is None else dict(_descriptions(info.pg_config)),
             events=events,
+            mended=mended,
         )
 
     def where(self, event: Event) -> str:
@@ -188,6 +193,7 @@ def _operator(event: Event, where: str) -> Call:
     call = Call(name=event.name, where=where)
     if arguments.inputs >= 0:
         call.sent_bytes = _shape_bytes(said, arguments.inputs)
+        call.sent_elements = _elements(said, arguments.inputs)
     if arguments.outputs >= 0:
         call.received_bytes = _shape_bytes(said, arguments.outputs)
     call.root, call.peer = _concrete(said, arguments.root), _concrete(said, arguments.peer)
@@ -198,7 +204,10 @@ def _operator(event: Event, where: str) -> Call:
 
 
 def _annotation(event: Event, match: re.Match[str], where: str) -> Call:
+    shapes = event.args.get("Input Dims")
+    elements = [_number_of_elements(one) for one in shapes] if isinstance(shapes, list) else [None]
     call = Call(name=match["call"], where=where, sent_bytes=_all_shape_bytes(event.args))
+    call.sent_elements = tuple(one for one in elements if one is not None) if None not in elements else None
     if match["to"] is not None and collective_kind(match["call"]) is not None:
         call.peer = int(match["to"])
     return call
@@ -220,10 +229,22 @@ def _shape_bytes(said: dict[str, Any], at: int) -> int | None:
     shape, kind = shapes[at], types[at]
     if kind == "TensorList":  # its element type is not recorded; the annotation of the library has it
         return None
-    width = element_bytes(str(kind))
-    if width is None or not isinstance(shape, list) or not all(type(one) is int for one in shape):
+    width, elements = element_bytes(str(kind)), _number_of_elements(shape)
+    return None if width is None or elements is None else elements * width
+
+
+def _number_of_elements(shape: Any) -> int | None:
+    if not isinstance(shape, list) or not all(type(one) is int for one in shape):
         return None
-    return math.prod(shape) * width
+    return math.prod(shape)
+
+
+def _elements(said: dict[str, Any], at: int) -> tuple[int, ...] | None:
+    """Elements of each tensor of an argument that is a list of tensors; None if they are not recorded."""
+    shapes = said.get("Input Dims")
+    listed = shapes[at] if isinstance(shapes, list) and at < len(shapes) else None
+    found = [_number_of_elements(one) for one in listed] if isinstance(listed, list) else []
+    return tuple(one for one in found if one is not None) if found and None not in found else None
 
 
 def _concrete(said: dict[str, Any], at: int) -> int | None:

@@ -135,6 +135,7 @@ class KinetoEvents:
         recorded: record function id → operator, of those asked for.
         others: kernels that look like communication of other libraries: their number, and one of them.
         ignored: category → number of other events.
+        processes: ids of the processes whose operators there are: several, if traces were merged.
     """
 
     names: Sequence[str]
@@ -149,6 +150,7 @@ class KinetoEvents:
     recorded: dict[int, Event]
     others: tuple[int, Event | None]
     ignored: dict[str, int]
+    processes: Sequence[int | str]
 
 
 class _Columns:
@@ -195,6 +197,7 @@ class EventCollector:
         self._recorded: dict[int, Event] = {}
         self._others: tuple[int, Event | None] = 0, None
         self._ignored: dict[str, int] = {}
+        self._processes: dict[int | str, None] = {}
         self._record_id = msgspec.json.Decoder(_OperatorArguments).decode
         self._said = msgspec.json.Decoder(_DeviceArguments).decode
 
@@ -241,6 +244,7 @@ class EventCollector:
             recorded=self._recorded,
             others=self._others,
             ignored=self._ignored,
+            processes=list(self._processes),
         )
 
     def _name(self, event: RawEvent) -> int:
@@ -255,6 +259,8 @@ class EventCollector:
 
     def _add_operator(self, event: RawEvent) -> None:
         self._operators += 1
+        if event.pid is not None:
+            self._processes[event.pid] = None
         self._add_to_thread(event)
         if event.name == CALL or event.name.startswith(DISPATCHED):
             self._calls.append(_whole(event))

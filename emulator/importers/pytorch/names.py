@@ -43,6 +43,7 @@ _KINDS: Mapping[str, CommKind] = {
     "monitoredbarrier": CommKind.BARRIER,
     "send": CommKind.SEND,
     "recv": CommKind.RECV,
+    "recvanysource": CommKind.RECV,
 }
 _VARIANTS = ("intotensorcoalesced", "tensorcoalesced", "coalesced", "base", "oop", "single", "sparse", "v")
 _ELEMENT_BYTES: Mapping[str, int] = {
@@ -68,6 +69,11 @@ def collective_kind(name: str) -> CommKind | None:
         if word.endswith(variant) and word.removesuffix(variant) in _KINDS:
             return _KINDS[word.removesuffix(variant)]
     return None
+
+
+def is_from_any(name: str) -> bool:
+    """Whether a call receives from whichever rank sends."""
+    return "recvanysource" in squeezed(name)
 
 
 def element_bytes(dtype: str) -> int | None:
@@ -129,6 +135,7 @@ ARGUMENTS: Mapping[str, Arguments] = {
     "alltoall": _OUT_IN,
     "send": Arguments(inputs=0, outputs=-1, peer=2, tag=3),
     "recv": Arguments(inputs=-1, outputs=0, peer=2, tag=3),
+    "recvanysource": Arguments(inputs=-1, outputs=0, tag=2),
     "barrier": Arguments(inputs=-1, outputs=-1),
     "monitoredbarrier": Arguments(inputs=-1, outputs=-1),
 }

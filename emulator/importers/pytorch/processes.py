@@ -111,7 +111,7 @@ def _rank(trace: Identity, said: int | None, numbers: Mapping[str, int], losses:
     if said is not None and 0 <= said < LARGEST_WORLD:
         return said
     if said is not None:
-        raise TraceError(f"says that it is rank {said}: the file is corrupt", path=trace.name)
+        raise TraceError(f"says that it is rank {said}; ranks are 0 to {LARGEST_WORLD - 1}", path=trace.name)
     if trace.name in numbers:
         losses.count(Fate.GUESSED, "the rank is that in the name of the file", trace.name)
         return numbers[trace.name]

@@ -19,6 +19,7 @@ from emulator.importers.pytorch.joining import is_traffic, issued_operations, jo
 from emulator.importers.pytorch.kineto import KinetoTrace
 from emulator.importers.pytorch.processes import Process, processes
 from emulator.importers.pytorch.time_line import Issued, time_line
+from emulator.importers.pytorch.unnamed_groups import settle_unnamed_groups
 from emulator.importers.workers import run_all
 
 NAME = "pytorch"
@@ -48,6 +49,7 @@ def read_pytorch(
         for one in read:
             shelf.keep(one.nodes)
     world_size = max(max(one.world_size for one in read), read[-1].rank + 1)
+    settle_unnamed_groups(read, range(world_size))
     for one in read:
         losses.add(one.losses)
     return ImportedTrace(path, NAME, read, sorted(set(range(world_size)) - {one.rank for one in read}), losses)
@@ -99,6 +101,10 @@ def _read(process: Process) -> ImportedRank:
     else:
         assert host is not None
         nodes = host_order(host, by_record, losses)
+    for trace in (host, kineto):
+        if trace is not None and trace.mended:
+            what = "places that are no JSON (inf, nan, commas, text), as PyTorch writes them: read without them"
+            losses.count(Fate.DROPPED, what, f"{trace.name} (byte {trace.mended[0]})", number=len(trace.mended))
     if not nodes:
         problem = "records no event on a CPU or a device" if kineto else "records no communication, and it has no times"
         raise TraceError(f"{problem}: there is nothing to play", path=process.names[0])

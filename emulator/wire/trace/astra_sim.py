@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.attributes import attribute_value
+from emulator.wire.trace.communications import IN_SPLIT_NAMES, OUT_SPLIT_NAMES
 
 Node: TypeAlias = et_pb2.Node
 
@@ -26,6 +27,12 @@ def is_cpu_op(node: Node) -> bool:
 def takes_time(node: Node) -> bool:
     """Whether a node's duration counts: a description of the trace has none."""
     return node.type not in (et_pb2.METADATA_NODE, et_pb2.INVALID_NODE)
+
+
+def has_uneven_splits(node: Node) -> bool:
+    """Whether a node gives the ranks of an all-to-all different parts."""
+    values = (attribute_value(one) for one in node.attr if one.name in (*IN_SPLIT_NAMES, *OUT_SPLIT_NAMES))
+    return any(isinstance(one, tuple) and len(set(one)) > 1 for one in values)
 
 
 def make_compute(node: Node) -> str | None:

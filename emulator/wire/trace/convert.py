@@ -8,22 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emulator.errors import HostError
+from emulator.trace.order import left_dependencies
 from emulator.wire.trace.compression import Encoding
 from emulator.wire.trace.files import TraceSet
 from emulator.wire.trace.import_report import REPORT_FILE
 from emulator.wire.trace.load import LoadedTrace
-from emulator.wire.trace.rewrite import rewrite_trace
+from emulator.wire.trace.rewrite import KeptDependencies, rewrite_trace
 from emulator.wire.trace.write_workload import GROUP_FILE, trace_folder
 
 _FORM = re.compile(r"(\.(et|json))?(\.(gz|zst))?$")
 
 
-def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
+def convert_trace(loaded: LoadedTrace, folder: Path, *, lenient: bool = False) -> Sequence[Path]:
     """Write every rank as `<prefix>.<rank>.et`: protobuf, not compressed. Records that were protobuf keep their bytes.
 
     Args:
         loaded: the trace; that it was read proves that it can be converted.
         folder: made where it is absent.
+        lenient: leave out the dependencies that a lenient reading leaves out.
 
     Returns:
         The files, in the order of the ranks, then comm_group.json and import.json where the trace has them.
@@ -41,8 +43,12 @@ def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
         copies[folder / REPORT_FILE] = report
     paths = [*ranks, *copies]
     with trace_folder(folder, paths):
-        for source, path in zip(loaded.files.paths, ranks, strict=True):
-            rewrite_trace(source, path, {}, metadata={}, encoding=Encoding.PLAIN)
+        for source, path, trace in zip(loaded.files.paths, ranks, loaded.traces, strict=True):
+            changes = {
+                node_id: KeptDependencies(frozenset(ctrl), frozenset(data))
+                for node_id, (ctrl, data) in (left_dependencies(trace) if lenient else {}).items()
+            }
+            rewrite_trace(source, path, changes, metadata={}, encoding=Encoding.PLAIN)
         for target, source in copies.items():
             _copy(source, target)
     return paths

@@ -31,19 +31,42 @@ class NodeChange:
     duration_micros: int
     attributes: Mapping[str, AttrValue] = field(default_factory=dict)
 
+    def apply(self, node: et_pb2.Node) -> None:
+        """Change a node."""
+        node.start_time_micros = self.start_micros
+        node.duration_micros = self.duration_micros
+        _replace_own(node, self.attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDependencies:
+    """The control and data dependencies that a node keeps, by node id."""
+
+    ctrl: frozenset[int]
+    data: frozenset[int]
+
+    def apply(self, node: et_pb2.Node) -> None:
+        """Change a node."""
+        node.ctrl_deps[:] = [one for one in node.ctrl_deps if one in self.ctrl]
+        node.data_deps[:] = [one for one in node.data_deps if one in self.data]
+
+
+Change = NodeChange | KeptDependencies
+
 
 def rewrite_trace(
     source: Path,
     target: Path,
-    changes: Mapping[int, NodeChange],
+    changes: Mapping[int, Change],
     *,
     metadata: Mapping[str, AttrValue],
     encoding: Encoding | None = None,
 ) -> None:
     """Copy a rank's trace with changed nodes; every record that is not changed keeps its bytes.
 
-    A changed node and, where `metadata` has entries, the global metadata lose their earlier `charkha.*` attributes and
-    get the new ones; a `charkha.traced_duration_micros` that is there stays, as do unknown fields and attributes.
+    A node with new times and, where `metadata` has entries, the global metadata lose their earlier `charkha.*`
+    attributes and get the new ones; a `charkha.traced_duration_micros` that is there stays, as do unknown fields and
+    attributes.
 
     Args:
         source: a trace file of any form that is read.
@@ -106,7 +129,7 @@ def _copy_first(
     source: Path,
     output: FrameOutput,
     metadata: Mapping[str, AttrValue],
-    changes: Mapping[int, NodeChange],
+    changes: Mapping[int, Change],
     left: set[int],
 ) -> None:
     message = parse_metadata(batch, source)
@@ -119,24 +142,18 @@ def _copy_first(
 
 
 def _copy_nodes(
-    batch: FrameBatch, source: Path, output: FrameOutput, changes: Mapping[int, NodeChange], left: set[int]
+    batch: FrameBatch, source: Path, output: FrameOutput, changes: Mapping[int, Change], left: set[int]
 ) -> None:
     copied = 0
     for index, node in enumerate(parse_nodes(batch, source)):
         change = changes.get(node.id)
         if change is not None:
             output.write(batch.raw(copied, index))
-            output.write(encode_frame(_changed(node, change)))
+            change.apply(node)
+            output.write(encode_frame(node.SerializeToString()))
             copied = index + 1
             left.discard(node.id)
     output.write(batch.raw(copied, len(batch)))
-
-
-def _changed(node: et_pb2.Node, change: NodeChange) -> bytes:
-    node.start_time_micros = change.start_micros
-    node.duration_micros = change.duration_micros
-    _replace_own(node, change.attributes)
-    return node.SerializeToString()
 
 
 def _replace_own(message: et_pb2.Node | et_pb2.GlobalMetadata, attributes: Mapping[str, AttrValue]) -> None:

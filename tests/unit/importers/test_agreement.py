@@ -75,7 +75,7 @@ def test_groups_are_checked_apart() -> None:
 
 
 def test_a_rank_outside_its_group_is_refused() -> None:
-    assert "has ranks [1, 2], not this one" in problem(reduces(1, ranks=(1, 2)), [], [])
+    assert "has ranks [1, 2]: not the rank that calls in it" in problem(reduces(1, ranks=(1, 2)), [], [])
 
 
 def test_a_guessed_group_is_said_so() -> None:

@@ -134,3 +134,38 @@ def test_too_many_nodes_are_refused_before_they_are_made(tmp_path: Path) -> None
     path = write(tmp_path, *AICB_LAYERS * 20, header=AICB_HEADER.replace("all_gpus: 8", "all_gpus: 1048576"))
     with pytest.raises(TraceError, match=r"has 1,048,576 ranks of up to 720 nodes.*play it with fewer, --ranks N"):
         read(path)
+
+
+DATA_LAYERS = ("a -1 100 NONE 0 200 NONE 0 300 ALLGATHER 64 1", "b -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 128 1")
+
+
+def test_data_parallelism_of_astra_sim_1_computes_weights_first(tmp_path: Path) -> None:
+    trace = read(write(tmp_path, *DATA_LAYERS, header="DATA"), ranks=4)
+    nodes = [(one.name, one.duration_ns, one.deps) for one in trace.ranks[3].nodes]
+    assert nodes == [
+        ("a forward", 100, ()),
+        ("b forward", 10, (1,)),
+        ("b weights", 30, (2,)),
+        ("b weights all_reduce", 0, (3,)),
+        ("b backward", 20, (3,)),
+        ("a weights", 300, (5,)),
+        ("a weights all_gather", 0, (4, 6)),
+    ]
+    sizes = [(one.size_bytes, one.ranks) for one in trace.ranks[3].operations]
+    assert sizes == [(128, ()), (64, ())]  # an all-gather's size is the shard's there
+
+
+@pytest.mark.parametrize("parallelism", ["HYBRID_TRANSFORMER", "MODEL", "HYBRID_DATA_MODEL"])
+def test_other_parallelisms_of_astra_sim_1_are_refused_by_name(parallelism: str, tmp_path: Path) -> None:
+    write(tmp_path, *DATA_LAYERS, header=parallelism)
+    importer = find_importer(tmp_path)
+    assert importer is not None
+    assert importer.name == "aicb"
+    problem = f"line 1: is a workload of ASTRA-sim 1.0 with the parallelism {parallelism}, whose groups"
+    with pytest.raises(TraceError, match=problem):
+        read(tmp_path, ranks=4)
+
+
+def test_a_workload_of_astra_sim_1_needs_the_number_of_ranks(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="add --ranks N"):
+        read(write(tmp_path, *DATA_LAYERS, header="DATA"))

@@ -30,5 +30,7 @@ def test_the_counts_of_the_ranks_add_up_to_those_of_the_job(sample: str, tmp_pat
     for (fate, what), count in ranks.items():
         assert whole[fate, what] == count, what
     of_files = {what for fate, what in whole if (fate, what) not in ranks}
-    assert of_files <= {"what a rank sends to itself"}  # counted once for a matrix, whoever plays it
+    # Counted once for a matrix or a layer, whoever plays it.
+    updates = "times of weight updates, which follow the collective of a layer"
+    assert of_files <= {"what a rank sends to itself", updates}
     assert seen == [(done, len(trace.ranks)) for done in range(1, len(trace.ranks) + 1)]

@@ -38,7 +38,7 @@ def test_without_a_world_processes_are_counted_in_natural_order() -> None:
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ([member(0, "all", 2, 2)], "says rank 2 of 2 ranks"),
+        ([member(0, "all", 2, 2)], "says that it is rank 2 of 2 ranks"),
         ([member(0, "all", 0, 2), member(1, "all", 0, 2)], "is also another process"),
         ([member(0, "all", 0, 2), member(1, "all", 1, 3)], "its communicator has 3 ranks; it had 2"),
         (

@@ -44,6 +44,8 @@ def test_requests_are_read_in_order(tmp_path: Path) -> None:
         (GOOD | {"hash_ids": [1]}, "line 2: 1 hash_ids, but 700 tokens are 2 blocks of 512"),
         (GOOD | {"hash_ids": ["a", "b"]}, "line 2: hash_ids[0]"),
         ({"timestamp": 30000}, "line 2: "),
+        ({"session_id": "a", "delay": 5, "input_length": 3, "output_length": 1}, "line 2: has a delay after the turn"),
+        ({"timestamp": 30000, "input_length": 3}, "line 2: has no output_length"),
         ('{"timestamp": 30000, ', "line 2: not JSON"),
         ("[1]\n", "line 2: "),
         (f'{{"a": {"[" * 100_000}{"]" * 100_000}}}', "line 2: nested too deeply"),

@@ -101,8 +101,8 @@ def test_a_missing_rank_is_missed(tmp_path: Path) -> None:
     ("path", "value", "said"),
     [
         (("coll_perf", "coll_msg_size_bytes"), -4, "rank1.log, line 1: all_reduce of -4 bytes"),
-        (("coll_perf", "coll_exec_time_us"), -4, "rank1.log, line 1: a time of -4 µs"),
-        (("coll_perf", "coll"), 7, "rank1.log, line 1: is not a record of NCCL Inspector.*coll_perf.coll"),
+        (("coll_perf", "coll_exec_time_us"), -4, "rank1.log, line 1: has a time of -4 µs"),
+        (("coll_perf", "coll"), 7, "rank1.log, line 1: cannot be read as a record of NCCL Inspector.*coll_perf.coll"),
         (("coll_perf",), None, "rank1.log, line 1: has neither coll_perf nor p2p_perf"),
         (("header", "rank"), 9, "process 101 has 2 ranks of a communicator"),
         (("header", "n_ranks"), 5, "its communicator has 5 ranks; it had 4"),
@@ -130,7 +130,7 @@ def test_a_cut_line_at_the_end_is_counted_and_one_before_refused(tmp_path: Path)
     trace = read(tmp_path)
     assert (Fate.DROPPED, "records cut off at the end of the file") in {(fate, what) for fate, what, _ in trace.losses}
     path.write_text(whole[:200] + "\n" + whole)
-    with pytest.raises(TraceError, match=r"node0-pid103.log, line 1: is not a record"):
+    with pytest.raises(TraceError, match=r"node0-pid103.log, line 1: cannot be read as a record"):
         read(tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_records_that_a_newer_version_adds_are_counted_and_named(tmp_path: Path)
     dropped = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED}
     assert dropped["records of an unknown kind, dump_stats (Inspector output v4.2; known: v4.0)"] == 1
     path.write_bytes("\n".join([*lines, json.dumps(newer | {"KIND": {}})]).encode().replace(b"KIND", b"\xff") + b"\n")
-    with pytest.raises(TraceError, match=rf"line {len(lines) + 1}.*is not a record.*utf-8"):
+    with pytest.raises(TraceError, match=rf"line {len(lines) + 1}.*cannot be read as a record.*utf-8"):
         import_trace(IMPORTERS["nccl-inspector"], tmp_path)
     path.write_text("\n".join([*lines, json.dumps(newer | {"coll_perf": {"coll": 1}})]) + "\n")
     with pytest.raises(TraceError, match=r"Inspector output v4\.2; known: v4\.0"):

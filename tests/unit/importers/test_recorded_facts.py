@@ -204,3 +204,29 @@ def test_kernels_of_other_libraries_are_no_compute_without_a_word(tmp_path: Path
     }
     with pytest.raises(TraceError, match=f"needs a guess {4 * len(OTHER_KERNELS)} times: kernels that look like"):
         import_trace(IMPORTERS["pytorch"], tmp_path, strict=True)
+
+
+def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:
+    """As tools merge them for a viewer: the events of both ranks in one file, told apart by the process id."""
+    merged = KinetoDocument(rank=0, world_size=2, pid=100)
+    merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
+    write(merged, tmp_path / "merged.json")
+    assert import_trace(IMPORTERS["pytorch"], tmp_path).missing == [1]
+    merged.pid = 101
+    merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
+    write(merged, tmp_path / "merged.json")
+    with pytest.raises(TraceError, match=r"merged.json: has operators of 2 processes \(100, 101\): traces of several"):
+        import_trace(IMPORTERS["pytorch"], tmp_path)
+
+
+def test_a_number_that_json_lacks_is_counted_and_the_rest_read(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), **WORLD)
+
+    whole = imported(tmp_path, calls)
+    text = (tmp_path / "kineto_2.json").read_text()
+    (tmp_path / "kineto_2.json").write_text(text.replace('"args": {"', '"args": {"GB/s": inf, "', 1))
+    trace = import_trace(IMPORTERS["pytorch"], tmp_path)
+    assert operations(trace) == operations(whole)
+    [(what, tally)] = [(what, tally) for fate, what, tally in trace.losses if fate is Fate.DROPPED]
+    assert (tally.count, "no JSON" in what, "kineto_2.json (byte " in tally.first[0]) == (1, True, True)

@@ -101,3 +101,75 @@ def test_what_containerlab_lacks_is_named(tmp_path: Path, text: str, problem: st
         load(tmp_path, text)
     assert problem in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "t.clab.yml"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ip addr add 10.0.0.9/24 dev eth1",
+        "ip a a 10.0.0.9/24 dev eth1",
+        "ip -4 address replace local 10.0.0.9/24 brd + dev eth1",
+        "ip addr add dev eth1 10.0.0.9/24",
+        "sudo ip link set eth1 up && ip ad add 10.0.0.9/24 dev eth1",
+        """sh -c 'ip link set eth1 up; ip addr add "10.0.0.9/24" dev eth1'""",
+        "ifconfig eth1 10.0.0.9 netmask 255.255.255.0",
+        "ifconfig eth1 inet 10.0.0.9/24 up",
+    ],
+)
+def test_addresses_are_read_as_people_spell_them(command: str, tmp_path: Path) -> None:
+    topology = load(tmp_path, CLAB.replace("ip addr add 10.0.0.1/24 dev eth1", command.replace('"', '\\"')))
+    assert topology.addresses == ("10.0.0.9", "198.18.0.1")
+
+
+def test_addresses_of_links_are_used(tmp_path: Path) -> None:
+    text = CLAB.replace('"ip addr add 10.0.0.1/24 dev eth1", ', "").replace(
+        "mtu: 9000,", "mtu: 9000, ipv4: [10.0.0.5/24, 10.0.0.6/24],"
+    )
+    text = text.replace(
+        '["ovs1:p2", "c2:eth1"]', "[{node: ovs1, interface: p2}, {node: c2, interface: eth1, ipv4: 10.0.0.7/24}]"
+    )
+    assert load(tmp_path, text).addresses == ("10.0.0.5", "10.0.0.7")
+
+
+def test_a_command_with_an_address_that_is_not_understood_is_noted(tmp_path: Path) -> None:
+    topology = load(tmp_path, CLAB.replace("ip addr add 10.0.0.1/24 dev eth1", "ip addr add 10.0.0.1/24 label eth1"))
+    assert topology.addresses == ("198.18.0.1", "198.18.0.2")
+    assert "node c1: 'ip addr add 10.0.0.1/24 label eth1' is not understood" in topology.notes
+
+
+FABRIC = """name: fabric
+topology:
+  kinds: {linux: {image: "quay.io/frrouting/frr:9.1.0"}}
+  nodes:
+    leaf: {}
+    gpu1: {image: "alpine:3"}
+    gpu2: {image: "alpine:3"}
+  links:
+    - endpoints: ["gpu1:eth1", "leaf:eth1"]
+    - endpoints: ["gpu2:eth1", "leaf:eth2"]
+"""
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        "{}",
+        "{image: 'alpine:3', binds: [bird.conf:/etc/bird]}",
+        "{image: 'alpine:3', exec: [sysctl -w net.ipv4.ip_forward=1]}",
+    ],
+)
+def test_a_linux_node_with_a_routing_daemon_is_a_router(leaf: str, tmp_path: Path) -> None:
+    topology = load(tmp_path, FABRIC.replace("leaf: {}", f"leaf: {leaf}"))
+    assert [host.name for host in topology.hosts] == ["gpu1", "gpu2"]
+    assert [(one.name, one.kind) for one in topology.network.switches] == [("leaf", "router")]
+    assert any(note.startswith("node leaf: a router, as") for note in topology.notes)
+
+
+def test_a_linux_node_with_several_links_needs_its_role(tmp_path: Path) -> None:
+    plain = FABRIC.replace("leaf: {}", "leaf: {image: 'alpine:3'}")
+    with pytest.raises(
+        TopologyError, match=r"topology.nodes.leaf: is of kind linux and has 2 links.*\{charkha: router\}"
+    ):
+        load(tmp_path, plain)
+    labelled = plain.replace("'alpine:3'}", "'alpine:3', labels: {charkha: host}}")
+    assert [host.name for host in load(tmp_path, labelled).hosts] == ["leaf", "gpu1", "gpu2"]

@@ -82,7 +82,7 @@ def test_a_document_that_ends_early_is_refused(records: list[Any], block: int, d
     [
         (b'{"list": [{"value": 1}, {"value": "x"}]}', "record 1.value: Expected `int`, got `str`"),
         (b'{"list": [{"value": 1}, 7]}', "record 1: Expected `object`, got `int`"),
-        (b'{"list": [{"value": 1} {"value": 2}]}', "expected ',' or ']' (byte 23)"),
+        (b'{"list": [{"value": 1} 7]}', "expected ',' or ']' (byte 23)"),
         (b'{"list": [{"value": 1}, {"value": 2}', "the file ends within it (byte 36)"),
         (b'{"list": [{"value": 1}], "name": 3}', "after the list of its records: Expected `str`, got `int`"),
         (b'{"list": [{"value": 1}]} {}', "after the list of its records"),
@@ -112,3 +112,34 @@ def test_memory_is_that_of_a_block_not_of_the_document() -> None:
     _, first = next(reader.batches())
     assert len(first) < 50
     assert len(source.data) > len(data) - 1100
+
+
+MENDED = [
+    (b'{"a": "\xff"}, {"a": 1}', 7, [{"a": "?"}, {"a": 1}]),
+    (b'{"a": "\xc3\xa9\xc3("}, {"a": 1}', 9, [{"a": "é?("}, {"a": 1}]),
+    (b'{"a": inf, "b": 1}, {"a": 1}', 6, [{"a": None, "b": 1}, {"a": 1}]),
+    (b'{"a": [1, -Infinity]}', 11, [{"a": [1, None]}]),
+    (b'{"a": NaN}', 6, [{"a": None}]),
+    (b'{"a": 1}\n{"a": 2}', 9, [{"a": 1}, {"a": 2}]),
+    (b'{"a": 1}, {"a": 2},\n', 20, [{"a": 1}, {"a": 2}]),
+]
+
+
+@pytest.mark.parametrize("block", [1, 3, 64, 1 << 20])
+@pytest.mark.parametrize(("text", "place", "expected"), MENDED)
+def test_what_pytorch_writes_wrongly_is_read_and_counted(
+    text: bytes, place: int, expected: list[Any], block: int
+) -> None:
+    """Text that is none, numbers that JSON lacks, a comma missing or too many: the rest of the document is read."""
+    before = b'{"name": "\xc3\xa9", "list": [{"x": "inf, nan"}, '
+    reader = ElementReader(Blocks(before + text + b"]}", block), "list", element=dict[str, Any], around=Around)
+    found = [one for _, batch in reader.batches() for one in batch]
+    assert found == [{"x": "inf, nan"}, *expected]
+    assert [one in (len(before) + place, len(before) + place + 1) for one in reader.mended] == [True]
+
+
+def test_a_document_with_too_many_such_places_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_elements, "MOST_MENDED", 2)
+    data = b'{"list": [{"a": inf}, {"a": inf}, {"a": inf}]}'
+    with pytest.raises(BadDocument, match=r"after 2 other places that are no JSON \(byte \d+\)"):
+        elements(data)

@@ -76,7 +76,7 @@ def test_what_cannot_be_converted_is_one_line(mixed: Path, tmp_path: Path, capsy
 def test_where_room_runs_out_no_rank_is_left_that_would_pass_for_the_whole_trace(
     mixed: Path, tmp_path: Path, was_there: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (mixed / "a.1.et").write_bytes(trace_bytes([compute(number) for number in range(10_000)]))
+    (mixed / "a.1.et").write_bytes(trace_bytes([*NODES, *(compute(number) for number in range(3, 10_000))]))
     target = tmp_path / "made"
     if was_there:
         target.mkdir()
@@ -113,3 +113,40 @@ def test_a_master_file_is_as_json_and_refused_where_options_do_not_fit(
     assert "not for a master file" in refused("convert", master, tmp_path / "y", "--strict", capsys=capsys)
     assert "--ranks asks for 3" in refused("convert", master, tmp_path / "y", "--ranks", 3, capsys=capsys)
     assert "are for --to et" in refused("convert", mixed, tmp_path / "y", "--to", "master", "--strict", capsys=capsys)
+
+
+def test_a_trace_that_cannot_be_played_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One rank reduces 64 bytes, the other none: `check` says so too."""
+    source, target = tmp_path / "source", tmp_path / "made"
+    source.mkdir()
+    for rank in range(2):
+        (source / f"a.{rank}.et").write_bytes(trace_bytes(NODES[: 2 - rank]))
+    said = refused("convert", source, target, capsys=capsys)
+    assert said == refused("check", source, capsys=capsys)
+    assert not target.exists()
+
+
+def test_lenient_writes_what_it_would_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A dependency on a node that is not there, and a cycle with a control dependency in it."""
+    source, target = tmp_path / "source", tmp_path / "made"
+    source.mkdir()
+    nodes = [
+        compute(1, ctrl_deps=[3, 77], duration_micros=5),
+        compute(2, data_deps=[1, 88]),
+        collective(3, data_deps=[2]),
+    ]
+    for rank in range(2):
+        (source / f"a.{rank}.et").write_bytes(trace_bytes(nodes))
+    assert "give --lenient to drop them" in refused("convert", source, target, capsys=capsys)
+    assert main(["convert", str(source), str(target), "--lenient"]) == 0
+    assert main(["check", str(target)]) == 0
+    _, made = parse_trace((target / "a.1.et").read_bytes())
+    assert [(list(one.ctrl_deps), list(one.data_deps)) for one in made] == [([], []), ([], [1]), ([], [2])]
+    assert made[2] == nodes[2]
+    capsys.readouterr()
+    master = tmp_path / "x.parquet"
+    assert main(["convert", "--to", "master", str(source), str(master), "--lenient"]) == 0
+    capsys.readouterr()
+    assert "--lenient, --groups and --from are not for a master" in refused(
+        "convert", master, tmp_path / "y", "--lenient", capsys=capsys
+    )

@@ -83,8 +83,48 @@ def test_what_it_stops_at_is_gone(tmp_path: Path) -> None:
     got = exported(run, tmp_path / "out")
     assert [got[n].type for n in (1, 2, 3, 4)] == [et_pb2.COMP_NODE] * 3 + [et_pb2.COMM_COLL_NODE]
     assert [got[n].duration_micros for n in (1, 2, 4)] == [0, 20, 7]
-    assert [facts_of(got[n])["is_cpu_op"] for n in (1, 2, 3, 4)] == [True, False, True, False]
+    assert [facts_of(got[n])["is_cpu_op"] for n in (1, 2, 3, 4)] == [False] * 4
     assert list(got[2].ctrl_deps) == [1]
+    changed = json.loads((tmp_path / "out" / "fit.json").read_text())["changed_for_astra_sim"]
+    assert changed["compute on the CPU: compute of the device, which runs one node at a time"] == 2
+
+
+def uneven(folder: Path, sizes: list[int], *splits: tuple[int, ...]) -> Run:
+    """An all-to-all of two ranks."""
+    samples = collective([0, 0], [9000, 9000], kind="all_to_all", node_id=1)
+    for sample, size in zip(samples, sizes, strict=True):
+        sample["size_bytes"] = size
+    attributes = [attribute("charkha.in_splits", int64_list=list(one)) for one in splits]
+    return played(folder, [comm(1, attr=attributes)], samples)
+
+
+UNEVEN = "all_to_all of uneven sizes: every rank sends the mean, in even parts"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "splits", "written", "is_changed"),
+    [
+        ([1000, 3001], (), 2001, True),
+        ([800, 800], ((300, 500),), 800, True),
+        ([800, 800], ((400, 400),), 800, False),
+        ([800, 800], (), 800, False),
+    ],
+)
+def test_an_uneven_all_to_all_has_one_size_on_all_ranks(
+    sizes: list[int], splits: tuple[tuple[int, ...], ...], written: int, is_changed: bool, tmp_path: Path
+) -> None:
+    notes = write(uneven(tmp_path, sizes, *splits), tmp_path / "out")
+    nodes = [read_et(tmp_path / "out" / f"trace.{rank}.et")[1][0] for rank in range(2)]
+    assert [facts_of(node)["comm_size"] for node in nodes] == [written] * 2
+    assert [facts_of(node)["comm_type"] for node in nodes] == [6] * 2
+    said = f"2 nodes changed for ASTRA-sim: {UNEVEN}"
+    assert [said in text for text in (notes, (tmp_path / "out" / "README.txt").read_text())] == [is_changed] * 2
+
+
+def test_a_collective_of_one_rank_is_replayed(tmp_path: Path) -> None:
+    run = played(tmp_path, [comm(1)], collective([0], [9000], node_id=1, size_bytes=64))
+    facts = facts_of(exported(run, tmp_path / "out")[1])
+    assert (facts["comm_type"], facts["charkha.comm_type"]) == (5, 0)
 
 
 def test_groups_are_numbered_from_one_and_all_ranks_have_no_number(tmp_path: Path) -> None:

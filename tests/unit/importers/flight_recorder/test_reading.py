@@ -170,13 +170,13 @@ def test_splits_of_tensor_lists_are_kept(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"input_sizes": [[-5]]}, "record 1: has a tensor of the shape"),
-        ({"input_sizes": [[1 << 60]]}, "the file is corrupt"),
+        ({"input_sizes": [[1 << 60]]}, "has a tensor of the shape"),
         ({"collective_seq_id": "x"}, "Expected `int`, got `str`"),
         ({"profiling_name": "nccl:send 0-1"}, "a send names both ranks"),
         ({"time_created_ns": 0}, "more than a year after the first call"),
     ],
 )
-def test_corrupt_entries_are_named(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_impossible_entries_are_named(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     entries = [all_reduce(1) | change, all_reduce(2)]
     with pytest.raises(TraceError, match="nccl_trace_rank_") as caught:
         read(write(tmp_path / "job", job({0: entries, 1: entries})))
