@@ -9,13 +9,15 @@ import argparse
 import sys
 from functools import partial
 
-from lab.benchmarks.verdicts import busy, clean, counts, faults, late, neighbours
+from lab.benchmarks.verdicts import busy, clean, compare, counts, delay, faults, late, neighbours
 from lab.benchmarks.verdicts.trials import report
 
 PARTS = {
     "busy": partial(report, busy.cases()),
     "clean": partial(report, clean.cases()),
+    "compare": compare.play,
     "counts": counts.play,
+    "delay": partial(report, delay.cases()),
     "faults": partial(report, faults.cases()),
     "late": late.play,
     "neighbours": neighbours.play,
