@@ -7,7 +7,8 @@ import datetime
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.calibration import CABLES, LOOPBACK, AgentClock, Calibration, TimerJitter, TransportCost
 from emulator.statistics.collectives import MERGE_COLUMNS, merge
-from emulator.statistics.descriptive import percentile, variation
+from emulator.statistics.descriptive import median, percentile, variation
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.tester_model import TesterModel, bytes_in_flight, fit_tester_model, slowest_likely
 from emulator.topology.load import load_topology
@@ -58,8 +59,9 @@ def calibrate(
     Raises:
         EmulatorError: as a run.
     """
-    with scratch_folder() as scratch, _testbed(topology, ranks, scratch) as (where, count, network):
-        costs = tuple(_cost(name, count, network, scratch) for name in transports)
+    with scratch_folder() as scratch, _testbed(topology, ranks, scratch) as bed:
+        where = bed.where
+        costs = tuple(_cost(name, bed, scratch) for name in transports)
         clocks = _clocks(topology, agents, scratch) if topology is not None and agents is not None else ()
     return Calibration(
         created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds"),
@@ -96,29 +98,57 @@ def doubts(topology: Topology | None, made: Calibration) -> Iterator[str]:
             yield f"{one.transport} varies by {percent} %: other programs use this machine; calibrate when it is idle"
 
 
+@dataclass(frozen=True, slots=True)
+class _Bed:
+    """Where a calibration runs.
+
+    Attributes:
+        where: LOOPBACK or CABLES.
+        ranks: in pairs.
+        network: of a run without a limit of rate: what the tester can move.
+        paced: of a run whose ports have the rate of the topology's, so that it paces and has congestion control as runs
+            there do: what a step costs. None: without rates.
+    """
+
+    where: str
+    ranks: int
+    network: Network
+    paced: Network | None = None
+
+
 @contextmanager
-def _testbed(topology: Topology | None, ranks: int | None, scratch: Path) -> Iterator[tuple[str, int, Network]]:
-    """(where, number of ranks, network of a run there)."""
+def _testbed(topology: Topology | None, ranks: int | None, scratch: Path) -> Iterator[_Bed]:
     if topology is None or not can_be_cabled(topology) or os.geteuid() != 0:
         count = ranks or 2 * len(os.sched_getaffinity(0))
-        yield LOOPBACK, count + count % 2, Network()
+        yield _Bed(LOOPBACK, count + count % 2, Network())
         return
     count = ranks or min(len(topology.hosts), MOST_HOSTS)
     count += count % 2
-    path = scratch / "cables.yaml"
-    path.write_text(json.dumps(_cables(topology, count)))
-    labs, lab_id = Labs(), f"calibrate-{os.getpid()}"
+    rates = [port.rate_bps for host in topology.hosts for port in host.interfaces if port.rate_bps]
+    with ExitStack() as labs:
+        free = labs.enter_context(_cabled(topology, count, scratch, "free", None))
+        paced = labs.enter_context(_cabled(topology, count, scratch, "paced", min(rates))) if rates else None
+        yield _Bed(CABLES, count, free, paced)
+
+
+@contextmanager
+def _cabled(topology: Topology, count: int, scratch: Path, name: str, rate_bps: int | None) -> Iterator[Network]:
+    """A lab of cables; rate_bps: of their ends."""
+    path = scratch / f"{name}.yaml"
+    path.write_text(json.dumps(_cables(topology, count, rate_bps)))
+    labs, lab_id = Labs(), f"calibrate-{os.getpid()}-{name}"
     labs.up(load_topology(path, ranks=0), lab_id=lab_id)
     try:
-        yield CABLES, count, Network(topology=str(path), lab=lab_id)
+        yield Network(topology=str(path), lab=lab_id)
     finally:
         labs.down(lab_id)
 
 
-def _cables(topology: Topology, count: int) -> dict[str, object]:
+def _cables(topology: Topology, count: int, rate_bps: int | None) -> dict[str, object]:
     """A topology of pairs of hosts, each pair with a cable between."""
     hosts = [{"name": f"c{at}", "addresses": [f"198.18.{at >> 7}.{2 * (at & 127) + 1}"]} for at in range(count)]
-    cable = {} if topology.link_mtu is None else {"mtu": topology.link_mtu}
+    cable: dict[str, object] = {} if topology.link_mtu is None else {"mtu": topology.link_mtu}
+    cable |= {} if rate_bps is None else {"rate": rate_bps}
     links = [{"endpoints": [f"c{at}:eth0", f"c{at + 1}:eth0"], **cable} for at in range(0, count, 2)]
     transport = {name: value for name, value in topology.transport.items() if "rate" not in name}
     return {"name": "cables", "hosts": hosts, "links": links} | ({"transport": transport} if transport else {})
@@ -132,8 +162,9 @@ def _experiment(
     return Experiment(jobs=(job,), network=place, agents=agents or Agents(), observe=Observe(report=False))
 
 
-def _cost(transport: str, ranks: int, network: Network, scratch: Path) -> TransportCost:
-    experiment = _experiment(Pairs(ranks=ranks, counts=tuple(COUNTS.items())), network, transport=transport)
+def _cost(transport: str, bed: _Bed, scratch: Path) -> TransportCost:
+    ranks = bed.ranks
+    experiment = _experiment(Pairs(ranks=ranks, counts=tuple(COUNTS.items())), bed.network, transport=transport)
     step_bytes = {size: size // RING_STEPS for size in COUNTS}
     found: list[TesterModel] = []
     largest: list[IntArray] = []
@@ -144,7 +175,11 @@ def _cost(transport: str, ranks: int, network: Network, scratch: Path) -> Transp
         samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
         merged = merge(samples)
         sent = bytes_in_flight(samples, merged)
-        found.append(fit_tester_model(merged, sent, steps=RING_STEPS, step_bytes=step_bytes))
+        model = fit_tester_model(merged, sent, steps=RING_STEPS, step_bytes=step_bytes)
+        if bed.paced is not None:
+            folder = scratch / f"paced-{transport}-{len(found)}"
+            model = replace(model, step_ns=_paced_step_ns(transport, ranks, bed.paced, folder))
+        found.append(model)
         largest.append(merged.cct_ns[merged.size_bytes == max(COUNTS)])
     ceiling = slowest_likely(found)
     return TransportCost(
@@ -157,6 +192,16 @@ def _cost(transport: str, ranks: int, network: Network, scratch: Path) -> Transp
         message_ns=ceiling.step_ns / ranks,
         variation=variation(np.concatenate(largest)),
     )
+
+
+def _paced_step_ns(transport: str, ranks: int, network: Network, folder: Path) -> float:
+    """The time of a step of next to no bytes where ports have a rate, ns."""
+    smallest = min(COUNTS)
+    run = _played(
+        _experiment(Pairs(ranks=ranks, counts=((smallest, COUNTS[smallest]),)), network, transport=transport), folder
+    )
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    return float(median(merged.cct_ns) or 0) / RING_STEPS
 
 
 def _is_enough(found: Sequence[TesterModel]) -> bool:
