@@ -148,7 +148,7 @@ def _cables(topology: Topology, count: int, rate_bps: int | None) -> dict[str, o
     """A topology of pairs of hosts, each pair with a cable between."""
     hosts = [{"name": f"c{at}", "addresses": [f"198.18.{at >> 7}.{2 * (at & 127) + 1}"]} for at in range(count)]
     cable: dict[str, object] = {} if topology.link_mtu is None else {"mtu": topology.link_mtu}
-    cable |= {} if rate_bps is None else {"rate": rate_bps}
+    cable |= {} if rate_bps is None else {"rate": f"{rate_bps}bit"}
     links = [{"endpoints": [f"c{at}:eth0", f"c{at + 1}:eth0"], **cable} for at in range(0, count, 2)]
     transport = {name: value for name, value in topology.transport.items() if "rate" not in name}
     return {"name": "cables", "hosts": hosts, "links": links} | ({"transport": transport} if transport else {})
