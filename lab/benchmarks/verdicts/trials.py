@@ -52,7 +52,8 @@ class Case:
             path.write_text(profile)
             profile = str(path)
         out = folder / "run"
-        options = ("-n", self.ranks, "-b", self.sizes, "--iterations", self.iterations, "--topology", TOPOLOGY)
+        sizes = ("-b", self.sizes) if "," in self.sizes else ("-b", self.sizes, "-e", self.sizes)
+        options = ("-n", self.ranks, *sizes, "--iterations", self.iterations, "--topology", TOPOLOGY)
         faulty = ("--profile", profile) if profile else ()
         with self.device(), _busy(self.loops):
             charkha("bench", "all_reduce", *options, *faulty, "--out", out, "--no-report")
