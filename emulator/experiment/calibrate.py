@@ -22,11 +22,12 @@ from emulator.host.timer import TimerfdClock
 from emulator.lab.labs import Labs
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
+from emulator.statistics.bytes_in_flight import bytes_in_flight
 from emulator.statistics.calibration import CABLES, LOOPBACK, AgentClock, Calibration, TimerJitter, TransportCost
 from emulator.statistics.collectives import MERGE_COLUMNS, merge
 from emulator.statistics.descriptive import median, percentile, variation
 from emulator.statistics.measured_rows import read_measured
-from emulator.statistics.tester_model import TesterModel, bytes_in_flight, fit_tester_model, slowest_likely
+from emulator.statistics.tester_model import TesterModel, fit_tester_model, slowest_likely
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from emulator.trace.model import IntArray

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from emulator.statistics.bytes_in_flight import FloatArray
 from emulator.statistics.classes import ClassKey, class_rows
 from emulator.statistics.collectives import MergedSamples
 from emulator.statistics.descriptive import median, percentile
@@ -20,6 +21,9 @@ from emulator.statistics.table_columns import UNKNOWN
 from emulator.statistics.tester_model import TESTER_LIMITED_PERCENT, TesterShare
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_S
+
+MOST_OTHERS = 0.05
+"""Payload of others at its ports, relative to its own, up to which a collective is taken to be alone there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class ClassSummary:
         late: measurements without a bandwidth because a rank was late.
         core_wait_fraction: median of the largest share (0 to 1) of its time that a member's agent waited for a core.
         cct_p99_awake_ns, cct_max_awake_ns: of the same times less all waits of the members for a core.
+        others: payload of other collectives at its ports while it was under way / its own, at the median.
         tester_percent: 100 x time that the calibrated tester adds to the ideal time / measured, at the median.
     """
 
@@ -70,6 +75,7 @@ class ClassSummary:
     core_wait_fraction: float | None = None
     cct_p99_awake_ns: float | None = None
     cct_max_awake_ns: float | None = None
+    others: float = 0.0
 
     @property
     def key(self) -> ClassKey:
@@ -82,12 +88,19 @@ class ClassSummary:
         return None if self.tester_percent is None else self.tester_percent >= TESTER_LIMITED_PERCENT
 
     @property
+    def shares_ports(self) -> bool:
+        """Others crossed the same ports at the same time, and the ideal is that of the class alone."""
+        return self.others > MOST_OTHERS
+
+    @property
     def perfect(self) -> Mapping[str, float]:
         """Attribute → what a perfect device would have shown with this tester; empty if the tester was not calibrated.
 
         The times of the network and of the tester add up: 96 % of ideal and 4 % tester is a perfect device.
         """
-        if not self.tester_percent or not self.cct_p50_ns or (self.late and not self.ideal_percent):
+        if not self.tester_percent or not self.cct_p50_ns or self.shares_ports:
+            return {}
+        if self.late and not self.ideal_percent:
             return {}  # without the ideal of late ranks, a time would be compared with that of the tester alone
         share = ((self.ideal_percent or 0.0) + self.tester_percent) / 100
         found = dict.fromkeys(("cct_p50_ns", "cct_p99_ns", "cct_max_ns"), self.cct_p50_ns * share)
@@ -115,15 +128,21 @@ class ClassSummary:
 
 
 def summarise_classes(
-    merged: MergedSamples, *, scaled_by: float = 1.0, tester: TesterShare | None = None
+    merged: MergedSamples,
+    *,
+    scaled_by: float = 1.0,
+    tester: TesterShare | None = None,
+    others: FloatArray | None = None,
 ) -> tuple[ClassSummary, ...]:
     """The classes of a run, the one that takes most time first.
 
     Args:
         scaled_by: played sizes over sizes of the trace.
         tester: share of the calibrated tester in these measurements.
+        others: see `other_payload`.
     """
-    rows = [_summarise(key, merged, chosen, scaled_by, tester) for key, chosen in class_rows(merged)]
+    others = np.zeros(len(merged)) if others is None else others
+    rows = [_summarise(key, merged, chosen, scaled_by, tester, others) for key, chosen in class_rows(merged)]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
 
 
@@ -133,7 +152,12 @@ def bandwidth(size_bytes: int, duration_ns: float | None) -> float | None:
 
 
 def _summarise(
-    key: ClassKey, merged: MergedSamples, rows: IntArray, scaled_by: float, tester: TesterShare | None
+    key: ClassKey,
+    merged: MergedSamples,
+    rows: IntArray,
+    scaled_by: float,
+    tester: TesterShare | None,
+    others: FloatArray,
 ) -> ClassSummary:
     kind = CommKind(int(merged.kind[rows[0]]))
     cct_ns = merged.cct_ns[rows]
@@ -169,6 +193,7 @@ def _summarise(
         where=key.where,
         late=int(np.count_nonzero(has_bandwidth & merged.is_late[rows])),
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
+        others=median(others[rows]) or 0.0,
         core_wait_fraction=median(waited) if are_known else None,
         cct_p99_awake_ns=percentile(awake_ns, 0.99),
         cct_max_awake_ns=float(awake_ns.max()) if are_known else None,

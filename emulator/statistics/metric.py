@@ -81,6 +81,7 @@ class Reading(NamedTuple):
         awake: of a maximum or a high percentile, the same of the times less the tester's waits for a core; where these
             are not known the median, which no single stall of the tester moves.
         why: why there is no value; "": it was not measured.
+        shares_ports: other collectives crossed the same ports at the same time.
     """
 
     subject: Subject
@@ -90,6 +91,7 @@ class Reading(NamedTuple):
     awake: float | None = None
     why: str = ""
     core_wait_fraction: float | None = None
+    shares_ports: bool = False
 
 
 Reader: TypeAlias = Callable[[RunSummary], Iterator[Reading]]

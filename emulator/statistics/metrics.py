@@ -179,7 +179,7 @@ def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, st
                 perfect = one.perfect.get(field)
                 why = LATE if field in _OF_ALL_BYTES and one.late else ""
                 is_limited, waited = bool(one.is_tester_limited), one.core_wait_fraction
-                yield Reading(one.key, getattr(one, field), is_limited, perfect, awake, why, waited)
+                yield Reading(one.key, getattr(one, field), is_limited, perfect, awake, why, waited, one.shares_ports)
 
     key = f"classes[].{field}"
     return Metric(name, name, unit, Scope.CLASS, what, key, Kind.TIMING, effect, family, statistic, read)

@@ -28,6 +28,7 @@ from emulator.statistics.iterations import (
 )
 from emulator.statistics.measured_rows import moved_bytes, read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, PathCounts, hosts_of_ranks, network_traffic, path_counts
+from emulator.statistics.port_sharing import other_payload
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import InstanceLayouts, TesterModel, TesterShare
@@ -175,7 +176,9 @@ def summarise(run: Run) -> RunSummary:
     """
     manifest, flows = run.manifest, told_apart(run.table(Part.FLOWS))
     on_the_wire = wire_flows(flows)
-    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "read_delay_ns"])
+    samples = read_measured(
+        run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "bytes_received", "read_delay_ns"]
+    )
     merged = merge(samples, hosts_of_ranks(manifest), until=manifest.cct_until)
     usage, flow_events = run.table(Part.ITERATIONS), run.table(Part.FLOW_EVENTS)
     iteration = summarise_iterations(usage, manifest)
@@ -195,7 +198,12 @@ def summarise(run: Run) -> RunSummary:
         ranks=manifest.trace.ranks,
         scaling=manifest.scaling,
         trials=manifest.trials,
-        classes=summarise_classes(merged, scaled_by=manifest.scaling.bytes, tester=tester),
+        classes=summarise_classes(
+            merged,
+            scaled_by=manifest.scaling.bytes,
+            tester=tester,
+            others=other_payload(samples, merged, manifest.topology),
+        ),
         iteration=iteration,
         totals=_totals(run, flows, samples, merged, iteration),
         tester=_tester_facts(manifest, samples),

@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from scipy.special import stdtrit
 
@@ -22,10 +21,10 @@ from emulator.errors import PlanError
 from emulator.planner.algorithms import depends_on_layout, schedule
 from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.schedule import Collective
+from emulator.statistics.bytes_in_flight import FloatArray, bytes_in_flight
 from emulator.statistics.collectives import MergedSamples
 from emulator.statistics.descriptive import median
-from emulator.statistics.measured_rows import moved_bytes
-from emulator.statistics.table_columns import block_starts, to_ints
+from emulator.statistics.table_columns import to_ints
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_S
 
@@ -35,7 +34,6 @@ _MAX_SCHEDULED_MEMBERS = 1024
 """Larger groups have no share: their schedule takes too long to compute."""
 _MIN_TRANSFER_SHARE = 0.5
 """A rate needs bytes that take at least this fraction of the time of the steps; below it, their noise dominates."""
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,65 +186,6 @@ def _steps(
     steps = max(map(len, lanes), default=0)
     sent = sum(transfer.size for lane in lanes for step in lane for transfer in step.sends)
     return steps, sent / max(steps, 1)
-
-
-def bytes_in_flight(samples: pa.Table, merged: MergedSamples) -> FloatArray:
-    """Payload that all ranks of the machine sent during each measurement, bytes.
-
-    Each measurement sends its bytes evenly between its last post and its last completion.
-
-    Args:
-        samples: rows of iterations that count, with `bytes_sent`.
-    """
-    windows = _Windows.of(samples)
-    if not len(windows.key):
-        return np.zeros(len(merged))
-    at = np.searchsorted(windows.key, _key(merged.iteration, merged.instance))
-    sent = windows.sent_until(windows.end[at]) - windows.sent_until(windows.begin[at])
-    return np.asarray(np.maximum(sent, 0.0), np.float64)  # rounding can take it below 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """Time windows of the measurements, one row per (iteration, instance): last post, last completion, bytes sent."""
-
-    key: IntArray
-    begin: IntArray
-    end: IntArray
-    sent: IntArray
-
-    @classmethod
-    def of(cls, samples: pa.Table) -> _Windows:
-        key = _key(to_ints(samples["iteration"]), to_ints(samples["instance"]))
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        starts = block_starts(key)
-        post, done = (to_ints(samples[name])[order] for name in ("post_ns", "done_ns"))
-        sent = moved_bytes(samples)[order]
-        if not len(starts):
-            return cls(key, post, done, sent)
-        begin = np.maximum.reduceat(post, starts)
-        end = np.maximum(np.maximum.reduceat(done, starts), begin + 1)
-        return cls(key[starts], begin, end, np.add.reduceat(sent, starts))
-
-    def sent_until(self, times: IntArray) -> FloatArray:
-        """Bytes that all measurements together have sent at these times."""
-        origin = int(self.begin.min())
-        rates = self.sent / (self.end - self.begin)
-        return _ramp(self.begin - origin, rates, times - origin) - _ramp(self.end - origin, rates, times - origin)
-
-
-def _ramp(starts: IntArray, rates: FloatArray, times: IntArray) -> FloatArray:
-    """Sum of rate x (time - start) over everything that has started, at each time."""
-    order = np.argsort(starts)
-    slope = np.concatenate(([0.0], np.cumsum(rates[order])))
-    offset = np.concatenate(([0.0], np.cumsum(rates[order] * starts[order])))
-    at = np.searchsorted(starts[order], times)
-    return np.asarray(slope[at] * times - offset[at], np.float64)
-
-
-def _key(iteration: IntArray, instance: IntArray) -> IntArray:
-    return (iteration << 40) + instance
 
 
 class InstanceLayouts:

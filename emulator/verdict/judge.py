@@ -45,6 +45,7 @@ _EXIT_CODES = {
 _DEVICE_ALONE = frozenset({"jct_to_ideal", "busbw_to_ideal", "slowest_to_mean"})
 """Timings whose usual bounds are about the device, as if the tester took no time."""
 _NO_IDEAL = "it is not known what a perfect device would show: a port has no rate, or a class no calibrated time"
+_SHARED = "other collectives crossed its ports at the same time, and the ideal is that of one alone: judge the JCT"
 _WAY_OUT = "take a larger size, fewer ranks an agent, or rates scaled down"
 _STALL = "a stall of the tester may have made this time: without its waits for a core it would meet the bound"
 _UNKNOWN_LIMIT = "the device or the tester may be the reason: calibrate the tester (charkha calibrate) to find out"
@@ -207,5 +208,6 @@ def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tu
     if reading.awake is not None and bound.holds(reading.awake):
         return Outcome.TESTER_LIMITED, _STALL
     if reading.perfect is None and metric.name in _DEVICE_ALONE:
-        return Outcome.UNDECIDED, _NO_IDEAL if state.is_calibrated else _UNKNOWN_LIMIT
+        known = _SHARED if reading.shares_ports else _NO_IDEAL
+        return Outcome.UNDECIDED, known if state.is_calibrated else _UNKNOWN_LIMIT
     return Outcome.FAIL, ""

@@ -177,7 +177,8 @@ def test_the_live_page_fills_up_and_ends_as_the_report(browser: Browser, tmp_pat
         url = re.search(r"http://127\.0\.0\.1:\d+/", command.process.stderr.readline())
         assert url
         browser.open(url[0])
-        counted = "return Number(document.getElementById('head').innerText.match(/(\\d+) (?:of \\d+ )?iterations?/)?.[1] ?? 0)"
+        head = "document.getElementById('head').innerText"
+        counted = f"return Number({head}.match(/(\\d+) (?:of \\d+ )?iterations?/)?.[1] ?? 0)"
         first = wait_for(lambda: browser.run(counted) or None)
         wait_for(lambda: True if browser.run(counted) > first else None)
         wait_for(

@@ -10,12 +10,12 @@ from rich.console import Console
 from emulator.planner.group_layout import layout_of
 from emulator.run_folder.manifest import read_manifest
 from emulator.statistics import tester_model
+from emulator.statistics.bytes_in_flight import bytes_in_flight
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.collectives import merge
 from emulator.statistics.summary import summarise
 from emulator.statistics.tester_model import (
     InstanceLayouts,
-    bytes_in_flight,
     fit_tester_model,
     slowest_likely,
 )

@@ -205,6 +205,18 @@ def test_a_class_is_in_doubt_by_its_own_waits_whatever_the_rest_of_the_run_does(
         assert judged(run(own), rule("busbw_to_ideal", "at least", 90)).outcome is outcome
 
 
+def test_a_share_of_ideal_is_no_evidence_where_others_crossed_the_same_ports(summary: RunSummary) -> None:
+    def run(others: float) -> RunSummary:
+        classes = tuple(replace(one, others=others) for one in calibrated(summary).classes)
+        return replace(summary, classes=classes)
+
+    (alone,) = judged(run(0.05), rule("busbw_to_ideal", "at least", 90)).findings
+    (shared,) = judged(run(0.06), rule("busbw_to_ideal", "at least", 90)).findings
+    assert (alone.outcome, shared.outcome, shared.perfect) == (Outcome.FAIL, Outcome.UNDECIDED, None)
+    assert shared.reason.startswith("other collectives crossed its ports")
+    assert judged(run(0.06), rule("busbw_to_ideal", "at least", 80)).outcome is Outcome.PASS
+
+
 def test_one_slow_iteration_is_no_evidence_and_most_of_them_are(summary: RunSummary) -> None:
     run = with_iterations(summary, 0, 0, 0)  # 100, 200, 300 ns
     for limit, outcome in ((150, Outcome.FAIL), (250, Outcome.TESTER_LIMITED), (300, Outcome.PASS)):
