@@ -168,6 +168,7 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict
 
 def print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
     """Print the table of a run."""
+    from emulator.views.html.writing import REPORT
     from emulator.views.terminal.pair_table import render_pairs
     from emulator.views.terminal.summary_table import render, render_beside
     from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
@@ -176,14 +177,18 @@ def print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
 
     tables = render_beside(outcome.summary)
     beside = ["", *tables] if tables else []
-    verdict, folder = outcome.verdict, str(outcome.run.folder)
+    verdict, folder = outcome.verdict, outcome.run.folder
     last = [f"Run folder: {folder}"]
-    if verdict.rules is None:
-        last = [*(f"Tester: {one}" for one in verdict.tester.problems[:1]), *last, NO_RULES]
+    if (folder / REPORT).is_file():
+        last.append(f"Report: {folder / REPORT}")
     if outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)
-        print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder), *beside)
-    elif outcome.pairs is not None:
+        print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), last=last), *beside)
+        return
+    if verdict.rules is None:
+        last.append(NO_RULES)
+    if outcome.pairs is not None:
+        last = [*(f"Tester: {one}" for one in verdict.tester.problems[:1]), *last]  # no row is of one pair
         print_tables(render_headline(verdict), *render_pairs(outcome.pairs), *beside, *last)
     else:
         summary = render(outcome.summary, limit=_MOST_CLASSES)

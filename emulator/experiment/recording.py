@@ -19,16 +19,21 @@ from emulator.controller.recorder import Recorder
 from emulator.controller.run_plan import RunOutcome
 from emulator.controller.timebase import settle_stamps
 from emulator.controller.worst_instances import WorstInstances
+from emulator.errors import InputError
 from emulator.experiment.flows import result_rows
 from emulator.experiment.manifest import concluded_manifest, opening_manifest
 from emulator.experiment.settled import Settled
 from emulator.planner.network.ideal_times import UNKNOWN_NS
 from emulator.planner.rank_program import WORST_STEPS
 from emulator.run_folder.catalogue import Catalogue
+from emulator.run_folder.manifest import Figures
 from emulator.run_folder.observer import RunObserver
+from emulator.run_folder.reader import Run
 from emulator.run_folder.writer import RunWriter
+from emulator.statistics.summary import summarise
 from emulator.trace.model import Communication, IntArray
-from emulator.verdict.rules import RULES_FILE, rules_file
+from emulator.verdict.judge import judge
+from emulator.verdict.rules import RULES_FILE, rules_file, rules_of
 
 MEASURED_TRACE = "trace"
 
@@ -57,7 +62,7 @@ class RunRecording:
         self._worst = (
             WorstInstances(settled.topology.host_index) if settled.resolved.record_steps == WORST_STEPS else None
         )
-        self.writer = RunWriter(folder, opening_manifest(settled, calibration=calibration))
+        self.writer = RunWriter(folder, opening_manifest(settled, calibration=calibration), figures_of=_figures_of)
         self.recorder = Recorder(self.writer, self._catalogue(), observers, monitor, worst=self._worst)
 
     def __enter__(self) -> Self:
@@ -136,6 +141,14 @@ class RunRecording:
 
     def _algorithm_name(self, node: Communication) -> str:
         return self._settled.choice.name_of(node) if node.kind.is_collective else ""
+
+
+def _figures_of(run: Run) -> Figures | None:
+    """What lists show of a run; None if its tables cannot be read, which every reader of them says."""
+    try:
+        return judge(summarise(run), rules_of(run)).figures
+    except InputError:
+        return None
 
 
 def _counted_flows(outcome: RunOutcome, assignment: Assignment) -> list[FlowCounters]:

@@ -35,6 +35,7 @@ LAST_ARRIVAL: Final = "last_arrival"
 LAST_DONE: Final = "last_done"
 """Until format version 2: acknowledgements of the last sends counted."""
 CctEnd: TypeAlias = Literal["last_arrival", "last_done"]
+Answer: TypeAlias = Literal["PASS", "FAIL", "TESTER-LIMITED", "UNDECIDED"]
 _LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
 
 
@@ -137,6 +138,21 @@ class HostFacts:
     core_wait_fraction: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What lists show of a run, which would take its tables to compute.
+
+    Attributes:
+        verdict: by the rules that it was played with; None: it had none.
+        jct_ns: job completion time of an iteration, median; None: no iteration was completed.
+        lost: what the device lost, or else the packets that did not arrive; None: neither is known.
+    """
+
+    verdict: Answer | None = None
+    jct_ns: TimeNs | None = None
+    lost: Count | None = None
+
+
 @cache
 def software_versions() -> Mapping[str, str]:
     """Versions of Charkha, Python and the libraries that affect the numbers."""
@@ -170,6 +186,7 @@ class Manifest:
         spec: the run spec, as plain values; None in runs written before it was stored.
         settings: every setting with its unit and source.
         cct_until: what ends a collective in its times.
+        figures: for lists; None in runs written before they were stored, and while the run is played.
         status: running, complete, aborted or, as read, interrupted; `reason` is why it is neither of the first two.
     """
 
@@ -194,6 +211,7 @@ class Manifest:
     versions: Mapping[str, str] = field(default_factory=software_versions)
     observation_point: str = OBSERVATION_POINT
     cct_until: CctEnd = LAST_ARRIVAL
+    figures: Figures | None = None
     status: Status = RUNNING
     reason: str | None = None
     format_version: int = FORMAT_VERSION

@@ -22,6 +22,7 @@ from emulator.run_folder.manifest import (
     ABORTED,
     COMPLETE,
     RUNNING,
+    Figures,
     Manifest,
     Status,
     to_json,
@@ -42,10 +43,13 @@ class RunWriter:
     Args:
         folder: is created; it must be empty if it exists.
         manifest: the facts known at the start. Assign `manifest` when more is known.
+        figures_of: called with the run when it is closed, for lists.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, manifest: Manifest, *, figures_of: Callable[[Run], Figures | None] | None = None
+    ) -> None:
+        self.folder, self._figures_of = folder, figures_of
         self._manifest = replace(manifest, status=RUNNING, reason=None)
         self._streams: dict[Part, TableStream] = {}
         self._opened = ExitStack()
@@ -220,6 +224,9 @@ class RunWriter:
         self._closed = True
         self._manifest = replace(self._manifest, status=status, reason=reason)
         self._close_streams()
+        if self._figures_of is not None:
+            figures = self._figures_of(Run(self.folder, self._manifest, closed=False))
+            self._manifest = replace(self._manifest, figures=figures)
         for part in self._streams:
             write_parquet(self.folder / part.file_name, part.schema, read_stream(self.folder / part.stream_name))
         self._write_manifest(PARTIAL_MANIFEST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ from typing import Any
 from emulator.comparison.comparability import check_comparability
 from emulator.comparison.groups import groups_of
 from emulator.comparison.verdicts import Comparison, Rules, compare
+from emulator.run_folder.manifest import Figures
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.session import is_session, load_session
-from emulator.run_folder.store import firmware_of
+from emulator.run_folder.store import find_runs, firmware_of, is_run_folder, stored_run
 from emulator.service.model import Refusal, Run, TrendPoint
 from emulator.statistics.distribution import distributions
 from emulator.statistics.measurements import measurements
 from emulator.units import format_duration
+from emulator.verdict.judge import Outcome
 from emulator.verdict.session import judge_session
 from emulator.views.as_json.interference import session_to_json
 from emulator.views.columns import Header
@@ -25,6 +28,7 @@ from emulator.views.html.facts import read_facts
 from emulator.views.html.page.document import Chart, Page, Section, Table
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.run_page import facts_to_json
+from emulator.views.result_columns import RunResult, result_of
 
 TREND_CLASSES = 8
 """Classes of a trend: the iteration (JCT), and those that take most time."""
@@ -39,6 +43,20 @@ def report_of(folder: Path) -> dict[str, Any]:
     if is_session(folder):
         return session_to_json(judge_session(load_session(folder)))
     return facts_to_json(read_facts(read_run(folder)))
+
+
+def result_of_run(run: Run, folder: Path) -> RunResult:
+    """What lists show of a run: of a session, the gravest verdict, and what its first job was played on.
+
+    Args:
+        run: of the service.
+        folder: of its results; it need not exist.
+    """
+    is_one_run = is_run_folder(folder)
+    runs = [folder] if is_one_run else list(find_runs(folder)) if folder.is_dir() else []
+    found = result_of(stored_run(runs[0]).manifest) if runs else RunResult(profile=run.profile)
+    verdict = None if run.verdict is None else Outcome(run.verdict)
+    return replace(found, verdict=verdict, figures=found.figures if is_one_run else Figures())
 
 
 def compare_folders(groups: Mapping[str, Sequence[Path]], *, force: bool) -> Comparison:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
@@ -30,10 +31,13 @@ from emulator.service.http import (
 from emulator.service.live_pages import LivePages
 from emulator.service.model import Refusal, Role, Run, State
 from emulator.service.store import SESSION_S
+from emulator.views.columns import Header, filled
 from emulator.views.figures import NONE
 from emulator.views.html.comparison_page import comparison_page
 from emulator.views.html.page.document import Page, render
+from emulator.views.html.sections.verdict import TONES
 from emulator.views.html.writing import REPORT
+from emulator.views.result_columns import RESULT_COLUMNS
 
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; form-action 'self';"
@@ -53,6 +57,13 @@ class _Typed(NamedTuple):
     spec: str
     problem: str | None = None
     excerpt: Sequence[tuple[int, str, bool]] = ()
+
+
+class _Listed(NamedTuple):
+    """Runs for a table: a row is a run, and a cell for each of the columns."""
+
+    columns: Sequence[Header]
+    rows: Sequence[tuple[Run, Sequence[str]]]
 
 
 class Pages:
@@ -112,14 +123,20 @@ class Pages:
         devices = [
             (dut, store.queue(dut.name), [one for one in reservations if one.dut == dut.name]) for dut in store.duts()
         ]
-        return _show(request, "overview.html", devices=devices, latest=_over(store.runs(model.RunQuery(limit=30))))
+        latest = await self._listed(_over(store.runs(model.RunQuery(limit=30))))
+        return _show(request, "overview.html", devices=devices, latest=latest)
 
     async def _runs(self, request: web.Request) -> web.Response:
         which: model.RunQuery = asked_of(query_of(request, model.RunQuery), model.RunQuery, is_text=True)
         runs, duts = self._service.store.runs(which), self._service.store.duts()
         chosen = {name: value for name, value in request.query.items() if value and name not in ("before", "limit")}
         older = {**chosen, "before": str(runs[-1].id)} if len(runs) == which.limit else None
-        return _show(request, "runs.html", runs=runs, duts=duts, which=which, older=older, states=list(State))
+        listed = await self._listed(runs)
+        return _show(request, "runs.html", listed=listed, duts=duts, which=which, older=older, states=list(State))
+
+    async def _listed(self, runs: Sequence[Run]) -> _Listed:
+        folders = [self._service.place.run(run.id).results for run in runs]
+        return await asyncio.to_thread(_list_results, runs, folders)
 
     async def _run(self, request: web.Request) -> web.Response:
         run, viewer = self._asked_run(request), user()
@@ -257,6 +274,13 @@ def _excerpt(spec: str, line: int | None) -> list[tuple[int, str, bool]]:
     return numbered[max(0, line - 1 - _LINES_AROUND) : line + _LINES_AROUND]
 
 
+def _list_results(runs: Sequence[Run], folders: Sequence[Path]) -> _Listed:
+    results = list(map(history.result_of_run, runs, folders))
+    columns = filled(RESULT_COLUMNS, results)
+    cells = [[column.cell(result) for column in columns] for result in results]
+    return _Listed(columns, list(zip(runs, cells, strict=True)))
+
+
 def _over(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.state.is_over][:10]
 
@@ -296,7 +320,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["moment"] = _moment
     environment.globals["style"] = Markup(page.get_source(environment, "page.css")[0] + _source("service.css"))
-    environment.globals["tones"] = _ABOUT_STATE
+    environment.globals["tones"] = _ABOUT_STATE | {outcome.value: tone for outcome, tone in TONES.items()}
     environment.globals["Role"] = Role
     environment.globals["dash"] = NONE
     return environment

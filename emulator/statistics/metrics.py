@@ -303,6 +303,15 @@ _UNEXPLAINED = _total(
     lambda summary: summary.totals.unexplained_retransmissions,
     Effect.EITHER,
 )
+_LOST = _total(
+    "lost",
+    "",
+    "totals.lost",
+    "lost",
+    "frames that the device lost, or else packets that did not arrive",
+    lambda summary: summary.totals.lost,
+    Effect.HIGHER,
+)
 _INCOMPLETE = _total(
     "incomplete",
     "",
@@ -349,6 +358,6 @@ _EACH = (
         for name, counter, effect, _, what in _REPEATED
     ),
 )
-_ALL = (*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _UNEXPLAINED, _INCOMPLETE, *_IMPORTED)
+_ALL = (*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _LOST, _UNEXPLAINED, _INCOMPLETE, *_IMPORTED)
 METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
 """Every metric by name, in the order of documents."""

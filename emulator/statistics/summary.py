@@ -84,6 +84,12 @@ class Totals:
     unexplained_retransmissions: int | None = None
     paths: tuple[PathCounts, ...] = ()
 
+    @property
+    def lost(self) -> int | None:
+        """What the device lost, or else the packets that did not arrive; None if neither is known."""
+        losses = (*(one.lost for one in self.device_frames), self.lost_packets)
+        return max((one for one in losses if one is not None), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class TesterFacts:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote
 
 from emulator.statistics.metric import Unit
 from emulator.suite.conformance import conformance
@@ -17,21 +18,24 @@ from emulator.views.html.sections.verdict import TONES
 from emulator.views.verdict_text import metric_cell
 
 _CHECKS: tuple[Column[Check], ...] = (
-    Column("outcome", cell=lambda one: one.outcome.value, is_number=False),
+    Column("verdict", cell=lambda one: one.outcome.value, is_number=False),
     Column("metric", cell=lambda one: one.metric, is_number=False),
     Column("of", cell=lambda one: one.about or NONE, is_number=False),
     Column("value", cell=lambda one: metric_cell(one.value, Unit(one.unit))),
     Column("rule", cell=lambda one: one.bound, is_number=False),
 )
-_TRIALS = ("load", "outcome", "why", "run folder")
+_TRIALS = ("load", "verdict", "why", "run folder")
 
 
-def suite_page(record: SuiteRecord, clauses: Sequence[ClauseSection] = ()) -> Page:
+def suite_page(
+    record: SuiteRecord, clauses: Sequence[ClauseSection] = (), *, reports: Mapping[str, str] | None = None
+) -> Page:
     """The page.
 
     Args:
         record: the result.
         clauses: of the document that the suite follows.
+        reports: case -> path of its report, relative to the page.
     """
     firmware = sorted({run.firmware for case in record.cases for run in case.runs if run.firmware})
     labels = [record.started[:16].replace("T", " "), record.topology or "", *firmware]
@@ -41,7 +45,12 @@ def suite_page(record: SuiteRecord, clauses: Sequence[ClauseSection] = ()) -> Pa
         sentence=_sentence(record),
         labels=[one for one in labels if one],
         warnings=[f"{record.left} of {count_of(record.planned, 'case')} not played."] if record.left else [],
-        sections=[_overview(record), *_clauses(clauses, record), *map(_case, record.cases), *_method(record)],
+        sections=[
+            _overview(record, reports or {}),
+            *_clauses(clauses, record),
+            *map(_case, record.cases),
+            *_method(record),
+        ],
         footer="Written by charkha suite. The folder of each case is a run folder with its own data.",
         answer=Answer(record.outcome.value, record.text, TONES.get(record.outcome, "open")),
     )
@@ -58,8 +67,9 @@ def _sentence_case(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
-def _overview(record: SuiteRecord) -> Section:
-    return Section("cases", "Cases", [table_of("results", "Results", RESULTS, record.cases)], is_wide=True)
+def _overview(record: SuiteRecord, reports: Mapping[str, str]) -> Section:
+    links = [quote(reports.get(one.name, "")) for one in record.cases]
+    return Section("cases", "Cases", [table_of("results", "Results", RESULTS, record.cases, links=links)], is_wide=True)
 
 
 def _clauses(clauses: Sequence[ClauseSection], record: SuiteRecord) -> Iterator[Section]:

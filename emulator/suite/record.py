@@ -15,9 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from emulator.errors import InputError
-from emulator.run_folder.manifest import Manifest
+from emulator.run_folder.manifest import Figures, Manifest
 from emulator.run_folder.reader import Run
-from emulator.run_folder.store import firmware_of
 from emulator.run_folder.stream import write_text
 from emulator.schema import SchemaProblem, decode, parse_json
 from emulator.statistics.metric import Kind
@@ -26,6 +25,7 @@ from emulator.suite.document import Case, Suite
 from emulator.verdict.judge import Finding, Outcome, Verdict, gravest, judge
 from emulator.verdict.rules import Rule, Rules
 from emulator.views.figures import count_of, link_rate_cell
+from emulator.views.result_columns import result_of
 from emulator.views.verdict_text import describe_finding, describe_subject
 
 RECORD = "suite.json"
@@ -54,6 +54,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         run_id: None if the run left no folder.
         load: in bit/s or bytes, of a search; None: the case is no search.
         problem: why the run failed, or did not offer its load; "" if neither.
+        figures, firmware, topology: for lists; None if not known.
         checks: gravest first.
     """
 
@@ -65,6 +66,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     is_calibrated: bool = False
     firmware: str | None = None
+    topology: str | None = None
+    figures: Figures | None = None
     checks: tuple[Check, ...] = ()
 
     @property
@@ -80,7 +83,7 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         text: why the outcome is what it is, with the figure that decides.
-        metric, value, unit: that figure; None if nothing was measured.
+        metric, value, unit, limit: that figure and its bound; None if nothing was measured.
         runs: one, one for each job of a session, or those of a search in the order they were played.
     """
 
@@ -92,12 +95,19 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | None = None
     value: float | None = None
     unit: str | None = None
+    limit: str | None = None
     runs: tuple[RunRecord, ...]
 
     @property
     def jobs(self) -> tuple[str, ...]:
         """Names of the jobs of a session; empty: the case is none."""
         return tuple(run.job for run in self.runs if run.job is not None)
+
+    @property
+    def decisive(self) -> RunRecord | None:
+        """The first run with the outcome of the case, of a search at the load that it found; None: there is none."""
+        alike = [run for run in self.runs if run.outcome is self.outcome]
+        return next((run for run in alike if run.load is not None and run.load == self.value), next(iter(alike), None))
 
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,6 +233,7 @@ def run_record(
     summary = summarise(run)
     verdict = judge(summary, Rules(case.rules.name, (*case.rules.rules, *more)))
     manifest: Manifest = run.manifest
+    result = result_of(manifest)
     outcome = verdict.outcome
     short = "" if rate_bps is None else shortfall(summary, rate_bps)
     if short and outcome is Outcome.PASS:
@@ -236,7 +247,9 @@ def run_record(
         load=load,
         problem=problem or manifest.reason or "",
         is_calibrated=verdict.tester.is_calibrated,
-        firmware=firmware_of(manifest),
+        firmware=result.profile,
+        topology=result.topology,
+        figures=verdict.figures,
         checks=tuple(_check(one) for one in _decisive_first(verdict)),
     )
 
@@ -269,6 +282,7 @@ def case_record(case: Case, runs: Sequence[RunRecord]) -> CaseRecord:
         metric=None if first is None else first.metric,
         value=None if first is None else first.value,
         unit=None if first is None else first.unit,
+        limit=None if first is None else first.bound,
         runs=tuple(runs),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from junitparser import TestCase, TestSuite
@@ -24,11 +25,21 @@ def write_reports(suite: Suite, record: SuiteRecord, folder: Path) -> None:
     Raises:
         HostError: a file cannot be written.
     """
-    write_text(folder / REPORT, render(suite_page(record, suite.clauses)))
+    reports = dict(_reports(record, folder))
+    write_text(folder / REPORT, render(suite_page(record, suite.clauses, reports=reports)))
     write_text(folder / JUNIT, suite_to_xml(record))
     if suite.clauses:
         document = conformance_to_json(suite.clauses, record)
         write_text(folder / CONFORMANCE, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def _reports(record: SuiteRecord, folder: Path) -> Iterator[tuple[str, str]]:
+    """(case, path of its report below the folder): of the session, or of the run that decides."""
+    for one in record.cases:
+        places = [one.name, *(run.folder for run in (one.decisive,) if run is not None)]
+        found = [place for place in places if (folder / place / REPORT).is_file()]
+        if found:
+            yield one.name, f"{found[0]}/{REPORT}"
 
 
 def suite_to_xml(record: SuiteRecord) -> str:

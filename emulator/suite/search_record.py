@@ -33,6 +33,7 @@ def search_record(case: Case, search: Search, runs: Sequence[RunRecord]) -> Case
         metric=f"highest_{search.quantity}",
         value=found,
         unit=UNITS[search.quantity],
+        limit=f"at least {load_text(search.at_least, UNITS[search.quantity])}",
         runs=tuple(runs),
     )
 

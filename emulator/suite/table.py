@@ -8,11 +8,13 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from emulator.run_folder.manifest import Figures
 from emulator.statistics.metric import Unit
 from emulator.suite.record import CaseRecord, SuiteRecord
 from emulator.units import format_size
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE, link_rate_cell
+from emulator.views.result_columns import RunResult, result_columns
 from emulator.views.terminal.table import FittedTable
 from emulator.views.verdict_columns import STYLES
 from emulator.views.verdict_text import metric_cell
@@ -39,6 +41,14 @@ def load_text(load: float | None, unit: str | None) -> str:
     return link_rate_cell(load) if unit == BITS_PER_S else format_size(round(load))
 
 
+def result_of_case(one: CaseRecord) -> RunResult:
+    """What lists show of a case: its outcome, and the figures of the run that decides."""
+    run = one.decisive
+    if run is None:
+        return RunResult(verdict=one.outcome)
+    return RunResult(one.outcome, run.figures or Figures(), run.firmware, run.topology)
+
+
 RESULTS: tuple[Column[CaseRecord], ...] = (
     Column("case", "name of the case, and of its folder", cell=lambda one: one.name, is_number=False),
     Column(
@@ -57,16 +67,10 @@ RESULTS: tuple[Column[CaseRecord], ...] = (
         is_optional=True,
         sacrifice=2,
     ),
-    Column(
-        "outcome",
-        "PASS, FAIL, TESTER-LIMITED (the tester determined the value, not the device) or UNDECIDED (not measured)",
-        cell=lambda one: one.outcome.value,
-        is_number=False,
-        sacrifice=-1,
-        style=lambda one: STYLES[one.outcome],
-    ),
+    *result_columns(result_of_case),
     Column("metric", "the deciding metric", cell=lambda one: one.metric or NONE, is_number=False),
     Column("value", "its value", cell=deciding_cell, style=bold),
+    Column("limit", "its bound", cell=lambda one: one.limit or NONE, is_number=False, is_optional=True),
     Column(
         "why",
         "the deciding check; for a case that passes, the one closest to its limit",

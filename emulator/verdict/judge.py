@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 
 from emulator import exit_codes
-from emulator.run_folder.manifest import COMPLETE
+from emulator.run_folder.manifest import COMPLETE, Figures
 from emulator.statistics.classes import ClassKey
 from emulator.statistics.descriptive import median
 from emulator.statistics.metric import Effect, Kind, Reading, Scope, Subject
@@ -116,6 +116,16 @@ class Verdict:
     def decisive(self) -> Finding | None:
         """The finding that decides; None without rules."""
         return self.findings[0] if self.findings else None
+
+    @property
+    def figures(self) -> Figures:
+        """What lists show of the run."""
+        iteration = self.summary.iteration
+        return Figures(
+            verdict=None if self.rules is None else self.outcome.value,
+            jct_ns=None if iteration is None else round(iteration.jct_ns),
+            lost=self.summary.totals.lost,
+        )
 
     def count(self, outcome: Outcome) -> int:
         """Number of findings with this outcome."""

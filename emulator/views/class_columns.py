@@ -6,10 +6,18 @@ from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.classes import JCT
 from emulator.statistics.distribution import Distribution
 from emulator.units import format_size
+from emulator.verdict.tester import MOST_CORE_WAIT
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE, duration_cell, number_cell, percent_cell, rate_cell
 
 BUSBW_FACTOR = "the factor of nccl-tests, which makes different collectives comparable"
+
+
+def _wait_cell(row: ClassSummary) -> str:
+    fraction = row.core_wait_fraction
+    return number_cell(100 * fraction) if fraction is not None and fraction > MOST_CORE_WAIT else NONE
+
+
 CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     Column(
         "collective",
@@ -78,6 +86,14 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
         sacrifice=9,
     ),
     Column(
+        "waited\n%",
+        "limit of the tester: share of the time of these collectives in which an agent was ready to run and had no "
+        f"core, if more than {100 * MOST_CORE_WAIT:.0f} %; the times then describe the tester",
+        cell=_wait_cell,
+        is_optional=True,
+        sacrifice=1,
+    ),
+    Column(
         "bw\nratio",
         "measured bandwidth / bandwidth in the trace, at the median; above 1: faster than the recording",
         cell=lambda row: number_cell(row.bw_ratio),
@@ -85,6 +101,7 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
         sacrifice=1,
     ),
 )
+
 
 DISTRIBUTION_COLUMNS: tuple[Column[Distribution], ...] = (
     Column(

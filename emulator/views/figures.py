@@ -19,14 +19,14 @@ def duration_cell(value_ns: float | None) -> str:
 
 
 def number_cell(value: float | None) -> str:
-    """Three digits: 0.00123, 1.23, 123. An exponent only where zeros would hide the value: 1.2e-06."""
+    """Three digits: 0.00123, 1.23, 123. An exponent only where zeros would hide the value: 1.23e-06."""
     if value is None:
         return NONE
     if value == 0:
         return "0"
     if abs(value) < 1e-4:
-        return f"{value:.1e}"
-    digits = max(0, min(5, 2 - math.floor(math.log10(abs(value)))))
+        return f"{value:.2e}"
+    digits = max(0, min(6, 2 - math.floor(math.log10(abs(value)))))
     return f"{value:.{digits}f}"
 
 
@@ -38,6 +38,14 @@ def count_cell(value: int | None) -> str:
 def size_cell(value: int | None) -> str:
     """Bytes with a suitable unit: `64 KiB`."""
     return NONE if value is None else format_size(value)
+
+
+def payload_cell(size_bytes: int) -> str:
+    """Bytes that moved, in the units of rates: `424 MB` is 424 x 10^6 bytes. Sizes of arrays are binary."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size_bytes >= 0.9995 * factor:
+            return f"{number_cell(max(1.0, size_bytes / factor))} {unit}"
+    return f"{size_bytes} B"
 
 
 def gbps_cell(bits_per_s: float | None) -> str:

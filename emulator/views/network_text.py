@@ -9,16 +9,15 @@ from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import NetworkTraffic, PathCounts, PortLoad
 from emulator.statistics.worst_flows import LossFocus
 from emulator.units import format_size
-from emulator.views.figures import count_of, number_cell, percent_cell
+from emulator.views.figures import count_of, number_cell, payload_cell, percent_cell
 
 _ALWAYS_SHOWN = ("packets", "retransmissions", "timeouts")
 
 
 def describe_network(network: NetworkTraffic) -> str:
-    """`660 KiB of the payload of an iteration (67 %); h0:eth0 sent 0.0385 Gbit/s of payload, 38.5 % of line rate`."""
-    part = (
-        f"{format_size(network.payload_bytes)} of the payload of an iteration ({percent_cell(network.share, digits=0)})"
-    )
+    """`676 kB of the payload of an iteration (67 %); h0:eth0 sent 0.0385 Gbit/s of payload, 38.5 % of line rate`."""
+    share = percent_cell(network.share, digits=0)
+    part = f"{payload_cell(network.payload_bytes)} of the payload of an iteration ({share})"
     return part if network.busiest is None else f"{part}; {_describe_port(network.busiest)}"
 
 

@@ -15,7 +15,7 @@ STYLES = {
 }
 COLUMNS: tuple[Column[Finding], ...] = (
     Column(
-        "outcome",
+        "verdict",
         "PASS, FAIL, TESTER-LIMITED (the tester determined the value, not the device) or UNDECIDED (not known)",
         cell=lambda one: one.outcome.value,
         is_number=False,

@@ -39,7 +39,7 @@ def words(verdict: Verdict) -> tuple[str, str]:
 
 def _what_happened(summary: RunSummary) -> str:
     """`5 iterations of transformer-8r on 8 ranks: 188 ms each, 69 % exposed communication, nothing lost`."""
-    iteration, lost = summary.iteration, _lost(summary)
+    iteration, lost = summary.iteration, summary.totals.lost
     played = count_of(summary.trials.included, "iteration")
     facts = [] if iteration is None else [f"{format_duration(iteration.jct_ns)} each"]
     if iteration is not None and iteration.exposed_fraction is not None:
@@ -51,13 +51,6 @@ def _what_happened(summary: RunSummary) -> str:
     name = visible(PurePath(summary.trace).name or summary.trace)
     told = f"{played} of {name} on {count_of(summary.ranks, 'rank')}"
     return f"{told}: {', '.join(facts)}" if facts else told
-
-
-def _lost(summary: RunSummary) -> int | None:
-    """What the device lost, or else the packets that did not arrive; None if neither is known."""
-    losses = [one.lost for one in summary.totals.device_frames]
-    known = [one for one in (*losses, summary.totals.lost_packets) if one is not None]
-    return max(known, default=None)
 
 
 def _reason(verdict: Verdict) -> str:

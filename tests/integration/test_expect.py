@@ -46,6 +46,10 @@ def test_a_run_answers_first_and_keeps_its_rules(tmp_path: Path) -> None:
     assert played.code == exit_codes.DONE, played.stderr
     assert played.stdout.splitlines()[0].startswith("# PASS: all 2 checks met; wide")
     path.unlink()
+    (listed,) = json.loads(charkha("runs", "list", ".", "--json", cwd=tmp_path).stdout)
+    assert (listed["verdict"], listed["lost"], listed["topology"]) == ("PASS", 0, "loopback")
+    shown = json.loads(charkha("runs", "show", "run", "--json", cwd=tmp_path).stdout)
+    assert listed["jct_ns"] == shown["jct_ns"] == shown["iteration"]["jct_ns"]
     again = charkha("expect", "run", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["rules"] == "wide"
     exported = charkha("export", "run", "--to", "junit", "--out", "run.xml", cwd=tmp_path)

@@ -187,7 +187,7 @@ def test_the_table_says_that_the_run_is_scaled(tmp_path: Path) -> None:
     assert any(line.endswith("8 ranks, 1 iteration after 1 warm-up") for line in lines)
     assert any(line.startswith("Scaled") and "0.015625" in line and "compute skipped" in line for line in lines)
     assert sum(line.startswith(("all_reduce", "send_recv")) for line in lines) == 7
-    assert lines[-2:] == ["Run folder: run", "No rules: --expect example"]
+    assert lines[-3:] == ["Run folder: run", "Report: run/report.html", "No rules: --expect example"]
     assert all(row["compute_ns"] == 0 for row in _rows(tmp_path / "run", "iterations"))
 
 

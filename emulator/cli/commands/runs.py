@@ -19,10 +19,13 @@ from emulator.statistics.measurements import measurements
 from emulator.statistics.stragglers import lateness
 from emulator.statistics.summary import summarise
 from emulator.units import parse_moment
-from emulator.views.as_json.store import runs_to_json, statistics_to_json
+from emulator.verdict.judge import judge
+from emulator.verdict.rules import rules_of
+from emulator.views.as_json.store import result_to_json, runs_to_json, statistics_to_json
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.terminal.store_table import (
     render_removals,
+    render_result,
     render_runs,
     render_statistics,
 )
@@ -113,20 +116,24 @@ def _list(args: argparse.Namespace) -> None:
     runs = list_runs(args.root, _filter(args))
     if args.json:
         print_json(runs_to_json(runs))
+    elif runs:
+        print_tables(render_runs(runs, args.root))
     else:
-        print(render_runs(runs, args.root) if runs else f"no such run below {visible(str(args.root))}")
+        print(f"no such run below {visible(str(args.root))}")
 
 
 def _show(args: argparse.Namespace) -> None:
     run = read_run(args.run)
     summary, found = summarise(run), measurements(run)
+    manifest = dataclasses.replace(run.manifest, figures=judge(summary, rules_of(run)).figures)
     classes, late = distributions(found), [lateness(run, "post"), lateness(run, "done")]
     if args.json:
         statistics = statistics_to_json(classes, late, incomplete=found.incomplete)
-        print_json(summary_to_json(summary) | {"run_folder": str(run.folder), "statistics": statistics})
+        facts = {"run_folder": str(run.folder), **result_to_json(manifest), "statistics": statistics}
+        print_json(summary_to_json(summary) | facts)
     else:
         statistics_table = render_statistics(classes, late, incomplete=found.incomplete)
-        print_tables(render(summary), "", statistics_table)
+        print_tables(render_result(manifest), "", render(summary), "", statistics_table)
 
 
 def _prune(args: argparse.Namespace) -> None:

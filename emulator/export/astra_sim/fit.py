@@ -1,8 +1,9 @@
 """Latency and bandwidth of a link class, fitted to measured times: cct = messages · alpha + bytes / bandwidth.
 
 Messages are those that follow one another, bytes those on the busiest port; both come from the algorithm that played
-the collective. Large and small sizes count alike: residuals are relative. Source of the model: Hockney, Parallel
-Computing 20 (1994); for collectives Thakur et al., IJHPCA 19 (2005).
+the collective. Large and small sizes count alike: residuals are relative. The bandwidth is at most the payload that the
+busiest port can carry: noise in the times must not make it faster. Source of the model: Hockney, Parallel Computing 20
+(1994); for collectives Thakur et al., IJHPCA 19 (2005).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from emulator.units import NS_PER_S
 
 GOOD = 0.10
 """Largest relative residual of a good fit."""
+_AT_LIMIT = 1e-6
 PARAMETERS = 2
 """Latency and bandwidth: so many classes are met exactly by any fit and prove nothing."""
 
@@ -35,6 +37,7 @@ class Observation:
         members: ranks in the group.
         comm_size: bytes, as Chakra counts them.
         algorithm: as played.
+        ideal_ns: time that the bytes need at the rates of the ports, headers included; None if a port has no rate.
     """
 
     label: str
@@ -46,6 +49,7 @@ class Observation:
     members: int = 2
     comm_size: int = 0
     algorithm: str = ""
+    ideal_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Fit:
             `is_determined`.
         bandwidth_bytes_per_s: payload.
         points: the observations with their predictions.
+        limit_bytes_per_s: payload that the busiest port can carry; None if a port has no rate.
         is_determined: False if all observations have messages and bytes in the same proportion.
     """
 
@@ -83,6 +88,13 @@ class Fit:
     bandwidth_bytes_per_s: float
     points: Sequence[FittedPoint]
     is_determined: bool
+    limit_bytes_per_s: float | None = None
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether the times alone would give as much bandwidth as the port can carry, or more."""
+        limit = self.limit_bytes_per_s
+        return limit is not None and self.bandwidth_bytes_per_s >= limit * (1 - _AT_LIMIT)
 
     @property
     def worst_residual(self) -> float:
@@ -108,27 +120,37 @@ def fit(observations: Sequence[Observation]) -> Fit | None:
     useful = [one for one in observations if one.cct_ns > 0 and one.messages > 0]
     if not any(one.port_bytes for one in useful):
         return None
-    found = _solve(useful)
+    limit = _limit(useful)
+    found = _solve(useful, limit)
     predicted = _columns(useful) @ found
     points = [
-        FittedPoint(one, float(prediction), _blind(useful, number))
+        FittedPoint(one, float(prediction), _blind(useful, number, limit))
         for number, (one, prediction) in enumerate(zip(useful, predicted, strict=True))
     ]
-    return Fit(float(found[0]), NS_PER_S / float(found[1]), points, _is_determined(useful))
+    return Fit(float(found[0]), NS_PER_S / float(found[1]), points, _is_determined(useful), limit)
 
 
-def _solve(observations: Sequence[Observation]) -> IntArray:
-    """(ns per message, ns per byte), neither negative, the latter above 0."""
+def _limit(observations: Sequence[Observation]) -> float | None:
+    """Payload that the busiest port can carry, bytes per second; None if a port has no rate."""
+    rates = [one.port_bytes * NS_PER_S / one.ideal_ns for one in observations if one.ideal_ns]
+    return max(rates, default=None)
+
+
+def _solve(observations: Sequence[Observation], limit: float | None) -> IntArray:
+    """(ns per message, ns per byte), neither negative, the latter above 0 and of at most the limit's bandwidth."""
     from scipy.optimize import lsq_linear
 
     columns = _columns(observations)
     times = np.array([one.cct_ns for one in observations], np.float64)
-    least = [0.0, np.finfo(np.float64).tiny]
+    least = np.array([0.0, NS_PER_S / limit if limit else np.finfo(np.float64).tiny])
     if not _is_determined(observations):
-        return np.array([0.0, float(np.mean(times[columns[:, 1] > 0] / columns[columns[:, 1] > 0, 1]))])
+        per_byte = float(np.mean(times[columns[:, 1] > 0] / columns[columns[:, 1] > 0, 1]))
+        return np.array([0.0, max(per_byte, float(least[1]))])
     # Scaled to like sizes, or the solver's tolerances would not see the bytes' column.
     scale = columns.max(axis=0)
-    solved = lsq_linear(columns / scale / times[:, None], np.ones(len(times)), bounds=(least, np.inf), tol=1e-14)
+    solved = lsq_linear(
+        columns / scale / times[:, None], np.ones(len(times)), bounds=(least * scale, np.inf), tol=1e-14
+    )
     return np.asarray(solved.x / scale)
 
 
@@ -142,8 +164,8 @@ def _is_determined(observations: Sequence[Observation]) -> bool:
     return len(columns) > 1 and int(np.linalg.matrix_rank(scaled / np.linalg.norm(scaled, axis=1)[:, None], 1e-6)) == 2
 
 
-def _blind(observations: Sequence[Observation], left_out: int) -> float | None:
+def _blind(observations: Sequence[Observation], left_out: int, limit: float | None) -> float | None:
     others = [one for number, one in enumerate(observations) if number != left_out]
     if len(others) < 2 or not _is_determined(others):
         return None
-    return float((_columns(observations[left_out : left_out + 1]) @ _solve(others))[0])
+    return float((_columns(observations[left_out : left_out + 1]) @ _solve(others, limit))[0])

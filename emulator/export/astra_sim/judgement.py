@@ -10,6 +10,8 @@ from emulator.export.astra_sim.network import Dimension
 from emulator.export.astra_sim.observe import LinkClass
 from emulator.export.astra_sim.simulator import SimulatedPoint, simulate
 from emulator.trace.model import CommKind
+from emulator.units import BITS_PER_BYTE
+from emulator.views.figures import link_rate_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,14 @@ def judge(dimension: Dimension, algorithms: Mapping[CommKind, str], left_out: Ma
         reasons = "; ".join(f"{count} classes {why}" for why, count in left_out.items()) or "no measurements"
         return Judged(dimension, (), f"no fit ({reasons}): for replaying only")
     points = simulate(fitted, algorithms)
-    return Judged(dimension, points, _verdict(fitted, points))
+    verdict = _verdict(fitted, points)
+    if fitted.is_at_limit:
+        verdict += f"; bandwidth at its bound, the payload that a port can carry ({_carried(fitted)})"
+    return Judged(dimension, points, verdict)
+
+
+def _carried(fitted: Fit) -> str:
+    return link_rate_cell(BITS_PER_BYTE * (fitted.limit_bytes_per_s or 0.0))
 
 
 def _verdict(fitted: Fit, points: Sequence[SimulatedPoint]) -> str:

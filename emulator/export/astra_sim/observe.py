@@ -112,8 +112,10 @@ def _observation(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Observ
         messages, port_bytes = _cost(kind, key.members, size_bytes, key.algorithm)
     except PlanError:
         return f"played with {key.algorithm}, which is not installed here"
+    ideal_ns = int(merged.whole_ideal_ns[rows].max())
+    names = (kind, key.members, size_bytes, key.algorithm)
     return Observation(
-        str(key), messages, port_bytes, int(cct_ns), len(valid), kind, key.members, size_bytes, key.algorithm
+        str(key), messages, port_bytes, int(cct_ns), len(valid), *names, ideal_ns=ideal_ns if ideal_ns > 0 else None
     )
 
 

@@ -112,6 +112,8 @@ def _dimension_facts(judged: Judged) -> dict[str, Any]:
         facts |= {
             "latency_ns_per_message": one.fit.latency_ns,
             "bandwidth_bytes_per_s": one.fit.bandwidth_bytes_per_s,
+            "bandwidth_limit_bytes_per_s": one.fit.limit_bytes_per_s,
+            "bandwidth_at_limit": one.fit.is_at_limit,
             "worst_residual_percent": 100 * one.fit.worst_residual,
             "observations": [_point_facts(point, simulated.get(id(point))) for point in one.fit.points],
         }

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from emulator.run_folder.manifest import RUNNING
+from emulator.run_folder.manifest import RUNNING, Manifest
 from emulator.run_folder.store import StoredRun, firmware_of
 from emulator.statistics.distribution import Distribution
 from emulator.statistics.stragglers import Lateness
 from emulator.views.figures import transport_of
+from emulator.views.result_columns import result_of
 
 
 def runs_to_json(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
@@ -30,8 +31,16 @@ def _run_to_json(run: StoredRun) -> dict[str, Any]:
         "transport": transport_of(manifest),
         "dut": dict(manifest.dut),
         "firmware": firmware_of(manifest),
+        **result_to_json(manifest),
         "trials": None if manifest.status == RUNNING else dataclasses.asdict(manifest.trials),
     }
+
+
+def result_to_json(manifest: Manifest) -> dict[str, Any]:
+    """What lists show of a run: verdict, median JCT (ns), lost, profile, topology; null for what is not known."""
+    result = result_of(manifest)
+    figures = dataclasses.asdict(result.figures)
+    return figures | {"profile": result.profile, "topology": result.topology}
 
 
 def statistics_to_json(found: Sequence[Distribution], late: Sequence[Lateness], *, incomplete: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
         row["tester_limited"] = one.is_tester_limited
     for row, frames in zip(document["totals"]["device_frames"], summary.totals.device_frames, strict=True):
         row |= {"lost": frames.lost, "unexplained": frames.unexplained}
+    document["totals"]["lost"] = summary.totals.lost
     if summary.iteration is not None:
         document["iteration"] |= {
             "exposed_ns": summary.iteration.exposed_ns,

@@ -10,20 +10,20 @@ from rich.text import Text
 
 from emulator.run_folder.manifest import RUNNING, Manifest
 from emulator.run_folder.pruning import Removal
-from emulator.run_folder.store import StoredRun, firmware_of
+from emulator.run_folder.store import StoredRun
 from emulator.statistics.distribution import Distribution
 from emulator.statistics.stragglers import SIGNIFICANCE, Lateness
 from emulator.units import format_size
 from emulator.views.class_columns import DISTRIBUTION_COLUMNS
 from emulator.views.columns import Column, explain, paragraphs
 from emulator.views.figures import NONE, count_of, duration_cell, transport_of
+from emulator.views.result_columns import RESULT_COLUMNS, result_columns, result_of
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import short, visible
 
-_GAP = "  "
 _EVENTS = {"post": "to post (the others waited for this rank)", "done": "to complete (this rank was served last)"}
 _SHOWN_RANKS = 5
-_LONGEST_NAME = 48
+_LONGEST_NAME, _LONGEST_TRACE = 48, 32
 
 
 def _known(cell: Callable[[Manifest], str]) -> Callable[[StoredRun], str]:
@@ -31,50 +31,66 @@ def _known(cell: Callable[[Manifest], str]) -> Callable[[StoredRun], str]:
     return lambda run: NONE if run.manifest is None else cell(run.manifest)
 
 
-_RUNS: tuple[Column[StoredRun], ...] = (
-    Column("run", "folder of the run, below the root", cell=lambda run: visible(str(run.folder))),
-    Column(
-        "began",
-        "date and time of the start (UTC)",
-        cell=_known(lambda manifest: visible(manifest.created[:16].replace("T", " "))),
-    ),
-    Column(
-        "trace",
-        "name of the trace",
-        cell=_known(lambda manifest: short(Path(manifest.trace.path).name or manifest.trace.path, _LONGEST_NAME)),
-    ),
-    Column("ranks", "ranks of the trace", cell=_known(lambda manifest: str(manifest.trace.ranks))),
-    Column("transport", "transport of the run", cell=_known(lambda manifest: visible(transport_of(manifest)))),
-    Column(
-        "iterations",
-        "measured iterations that count: warm-up and excluded ones do not",
-        cell=_known(lambda manifest: NONE if manifest.status == RUNNING else str(manifest.trials.included)),
-    ),
-    Column(
-        "firmware",
-        "firmware or profile of the device under test",
-        cell=_known(lambda manifest: short(firmware_of(manifest) or NONE, _LONGEST_NAME)),
-    ),
-    Column("status", "complete, aborted, interrupted, running or unreadable", cell=lambda run: run.status),
-)
+def _run_columns(root: Path) -> tuple[Column[StoredRun], ...]:
+    return (
+        Column(
+            "run",
+            "folder of the run, below the root",
+            cell=lambda run: visible(str(run.folder.relative_to(root))),
+            is_number=False,
+        ),
+        Column(
+            "began",
+            "date and time of the start (UTC)",
+            cell=_known(lambda manifest: visible(manifest.created[:16].replace("T", " "))),
+            is_number=False,
+            sacrifice=5,
+        ),
+        *result_columns(lambda run: result_of(run.manifest)),
+        Column(
+            "trace",
+            "name of the trace",
+            cell=_known(lambda manifest: short(Path(manifest.trace.path).name or manifest.trace.path, _LONGEST_TRACE)),
+            is_number=False,
+            sacrifice=6,
+        ),
+        Column("ranks", "ranks of the trace", cell=_known(lambda manifest: str(manifest.trace.ranks)), sacrifice=9),
+        Column(
+            "transport",
+            "transport of the run",
+            cell=_known(lambda manifest: visible(transport_of(manifest))),
+            is_number=False,
+            sacrifice=8,
+        ),
+        Column(
+            "iterations",
+            "measured iterations that count: warm-up and excluded ones do not",
+            cell=_known(lambda manifest: NONE if manifest.status == RUNNING else str(manifest.trials.included)),
+            sacrifice=7,
+        ),
+        Column(
+            "status",
+            "complete, aborted, interrupted, running or unreadable",
+            cell=lambda run: run.status,
+            is_number=False,
+        ),
+    )
+
+
 EXPLAIN = paragraphs(
-    explain(_RUNS, title="List of runs:"),
+    explain(_run_columns(Path()), title="List of runs:"),
     explain(DISTRIBUTION_COLUMNS, title="Statistics of a run: cct of every class, and JCT:"),
 )
 
 
-def render_runs(runs: Sequence[StoredRun], root: Path) -> str:
-    """A line per run; columns are as wide as their longest cell."""
-    # A thousand rows take rich most of a second; nothing here needs colours or wrapping.
-    rows = [[column.header for column in _RUNS], *(_cells(run, root) for run in runs)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return "\n".join(lines)
+def render_runs(runs: Sequence[StoredRun], root: Path) -> RenderableType:
+    """A row per run."""
+    return FittedTable(_run_columns(root), runs)
 
 
-def _cells(run: StoredRun, root: Path) -> list[str]:
-    name = visible(str(run.folder.relative_to(root)))
-    return [name, *(column.cell(run) for column in _RUNS[1:])]
+def render_result(manifest: Manifest) -> RenderableType:
+    """The same of one run."""
+    return FittedTable(RESULT_COLUMNS, [result_of(manifest)])
 
 
 def render_removals(removals: Sequence[Removal], *, is_done: bool) -> RenderableType:

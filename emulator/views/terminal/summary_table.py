@@ -14,6 +14,7 @@ from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
 from emulator.statistics.transfers import Times, TransferSummary
 from emulator.units import format_duration, format_size
+from emulator.verdict.tester import judge_tester
 from emulator.views.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import explain, paragraphs
@@ -24,6 +25,7 @@ from emulator.views.figures import (
     describe_early,
     describe_scaling,
     describe_warning,
+    payload_cell,
     percent_cell,
     rate_cell,
 )
@@ -157,12 +159,12 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     totals = summary.totals
     known = totals.payload_bytes_per_s is not None
     rate = f", {rate_cell(totals.payload_bytes_per_s)} GB/s over the iteration" if known else ""
-    yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
+    yield "Payload", f"{payload_cell(totals.payload_bytes)} an iteration{rate}"
     if totals.network is not None:
         yield "Between hosts", describe_network(totals.network)
     if totals.domain_bytes:
         part = percent_cell(totals.domain_bytes / max(totals.payload_bytes, 1), digits=0)
-        size = format_size(totals.domain_bytes)
+        size = payload_cell(totals.domain_bytes)
         yield "In domains", f"{size} of the payload of an iteration ({part}), through scale-up domains inside hosts"
     if totals.counters:
         yield "Flows", describe_flows(totals.counters)
@@ -201,10 +203,16 @@ def _describe_tester(summary: RunSummary) -> str:
         parts.append(CCT_UNTIL_DONE)
     if tester.read_delay_median_ns is not None:
         parts.append(f"read {format_duration(tester.read_delay_median_ns)} later at the median")
-    if tester.post_lateness_median_ns is not None:
+    state = judge_tester(summary)
+    parts += filter(None, (state.core_wait, state.drops))
+    if state.lateness:
+        parts.append(state.lateness)
+    elif tester.post_lateness_median_ns is not None:
         parts.append(f"posts {format_duration(tester.post_lateness_median_ns)} late at the median")
     if tester.peak_rss_bytes is not None:
         parts.append(f"{format_size(tester.peak_rss_bytes)} of memory an agent")
-    if tester.steal_fraction is not None:
+    if state.steal:
+        parts.append(state.steal)
+    elif tester.steal_fraction is not None:
         parts.append(f"steal {percent_cell(tester.steal_fraction)}")
     return ", ".join(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
@@ -58,10 +58,12 @@ EXPLAIN = paragraphs(
 )
 
 
-def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) -> Iterator[RenderableType]:
+def render_sweep(table: SweepTable, *, layout: str, headline: str, last: Sequence[str]) -> Iterator[RenderableType]:
     """Tables and lines, to be printed one below the other.
 
     Args:
+        headline: the first line.
+        last: the last lines.
         layout: of LAYOUTS. As nccl-tests, every line that is not a row of numbers starts with `#`.
     """
     mark = "# " if layout == NCCL_TESTS else ""
@@ -72,7 +74,7 @@ def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) 
         yield "\n".join(_as_nccl_tests(table))
     else:
         yield FittedTable(_COLUMNS, table.rows)
-    yield from (mark + note for note in (*_notes(table), f"Run folder: {folder}"))
+    yield from (mark + note for note in (*_notes(table), *last))
 
 
 def _as_nccl_tests(table: SweepTable) -> Iterator[str]:

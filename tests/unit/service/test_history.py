@@ -6,11 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from emulator.errors import InputError
-from emulator.service.history import compare_folders, report_of, trend_of, trend_page
+from emulator.run_folder.manifest import Figures
+from emulator.service.history import compare_folders, report_of, result_of_run, trend_of, trend_page
 from emulator.service.model import Refusal, Run, State
+from emulator.verdict.judge import Outcome
 from emulator.views.html.page.document import Chart
+from emulator.views.result_columns import RunResult
 from tests.support.repeated import SIZES, write_runs
 
 BEGIN = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
@@ -74,3 +78,12 @@ def test_what_is_not_comparable_is_refused_unless_forced(folders: list[Path], tm
 
 def test_the_facts_of_a_run_are_those_of_its_report(folders: list[Path]) -> None:
     assert len(report_of(folders[0])["classes"]) == len(SIZES)
+
+
+def test_a_list_has_the_figures_of_a_run_and_before_its_end_its_profile(tmp_path: Path) -> None:
+    figures = Figures(verdict="PASS", jct_ns=9, lost=2)
+    one = write_runs(tmp_path / "runs", runs=1, seed=1, dut={"firmware": "2.1"}, figures=figures)[0]
+    done = result_of_run(replace(run(1), verdict="PASS", profile="slow"), one.folder)
+    assert (done.verdict, done.figures, done.profile) == (Outcome.PASS, figures, "2.1")
+    waiting = result_of_run(replace(run(2), profile="slow"), tmp_path / "none")
+    assert waiting == RunResult(profile="slow")

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from emulator.run_folder.manifest import Figures
 from emulator.suite.page import suite_page
 from emulator.suite.record import CaseRecord, Check, RunRecord
 from emulator.verdict.judge import Outcome
-from emulator.views.html.page.document import Facts, Page, Table
+from emulator.views.html.page.document import Facts, Page, Table, render
 from tests.unit.suite.test_table import RECORD
 
 LOST = Check(
@@ -83,3 +84,18 @@ def test_what_is_not_covered_is_in_the_method() -> None:
     ]
     assert ("Source", "a plan") in facts.facts
     assert ("Topology", "loopback") in facts.facts
+
+
+def test_a_row_has_the_figures_of_its_run_the_limit_and_a_link_to_its_report() -> None:
+    run = replace(RUN, topology="lab", figures=Figures(verdict="FAIL", jct_ns=5_000_000, lost=15))
+    case = replace(RECORD.cases[1], runs=(run,), limit="at most 0")
+    results = tables(suite_page(replace(RECORD, cases=(case,)), reports={"second": "a case/report.html"}))["results"]
+    row = dict(zip((one.name for one in results.columns), results.rows[0], strict=True))
+    names = ("verdict", "JCT p50", "lost", "profile", "topology", "value", "limit")
+    assert [row[name] for name in names] == ["FAIL", "5 ms", "15", "2.1", "lab", "15", "at most 0"]
+    page = render(suite_page(replace(RECORD, cases=(case,)), reports={"second": "a case/report.html"}))
+    assert '<a href="a%20case/report.html">second</a>' in page
+    assert (
+        "<a href"
+        not in render(suite_page(replace(RECORD, cases=(case,)))).partition('id="results"')[2].partition("</table>")[0]
+    )

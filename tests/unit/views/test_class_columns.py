@@ -40,6 +40,13 @@ def test_only_a_class_that_the_tester_limits_is_marked(percent: float | None, *,
     assert cells(replace(ROW, tester_percent=percent))["cct p50"].endswith("!") is ends_with_mark
 
 
+@pytest.mark.parametrize(("fraction", "shown"), [(0.38, "38.0"), (0.2, NONE), (None, NONE)])
+def test_a_wait_for_a_core_is_noted_at_the_row_that_it_concerns(fraction: float | None, shown: str) -> None:
+    waiting = replace(ROW, core_wait_fraction=fraction)
+    assert cells(waiting)["waited %"] == shown
+    assert ("waited %" in [one.name for one in filled(CLASS_COLUMNS, [waiting])]) is (shown != NONE)
+
+
 def test_what_is_unknown_is_a_dash_and_its_optional_column_is_hidden() -> None:
     found = cells(UNKNOWN)
     assert {found[name] for name in ("algorithm", "busbw GB/s", "cct p50", "traced", "bw ratio")} == {NONE}

@@ -9,12 +9,12 @@ from emulator.views.network_text import describe_flows, describe_loss_focus, des
 def test_network_engineers_read_gigabits_and_percent_of_line_rate() -> None:
     port = PortLoad("h0:eth0", "sent", 0.95e9, 10**9)
     assert describe_network(NetworkTraffic(0.5, 1 << 20, 1e6, port)) == (
-        "1 MiB of the payload of an iteration (50 %); h0:eth0 sent 0.950 Gbit/s of payload, 95.0 % of line rate"
+        "1.05 MB of the payload of an iteration (50 %); h0:eth0 sent 0.950 Gbit/s of payload, 95.0 % of line rate"
     )
 
 
 def test_unknown_figures_are_left_out() -> None:
-    assert describe_network(NetworkTraffic(1.0, 4096, None, None)) == "4 KiB of the payload of an iteration (100 %)"
+    assert describe_network(NetworkTraffic(1.0, 4096, None, None)) == "4.10 kB of the payload of an iteration (100 %)"
     assert "line rate" not in describe_network(NetworkTraffic(1.0, 4096, 1.0, PortLoad("a:b", "sent", 8e9, None)))
     assert gbit_cell(8e9) == "8.00 Gbit/s"
 

@@ -19,7 +19,7 @@ def cells(one: Finding) -> dict[str, str]:
 def test_a_check_of_a_class_shows_value_bound_and_class(tmp_path: Path) -> None:
     [finding] = verdict(tmp_path, rule("cct_p50", 10)).findings
     found = cells(finding)
-    assert (found["outcome"], found["metric"], found["value"], found["rule"]) == (
+    assert (found["verdict"], found["metric"], found["value"], found["rule"]) == (
         "FAIL",
         "cct_p50",
         "100 ns",

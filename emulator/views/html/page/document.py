@@ -77,6 +77,7 @@ class Table:
         rows: a text per column.
         about: a note below the table.
         is_folded: closed until the reader opens it.
+        links: where the first cell of each row leads, "" for nowhere; empty: none leads anywhere.
     """
 
     identifier: str
@@ -85,6 +86,7 @@ class Table:
     rows: Sequence[Cells]
     about: str = ""
     is_folded: bool = False
+    links: Sequence[str] = ()
 
 
 def table_of(
@@ -95,11 +97,12 @@ def table_of(
     about: str = "",
     *,
     is_folded: bool = False,
+    links: Sequence[str] = (),
 ) -> Table:
     """A table whose cells are made by its columns; optional columns without a value are left out."""
     shown = filled(columns, rows)
     cells = [[one.cell(row) for one in shown] for row in rows]
-    return Table(identifier, caption, shown, cells, about, is_folded)
+    return Table(identifier, caption, shown, cells, about, is_folded, links)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from emulator.views.figures import (
     describe_scaling,
     duration_cell,
     number_cell,
+    payload_cell,
     rate_cell,
 )
 from emulator.views.html.facts import RunFacts
@@ -130,7 +131,7 @@ def _leading(facts: RunFacts) -> Iterator[Figure]:
         yield _busiest_port(totals.network)
     else:
         rate = _with_unit(rate_cell(totals.payload_bytes_per_s))
-        yield Figure("Payload rate", rate, f"{format_size(totals.payload_bytes)} per iteration / median JCT", True)
+        yield Figure("Payload rate", rate, f"{payload_cell(totals.payload_bytes)} per iteration / median JCT", True)
 
 
 def _spread(one: IterationSummary | None) -> str:

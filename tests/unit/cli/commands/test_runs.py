@@ -29,8 +29,9 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0)
 
 def test_the_newest_run_is_the_first_line(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(capsys).splitlines()
-    assert [line.split()[0] for line in lines] == ["run", "b/01", "a/02", "a/01"]
-    assert lines[1].split() == ["b/01", "2026-01-02", "05:00", "two", "2", "–", "12", "1.1", "complete"]  # noqa: RUF001
+    assert lines[0].split() == ["run", "began", "profile", "trace", "ranks", "transport", "iterations", "status"]
+    assert [line.split()[0] for line in lines[2:]] == ["b/01", "a/02", "a/01"]
+    assert lines[2].split() == ["b/01", "2026-01-02", "05:00", "1.1", "two", "2", "–", "12", "complete"]  # noqa: RUF001
     assert shown(capsys, "list", store) == "\n".join(lines) + "\n"
 
 
@@ -44,7 +45,7 @@ def test_a_name_cannot_steer_the_terminal(store: Path, capsys: pytest.CaptureFix
     (store / "b").rename(store / "b\x1b[2J\nb")
     out = shown(capsys, "list", store)
     assert "\x1b" not in out
-    assert len(out.splitlines()) == 4
+    assert len(out.splitlines()) == 5
     assert r"b\x1b[2J\nb/01" in out
     assert r"would be removed: " + f"{store}" + r"/b\x1b[2J\nb/01" in shown(
         capsys, "prune", "--root", store, "--firmware", "1.1"
@@ -54,7 +55,7 @@ def test_a_name_cannot_steer_the_terminal(store: Path, capsys: pytest.CaptureFix
 def test_a_long_name_leaves_a_table_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = TraceFacts(path="t" * 200, digest="00" * 32, ranks=2, nodes=4, communication_nodes=2)
     write_runs(tmp_path / "runs", runs=1, seed=1, trace=trace, dut={"firmware": "1" * 200 + "\n.2"})
-    _, line = shown(capsys, "list", tmp_path / "runs").splitlines()
+    _, _, line, *_ = shown(capsys, "list", tmp_path / "runs").splitlines()
     assert len(line) < 200
     assert "1…1" in line
     assert "t…t" in line

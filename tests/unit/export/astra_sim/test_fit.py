@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,3 +67,26 @@ def test_neither_becomes_negative() -> None:
 def test_nothing_that_moved_bytes_is_nothing_to_fit() -> None:
     assert fit([]) is None
     assert fit([observation(3, 0, 500)]) is None
+
+
+def over_a_port(size: int, cct_ns: float, *, overhead: float = 1.08) -> Observation:
+    """A class on a port of 1 Gbit/s, 8 ns a byte, that carries 1 / overhead of it as payload."""
+    return replace(observation(2, size, cct_ns), ideal_ns=round(8 * overhead * size))
+
+
+def test_the_bandwidth_is_at_most_the_payload_that_the_port_can_carry() -> None:
+    # 7.8 ns a byte is 1.0256 Gbit/s of payload; 1 Gbit/s / 1.08 is 0.926 Gbit/s, 115.74 MB/s.
+    found = fitted(*(over_a_port(size, 2 * 50e3 + 7.8 * size) for size in SIZES[1:]))
+    assert found.limit_bytes_per_s == pytest.approx(1e9 / 8 / 1.08, rel=1e-4)
+    assert found.bandwidth_bytes_per_s == pytest.approx(115.74e6, rel=1e-4)
+    assert found.is_at_limit
+    slower = fitted(*(over_a_port(size, 2 * 50e3 + 10 * size) for size in SIZES[1:]))
+    assert slower.bandwidth_bytes_per_s == pytest.approx(100e6, rel=1e-3)
+    assert not slower.is_at_limit
+
+
+def test_a_bandwidth_without_latency_is_bounded_too_and_without_rates_nothing_is() -> None:
+    assert fitted(over_a_port(1 << 20, 7.8 * (1 << 20))).bandwidth_bytes_per_s == pytest.approx(115.74e6, rel=1e-4)
+    free = fitted(*(observation(2, size, 2 * 50e3 + 7.8 * size) for size in SIZES[1:]))
+    assert (free.limit_bytes_per_s, free.is_at_limit) == (None, False)
+    assert free.bandwidth_bytes_per_s == pytest.approx(1e9 / 7.8, rel=1e-3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from emulator.export.astra_sim.fit import Observation, fit
@@ -48,6 +50,15 @@ def judged(*observations: Observation) -> Judged:
 )
 def test_the_verdict_names_the_first_thing_that_is_wrong(observations: list[Observation], verdict: str) -> None:
     assert judged(*observations).verdict.startswith(verdict)
+
+
+def test_the_verdict_says_when_the_bandwidth_is_bounded_by_the_port() -> None:
+    # 1 ns a byte is measured, 8 Gbit/s; the port needs 1.05 ns, 7.619 Gbit/s of payload.
+    bounded = judged(*(replace(one, ideal_ns=round(1.05 * one.port_bytes)) for one in map(ring, SIZES)))
+    assert bounded.verdict.startswith("good: ")
+    assert bounded.verdict.endswith("; bandwidth at its bound, the payload that a port can carry (7.619 Gbit/s)")
+    free = judged(*(replace(one, ideal_ns=round(0.9 * one.port_bytes)) for one in map(ring, SIZES)))
+    assert "bound" not in free.verdict
 
 
 def test_without_a_fit_the_verdict_gives_the_reasons() -> None:

@@ -39,6 +39,12 @@ def test_a_group_with_several_ranks_a_host_gives_an_observation(tmp_path: Path) 
     assert (one.collective, one.members, one.comm_size, one.algorithm) == (CommKind.ALL_REDUCE, 4, 4000, "ring")
 
 
+def test_the_ideal_time_at_the_ports_is_known_if_they_have_rates(tmp_path: Path) -> None:
+    samples = [*group(0, (0, 2), ideal_ns=70), *group(1, (1, 3), size_bytes=8)]
+    found = observe(on_two_hosts(tmp_path, samples)).by_link[LinkClass.BETWEEN_HOSTS]
+    assert {one.comm_size: one.ideal_ns for one in found} == {1000: 70, 8: None}
+
+
 def test_a_pair_is_one_message(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", pair(0, 500, instance=6))
     [one] = observe(run).by_link[LinkClass.WITHIN_HOST]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.manifest import RUNNING, Manifest
+from emulator.run_folder.manifest import RUNNING, Figures, Manifest
 from emulator.run_folder.pruning import Removal
 from emulator.run_folder.store import UNREADABLE, StoredRun
 from emulator.statistics.distribution import distributions
@@ -25,22 +25,47 @@ def stored(name: str, found: Manifest | None = None, status: str = "complete") -
     return StoredRun(ROOT / name, found, status, None if found else "manifest.json is missing")
 
 
-def test_columns_are_as_wide_as_their_longest_cell() -> None:
-    lines = render_runs([stored("a-long-name", manifest()), stored("b", manifest())], ROOT).splitlines()
-    assert [line.index("2026-01-02") for line in lines[1:]] == [len("a-long-name") + 2] * 2
-    assert lines[0].split() == ["run", "began", "trace", "ranks", "transport", "iterations", "firmware", "status"]
+def listed(*runs: StoredRun, width: int = 120) -> str:
+    return shown(render_runs(runs, ROOT), width=width)
+
+
+FIGURES = Figures(verdict="TESTER-LIMITED", jct_ns=188_000_000, lost=1204)
+
+
+def test_a_run_has_its_verdict_time_and_loss_beside_what_it_was_played_on() -> None:
+    on = manifest(figures=FIGURES, dut={"firmware": "2.1"}, topology={"name": "two-hosts-switch"})
+    text = listed(stored("a", on), stored("b", manifest(figures=Figures(lost=0))), width=140)
+    first, second = rows_of(text)
+    begin = ["2026-01-02", "03:04"]
+    assert first[:9] == ["a", *begin, "TESTER-LIMITED", "188", "ms", "1,204", "2.1", "two-hosts-switch"]
+    assert second[:7] == ["b", *begin, NONE, NONE, "0", NONE]
+
+
+def test_in_80_columns_the_figures_stay_and_what_goes_is_named() -> None:
+    name = "20261127-071254-transformer-8r"
+    text = listed(stored(name, manifest(figures=FIGURES, dut={"firmware": "2.1"})), width=80)
+    row, omitted = text.splitlines()[-2:]
+    assert row.split() == [name, "TESTER-LIMITED", "188", "ms", "1,204", "2.1", "complete"]
+    assert omitted.startswith("Omitted at this width: ranks, transport, iterations, trace, began")
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_run_that_cannot_be_read_has_a_name_and_a_status() -> None:
-    (line,) = render_runs([stored("x", None, UNREADABLE)], ROOT).splitlines()[1:]
-    assert line.split() == ["x", *[NONE] * 6, UNREADABLE]
+    (row,) = rows_of(listed(stored("x", None, UNREADABLE)))
+    assert row == ["x", *[NONE] * 5, UNREADABLE]
 
 
 def test_a_running_run_has_no_count_of_iterations_yet() -> None:
     running = stored("x", manifest(status=RUNNING), RUNNING)
-    assert render_runs([running], ROOT).splitlines()[1].split()[-3:] == [NONE, NONE, RUNNING]
+    assert rows_of(listed(running))[0][-3:] == [NONE, NONE, RUNNING]
     (document,) = runs_to_json([running])
     assert document["trials"] is None
+
+
+def test_the_json_has_the_same_figures() -> None:
+    (document,) = runs_to_json([stored("a", manifest(figures=FIGURES, topology={"name": "loopback"}))])
+    names = ("verdict", "jct_ns", "lost", "profile", "topology")
+    assert [document[name] for name in names] == ["TESTER-LIMITED", 188_000_000, 1204, None, "loopback"]
 
 
 def test_removals_are_announced_before_they_are_made() -> None:

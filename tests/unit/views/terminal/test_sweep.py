@@ -43,7 +43,7 @@ def table(*rows: SweepRow, **fields: Any) -> SweepTable:
 def shown(swept: SweepTable, layout: str) -> list[str]:
     text = io.StringIO()
     out = Console(file=text, width=100, markup=False)
-    for one in render_sweep(swept, layout=layout, headline="PASS: fast", folder="runs/x"):
+    for one in render_sweep(swept, layout=layout, headline="PASS: fast", last=["Run folder: runs/x"]):
         out.print(one, highlight=False, soft_wrap=isinstance(one, str))
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
