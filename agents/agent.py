@@ -23,6 +23,7 @@ from agents.flows.playing import Flows
 from agents.host.leased_addresses import leased
 from agents.host.limits import Limits
 from agents.host.ports import Ports
+from agents.nic.port import Bucket
 from agents.part import Part
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
@@ -81,6 +82,7 @@ class Agent:
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
         self._link = ControlLink(target, tls=tls, is_patient=stays, report=report)
         self._parts: dict[int, Part] = {}  # by number of the job
+        self._buckets: dict[str, Bucket] = {}  # by interface
         self._failed_job: int | None = None
         self._unreachable: Sequence[int] = ()  # two of its ranks that cannot reach each other
         self._receiving: asyncio.Future[Any] | None = None
@@ -116,7 +118,7 @@ class Agent:
         setup: control.Setup = await self._expect(control.Setup)
         self._report_interval_ns = setup.report_interval_ns
         if self._limits is not None:
-            self._limits.check(setup)
+            self._limits.check(setup, self._ports)
         for job in setup.jobs:
             for name, text in job.settings.algorithm_files.items():
                 load_algorithm(text, name)
@@ -128,7 +130,7 @@ class Agent:
                 try:
                     await self._meet_peers()
                     for part in self._parts.values():
-                        await part.bind(devices)
+                        await part.bind(devices, self._limit_of)
                     await self._play_and_count()
                 finally:
                     self._flows.close()
@@ -155,6 +157,13 @@ class Agent:
                 fail=fail,
                 tidy=self._tidy,
             )
+
+    def _limit_of(self, device: str) -> Bucket | None:
+        """What the machine's owner limits an interface to: one for all jobs."""
+        rate_bps = None if self._limits is None else self._limits.rate_bps
+        if rate_bps is not None and device not in self._buckets:
+            self._buckets[device] = Bucket(self._clock, rate_bps=rate_bps)
+        return self._buckets.get(device)
 
     async def _play_and_count(self) -> None:
         try:

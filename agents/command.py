@@ -67,7 +67,9 @@ def add_parser(subparsers: Any) -> None:
         "documentation and private ranges)",
     )
     limits.add_argument(
-        "--max-rate", metavar="RATE", help="refuse runs that may exceed this rate at a port, for example 10Gbit"
+        "--max-rate",
+        metavar="RATE",
+        help="send no more than this through an interface, for example 10Gbit; runs that may exceed it are refused",
     )
     security = parser.add_argument_group("security")
     for name, text in _SECURITY.items():

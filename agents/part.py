@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from agents.flow_history import FlowHistory
 from agents.host.nics import nics_of
+from agents.nic.port import Bucket
 from agents.play.player import RankPlayer
 from agents.play.recording_player import RecordingPlayer
 from agents.play.step_keeper import StepKeeper
@@ -112,15 +113,24 @@ class Part:
         """A rank plays an iteration."""
         return any(player.is_playing for player in self._players.values())
 
-    async def bind(self, devices: Mapping[str, str]) -> None:
-        """Open all ends, and report where they listen; `devices`: address → interface.
+    async def bind(self, devices: Mapping[str, str], limit_of: Callable[[str], Bucket | None] = lambda _: None) -> None:
+        """Open all ends, and report where they listen.
+
+        Args:
+            devices: address → interface.
+            limit_of: what the machine's owner limits an interface to, "" for one that is not known.
 
         Raises:
             HostError: an address is not on this host, or a limit is reached.
         """
         places = self._places.values()
         self._transport.use_ports(
-            {place.rank: Port(place.port, place.line_rate_bps, place.port_cap_bps) for place in places}
+            {
+                place.rank: Port(
+                    place.port, place.line_rate_bps, place.port_cap_bps, limit_of(devices.get(place.host, ""))
+                )
+                for place in places
+            }
         )
         for place in places:
             self._endpoints[place.rank] = await self._transport.open(place.rank, place.host)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from agents.host.ports import Place
+from agents.host.ports import Place, Ports
 from emulator.control import conversation as control
 from emulator.errors import HostError
 from emulator.topology.safety import SAFE_NETWORKS, SAFE_NETWORKS_IN_WORDS, Network, contains
+from emulator.transports.registry import PACED, transport_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,20 @@ class Limits:
 
     Attributes:
         networks: that the agent plays at and sends to.
-        rate_bps: most that its ranks may send at a port together, bit/s, headers included; None: no limit.
+        rate_bps: most that leaves through an interface, of all ranks and runs together, bit/s, headers included; None:
+            no limit. Transports pace to it themselves, see agents/nic/port.py; what the controller says is only
+            checked, so that a run is not slower than it says.
     """
 
     networks: Sequence[Network] = SAFE_NETWORKS
     rate_bps: int | None = None
 
-    def check(self, setup: control.Setup) -> None:
+    def check(self, setup: control.Setup, ports: Ports | None = None) -> None:
         """Check what a run asks of this agent.
+
+        Args:
+            setup: of the run.
+            ports: of the agent; None: all interfaces count as one.
 
         Raises:
             HostError: an address or prefix is outside the networks, or a rate above the limit or not known.
@@ -37,7 +44,7 @@ class Limits:
         for prefix in setup.networks:
             self.check_address(prefix, "a route of the run")
         if self.rate_bps is not None:
-            self._check_rates(setup, self.rate_bps)
+            self._check_rates(setup, self.rate_bps, {} if ports is None else ports.devices(places))
 
     def check_places(self, places: control.Places) -> None:
         """Check where all ranks of the run are.
@@ -61,15 +68,26 @@ class Limits:
                 f"--only-network {network} to allow this"
             )
 
-    def _check_rates(self, setup: control.Setup, most_bps: int) -> None:
+    def _check_rates(self, setup: control.Setup, most_bps: int, devices: Mapping[str, str]) -> None:
         for flow in setup.flows:
             raise HostError(f"{flow.title} has no rate limit, but this agent has --max-rate")
-        caps = {(job.number, place.port): place for job in setup.jobs for place in job.ranks}
+        caps: dict[tuple[int, int, str], int] = {}
+        for job in setup.jobs:
+            if not transport_named(job.transport).is_paced:
+                raise HostError(
+                    f"the transport {job.transport} does not limit its rate, but this agent has --max-rate: use "
+                    f"{' or '.join(PACED)}"
+                )
+            for place in job.ranks:
+                if not place.port_cap_bps:
+                    raise HostError(
+                        f"{place.title} has no rate cap, but this agent has --max-rate: give the run a --rate-cap"
+                    )
+                key = job.number, place.port, devices.get(place.host, "")
+                caps[key] = max(caps.get(key, 0), place.port_cap_bps)
         together = Counter[str]()
-        for place in caps.values():
-            if not place.port_cap_bps:
-                raise HostError("the run has no rate cap, but this agent has --max-rate: give the run a --rate-cap")
-            together[place.interface] += place.port_cap_bps
+        for (_, _, device), cap_bps in caps.items():
+            together[device] += cap_bps
         for cap_bps in together.values():
             if cap_bps > most_bps:
                 raise HostError(

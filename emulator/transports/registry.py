@@ -64,6 +64,7 @@ TRANSPORTS = tuple(REGISTRY)
 LISTED = f"{', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}"
 EVERYWHERE = tuple(one.name for one in REGISTRY.values() if not one.needs_device)
 """Transports that run on every host."""
+PACED = tuple(one.name for one in REGISTRY.values() if one.is_paced)
 DEFAULT_TRANSPORT = TRANSPORTS[0]
 
 
