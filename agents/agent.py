@@ -58,7 +58,7 @@ class Agent:
         token: secret that the controller has as well, or a token issued with it; it is proved and never sent.
         name: of this agent, in the topology and in messages.
         ports: interfaces under test; None: bind to addresses that the system already has.
-        limits: what this machine's owner allows; None: the controller belongs to the same user.
+        limits: what this machine's owner allows, or the topology if the controller belongs to the same user.
         tls: certificates for the control stream; None: it is not encrypted.
         stays: wait for the controller, and for a run that has a place for this agent.
         report: called with a line of text when something begins or ends.
@@ -72,7 +72,7 @@ class Agent:
         token: str,
         name: str,
         ports: Ports | None = None,
-        limits: Limits | None = None,
+        limits: Limits,
         tls: TlsFiles | None = None,
         stays: bool = False,
         report: Callable[[str], None] = lambda line: None,
@@ -117,8 +117,7 @@ class Agent:
         self._report(f"in run {self._link.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
         self._report_interval_ns = setup.report_interval_ns
-        if self._limits is not None:
-            self._limits.check(setup, self._ports)
+        self._limits.check(setup, self._ports)
         for job in setup.jobs:
             for name, text in job.settings.algorithm_files.items():
                 load_algorithm(text, name)
@@ -160,9 +159,8 @@ class Agent:
 
     def _limit_of(self, device: str) -> Bucket | None:
         """What the machine's owner limits an interface to: one for all jobs."""
-        rate_bps = None if self._limits is None else self._limits.rate_bps
-        if rate_bps is not None and device not in self._buckets:
-            self._buckets[device] = Bucket(self._clock, rate_bps=rate_bps)
+        if self._limits.rate_bps is not None and device not in self._buckets:
+            self._buckets[device] = Bucket(self._clock, rate_bps=self._limits.rate_bps)
         return self._buckets.get(device)
 
     async def _play_and_count(self) -> None:
@@ -239,7 +237,7 @@ class Agent:
             self._receiving = None
             if isinstance(value, control.Leave):
                 return
-            if isinstance(value, control.Directory) and self._limits is not None:
+            if isinstance(value, control.Directory):
                 self._limits.check_places(value.places)
             if isinstance(value, control.Begin):
                 self._flows.start(value.at_ns)

@@ -236,6 +236,9 @@ class Part:
     def _meet(self, places: control.Places) -> None:
         """Make the ends, which now know where all others listen."""
         directory = {rank: Address(host, port) for rank, (host, port) in places.items()}
+        for rank, endpoint in self._endpoints.items():
+            if directory.get(rank) != endpoint.address:
+                raise RemoteProtocolError(f"the controller sent another place for rank {rank} than where it listens")
         for place in self._places.values():
             endpoint = self._endpoints[place.rank]
             endpoint.connect(directory, self._storage_end(place) if place.storage else self._player(place))

@@ -20,6 +20,7 @@ class Limits:
 
     Attributes:
         networks: that the agent plays at and sends to.
+        addresses: the only ones, where a topology names them; None: all of the networks.
         rate_bps: most that leaves through an interface, of all ranks and runs together, bit/s, headers included; None:
             no limit. Transports pace to it themselves, see agents/nic/port.py; what the controller says is only
             checked, so that a run is not slower than it says.
@@ -27,6 +28,7 @@ class Limits:
 
     networks: Sequence[Network] = SAFE_NETWORKS
     rate_bps: int | None = None
+    addresses: frozenset[str] | None = None
 
     def check(self, setup: control.Setup, ports: Ports | None = None) -> None:
         """Check what a run asks of this agent.
@@ -61,6 +63,10 @@ class Limits:
         Raises:
             HostError: it is outside the networks.
         """
+        if self.addresses is not None:
+            if address not in self.addresses:
+                raise HostError(f"{who} is at {address}, which the topology does not name")
+            return
         network = ip_network(address)
         if network.is_multicast or network.is_unspecified or not any(contains(one, network) for one in self.networks):
             raise HostError(
