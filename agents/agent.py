@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
@@ -82,6 +83,7 @@ class Agent:
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
         self._link = ControlLink(target, tls=tls, is_patient=stays, report=report)
         self._parts: dict[int, Part] = {}  # by number of the job
+        self._hosts: dict[int | None, list[str]] = {}  # of the ranks of each job
         self._buckets: dict[str, Bucket] = {}  # by interface
         self._failed_job: int | None = None
         self._unreachable: Sequence[int] = ()  # two of its ranks that cannot reach each other
@@ -116,7 +118,7 @@ class Agent:
         await self._expect(control.Welcome)
         self._report(f"in run {self._link.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
-        self._report_interval_ns = setup.report_interval_ns
+        self._report_interval_ns, self._routes = setup.report_interval_ns, setup.networks
         self._limits.check(setup, self._ports)
         for job in setup.jobs:
             for name, text in job.settings.algorithm_files.items():
@@ -238,13 +240,20 @@ class Agent:
             if isinstance(value, control.Leave):
                 return
             if isinstance(value, control.Directory):
-                self._limits.check_places(value.places)
+                self._check_places(value.places, job)
             if isinstance(value, control.Begin):
                 self._flows.start(value.at_ns)
             elif job in self._parts:
                 self._carry_out(self._parts[job], value)
             else:
                 raise RemoteProtocolError(f"the controller sent {type(value).__name__} about a job of other agents")
+
+    def _check_places(self, places: control.Places, job: int | None) -> None:
+        """What leaves this agent goes to these; routes of the run are to lead to ranks of its jobs."""
+        self._limits.check_places(places)
+        self._hosts[job] = [host for host, _ in places.values()]
+        if len(self._hosts) == len(self._parts):
+            self._limits.check_routes(self._routes, list(chain.from_iterable(self._hosts.values())))
 
     def _carry_out(self, part: Part, value: Any) -> None:
         try:

@@ -84,12 +84,21 @@ class Ledger:
             raise _wrong(agent, f"sent completions of iteration {done.iteration} after it had ended there")
         if not len(done.rank):
             return
+        if not len(account.keys):
+            raise _wrong(agent, f"sent completions of rank {done.rank[0]}, which has no communications")
         posted, ended, arrived = done.post_ns, done.done_ns, done.arrival_ns
         if bool((posted > ended).any()):
             raise _wrong(agent, "sent completions that ended before they were posted")
         _check_times(agent, "completions", span, int(posted.min()), int(max(ended.max(), arrived.max())))
+        keys = self._keys(done.rank, done.node_id)
+        known = np.take(self._node_ids, keys % len(self._node_ids), mode="clip") == done.node_id
+        known &= np.take(account.keys, np.searchsorted(account.keys, keys), mode="clip") == keys
+        if not known.all():
+            first = int(np.argmin(known))
+            node = f"node {done.node_id[first]} of rank {done.rank[first]}"
+            raise _wrong(agent, f"sent a completion of {node}, which is not a communication of its trace")
         reported = account.reported.setdefault(done.iteration, [])
-        reported.append(self._keys(done.rank, done.node_id))
+        reported.append(keys)
         if sum(map(len, reported)) > len(account.keys):
             raise _wrong(agent, f"sent more completions of iteration {done.iteration} than its ranks have")
 
@@ -143,17 +152,16 @@ class Ledger:
                 raise _wrong(agent, f"ended iteration {iteration}, but {self._difference(account.keys, found)}")
 
     def _difference(self, expected: IntArray, found: IntArray) -> str:
+        """Keys are not the same: no more than expected, and all of known communications, so some are missing."""
         missing = np.setdiff1d(expected, found)
-        if len(missing):
-            rank, place = divmod(int(missing[0]), len(self._node_ids))
-            return (
-                f"{len(missing):,} of {len(expected):,} completions are missing, among them node "
-                f"{self._node_ids[place]} of rank {rank}"
-            )
-        return "reported communications that its ranks do not have"
+        rank, place = divmod(int(missing[0]), len(self._node_ids))
+        return (
+            f"{len(missing):,} of {len(expected):,} completions are missing, among them node "
+            f"{self._node_ids[place]} of rank {rank}"
+        )
 
     def _keys(self, rank: IntArray, node_id: IdArray) -> IntArray:
-        """A number for each communication; one of an unknown node has that of another, or none that is expected."""
+        """A number for each communication; that of an unknown node means nothing."""
         keys: IntArray = rank * len(self._node_ids) + np.searchsorted(self._node_ids, node_id)
         return keys
 

@@ -93,3 +93,18 @@ def test_a_transport_that_does_not_limit_its_rate_is_refused_where_the_owner_doe
     Limits().check(asked)
     with pytest.raises(HostError, match=f"the transport {transport} does not limit its rate.*: use roce"):
         Limits(rate_bps=10**7).check(asked)
+
+
+@pytest.mark.parametrize("wide", ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/23", "fd00::/48"])
+def test_routes_are_narrow_unless_the_owner_names_their_network(wide: str) -> None:
+    Limits().check(setup(networks=["198.18.7.0/24", "fd00::/64", "127.2.0.0/16"]))
+    with pytest.raises(HostError, match=rf"a route to {wide}, but this agent adds none wider .*--route-network {wide}"):
+        Limits().check(setup(networks=[wide]))
+    Limits(routes=[ip_network(wide)]).check(setup(networks=[wide]))
+
+
+def test_routes_lead_to_ranks() -> None:
+    routes = ["198.18.7.0/24", "fd00::/64", "198.18.9.9/32", "127.2.0.0/16"]
+    Limits().check_routes(routes, ["198.18.7.200", "fd00::7", "127.0.0.1"])
+    with pytest.raises(HostError, match=r"a route to 198\.18\.7\.0/24, where none of its ranks is"):
+        Limits().check_routes(routes, ["198.18.6.200", "fd00::7"])
