@@ -287,6 +287,7 @@ class Agent:
             self._metrics.progressed(
                 bytes_sent=sum(one.bytes_sent for one in found.values()),
                 nodes_done=sum(one.events for one in found.values()),
+                strange_packets=sum(part.strange_packets() for part in self._parts.values()),
             )
         return found
 

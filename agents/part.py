@@ -33,6 +33,9 @@ RETIRE_SHARE = 4
 MOST_AHEAD = 1_000_000
 """Iterations that a part without ranks reports at once."""
 
+STRANGE = ("stranger", "length", "icrc")
+"""Reasons of drops that only somebody else on the network, or damage, can cause."""
+
 Fail: TypeAlias = Callable[[str, tuple[int, int]], None]
 """Called with a reason, and two ranks that cannot reach each other."""
 
@@ -203,6 +206,12 @@ class Part:
             progress = replace(progress, silence=(silence.rank, silence.peer), silence_ns=silence_ns)
         self._reported = progress
         return progress
+
+    def strange_packets(self) -> int:
+        """Packets that came from strangers, or damaged."""
+        facts = self._transport.facts()
+        found = (facts[f"dropped.{reason}"].value for reason in STRANGE if f"dropped.{reason}" in facts)
+        return sum(one for one in found if isinstance(one, int))
 
     def stop(self) -> None:
         """Stop all traffic at once; idempotent."""
