@@ -402,10 +402,10 @@ def _complete(link: ControlLink, *ranks: int, job: int = 0, reported: int = 1, e
     """What an agent says of ranks that have done all there is: an all-reduce."""
     now_ns = time.monotonic_ns()
     for rank in ranks:
-        times = [np.full(reported, now_ns if one is None else one) for one in (None, ended_ns, ended_ns)]
-        zeros = np.zeros(reported, np.int64)
-        ids = rank + zeros, (zeros + 1).astype(np.uint64)
-        link.send(Completions(0, *ids, *times, zeros, zeros, zeros.astype(np.bool_), zeros, zeros), job)
+        posted, zeros = np.full(reported, now_ns), np.zeros(reported, np.int64)
+        ended = posted if ended_ns is None else np.full(reported, ended_ns)
+        rest = (zeros, zeros, zeros.astype(np.bool_), zeros, zeros)
+        link.send(Completions(0, rank + zeros, (zeros + 1).astype(np.uint64), posted, ended, ended, *rest), job)
     link.send(control.IterationDone(0, [RankSummary(rank, now_ns, now_ns, 0, 0, 0) for rank in ranks]), job)
 
 
