@@ -1,4 +1,7 @@
-"""Main module of an agent process: `python -m agents --controller TARGET --name NAME`, token on stdin."""
+"""Main module of an agent process: `python -m agents --controller TARGET --name NAME`.
+
+On stdin come its token and, each on a line, the addresses that the topology names.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"charkha agent {options.name}: {lack}", file=sys.stderr)
         return lack.exit_code
-    return run_agent(options.controller, token=sys.stdin.readline().strip(), name=options.name)
+    token, *addresses = sys.stdin.read().splitlines() or [""]
+    return run_agent(options.controller, token=token.strip(), name=options.name, addresses=addresses)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
@@ -23,6 +24,7 @@ from agents.flows.playing import Flows
 from agents.host.leased_addresses import leased
 from agents.host.limits import Limits
 from agents.host.ports import Ports
+from agents.nic.port import Bucket
 from agents.part import Part
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
@@ -57,7 +59,7 @@ class Agent:
         token: secret that the controller has as well, or a token issued with it; it is proved and never sent.
         name: of this agent, in the topology and in messages.
         ports: interfaces under test; None: bind to addresses that the system already has.
-        limits: what this machine's owner allows; None: the controller belongs to the same user.
+        limits: what this machine's owner allows, or the topology if the controller belongs to the same user.
         tls: certificates for the control stream; None: it is not encrypted.
         stays: wait for the controller, and for a run that has a place for this agent.
         report: called with a line of text when something begins or ends.
@@ -71,7 +73,7 @@ class Agent:
         token: str,
         name: str,
         ports: Ports | None = None,
-        limits: Limits | None = None,
+        limits: Limits,
         tls: TlsFiles | None = None,
         stays: bool = False,
         report: Callable[[str], None] = lambda line: None,
@@ -81,6 +83,8 @@ class Agent:
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
         self._link = ControlLink(target, tls=tls, is_patient=stays, report=report)
         self._parts: dict[int, Part] = {}  # by number of the job
+        self._hosts: dict[int | None, list[str]] = {}  # of the ranks of each job
+        self._buckets: dict[str, Bucket] = {}  # by interface
         self._failed_job: int | None = None
         self._unreachable: Sequence[int] = ()  # two of its ranks that cannot reach each other
         self._receiving: asyncio.Future[Any] | None = None
@@ -114,9 +118,8 @@ class Agent:
         await self._expect(control.Welcome)
         self._report(f"in run {self._link.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
-        self._report_interval_ns = setup.report_interval_ns
-        if self._limits is not None:
-            self._limits.check(setup)
+        self._report_interval_ns, self._routes = setup.report_interval_ns, setup.networks
+        self._limits.check(setup, self._ports)
         for job in setup.jobs:
             for name, text in job.settings.algorithm_files.items():
                 load_algorithm(text, name)
@@ -128,7 +131,7 @@ class Agent:
                 try:
                     await self._meet_peers()
                     for part in self._parts.values():
-                        await part.bind(devices)
+                        await part.bind(devices, self._limit_of)
                     await self._play_and_count()
                 finally:
                     self._flows.close()
@@ -155,6 +158,12 @@ class Agent:
                 fail=fail,
                 tidy=self._tidy,
             )
+
+    def _limit_of(self, device: str) -> Bucket | None:
+        """What the machine's owner limits an interface to: one for all jobs."""
+        if self._limits.rate_bps is not None and device not in self._buckets:
+            self._buckets[device] = Bucket(self._clock, rate_bps=self._limits.rate_bps)
+        return self._buckets.get(device)
 
     async def _play_and_count(self) -> None:
         try:
@@ -230,14 +239,21 @@ class Agent:
             self._receiving = None
             if isinstance(value, control.Leave):
                 return
-            if isinstance(value, control.Directory) and self._limits is not None:
-                self._limits.check_places(value.places)
+            if isinstance(value, control.Directory):
+                self._check_places(value.places, job)
             if isinstance(value, control.Begin):
                 self._flows.start(value.at_ns)
             elif job in self._parts:
                 self._carry_out(self._parts[job], value)
             else:
                 raise RemoteProtocolError(f"the controller sent {type(value).__name__} about a job of other agents")
+
+    def _check_places(self, places: control.Places, job: int | None) -> None:
+        """What leaves this agent goes to these; routes of the run are to lead to ranks of its jobs."""
+        self._limits.check_places(places)
+        self._hosts[job] = [host for host, _ in places.values()]
+        if len(self._hosts) == len(self._parts):
+            self._limits.check_routes(self._routes, list(chain.from_iterable(self._hosts.values())))
 
     def _carry_out(self, part: Part, value: Any) -> None:
         try:
@@ -271,6 +287,7 @@ class Agent:
             self._metrics.progressed(
                 bytes_sent=sum(one.bytes_sent for one in found.values()),
                 nodes_done=sum(one.events for one in found.values()),
+                strange_packets=sum(part.strange_packets() for part in self._parts.values()),
             )
         return found
 

@@ -67,7 +67,16 @@ def add_parser(subparsers: Any) -> None:
         "documentation and private ranges)",
     )
     limits.add_argument(
-        "--max-rate", metavar="RATE", help="refuse runs that may exceed this rate at a port, for example 10Gbit"
+        "--route-network",
+        metavar="PREFIX",
+        action="append",
+        default=[],
+        help="add routes for a run in this prefix that are wider than /24 or /64 (repeatable; default: none)",
+    )
+    limits.add_argument(
+        "--max-rate",
+        metavar="RATE",
+        help="send no more than this through an interface, for example 10Gbit; runs that may exceed it are refused",
     )
     security = parser.add_argument_group("security")
     for name, text in _SECURITY.items():
@@ -105,7 +114,11 @@ def run(args: argparse.Namespace) -> int:
         require_protection(target, tls, insecure=args.insecure, option="--controller")
     name = args.name or socket.gethostname()
     networks = parse_networks(args.only_network, "--only-network") or SAFE_NETWORKS
-    limits = Limits(networks, None if args.max_rate is None else _rate(args.max_rate))
+    limits = Limits(
+        networks,
+        None if args.max_rate is None else _rate(args.max_rate),
+        parse_networks(args.route_network, "--route-network"),
+    )
 
     def report(line: str) -> None:
         print(f"charkha agent {visible(name)}: {visible(line)}", file=sys.stderr, flush=True)

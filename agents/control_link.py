@@ -144,6 +144,8 @@ class ControlLink:
             if isinstance(value, control.Renew):
                 self._lease.give(value.lease_ms / 1000)
                 continue
+            if isinstance(value, control.Begin | control.Start):
+                self._lease.begin()
             if not isinstance(value, control.ClockQuery):
                 return message
             self.send(control.ClockReply(value.sent_ns, time.monotonic_ns(), 0))

@@ -13,6 +13,8 @@ from emulator.host.core_wait import CoreTime
 from emulator.units import NS_PER_S
 
 CHECK_S = 0.5
+LONGEST_S = 60.0
+"""No controller gives more, and one that gives nothing gives this when traffic begins."""
 LONGEST_ABSENCE_S = 3.0
 """If more time passes between two checks, this agent had no core: what the controller sent is still unread."""
 _BUSY_S = 1.0
@@ -20,7 +22,7 @@ _BUSY_S = 1.0
 
 
 class Lease:
-    """Whatever the controller says renews it; there is none until the controller gives one.
+    """Whatever the controller says renews it; there is none until the controller gives one, or traffic begins.
 
     Args:
         now: the clock, s.
@@ -36,8 +38,12 @@ class Lease:
         self._core_time_then: CoreTime | None = None  # when the controller fell silent
 
     def give(self, seconds: float) -> None:
-        """The agent may play for so long without hearing from the controller."""
-        self._seconds = seconds
+        """The agent may play for so long, at most LONGEST_S, without hearing from the controller."""
+        self._seconds = min(seconds, LONGEST_S)
+
+    def begin(self) -> None:
+        """Traffic begins, whether or not the controller has given a lease."""
+        self._seconds = LONGEST_S if self._seconds is None else self._seconds
 
     def heard(self) -> None:
         """The controller has said something."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from agents.flow_history import FlowHistory
 from agents.host.nics import nics_of
+from agents.nic.port import Bucket
 from agents.play.player import RankPlayer
 from agents.play.recording_player import RecordingPlayer
 from agents.play.step_keeper import StepKeeper
@@ -31,6 +32,9 @@ RETIRE_SHARE = 4
 
 MOST_AHEAD = 1_000_000
 """Iterations that a part without ranks reports at once."""
+
+STRANGE = ("stranger", "length", "icrc")
+"""Reasons of drops that only somebody else on the network, or damage, can cause."""
 
 Fail: TypeAlias = Callable[[str, tuple[int, int]], None]
 """Called with a reason, and two ranks that cannot reach each other."""
@@ -112,15 +116,24 @@ class Part:
         """A rank plays an iteration."""
         return any(player.is_playing for player in self._players.values())
 
-    async def bind(self, devices: Mapping[str, str]) -> None:
-        """Open all ends, and report where they listen; `devices`: address → interface.
+    async def bind(self, devices: Mapping[str, str], limit_of: Callable[[str], Bucket | None] = lambda _: None) -> None:
+        """Open all ends, and report where they listen.
+
+        Args:
+            devices: address → interface.
+            limit_of: what the machine's owner limits an interface to, "" for one that is not known.
 
         Raises:
             HostError: an address is not on this host, or a limit is reached.
         """
         places = self._places.values()
         self._transport.use_ports(
-            {place.rank: Port(place.port, place.line_rate_bps, place.port_cap_bps) for place in places}
+            {
+                place.rank: Port(
+                    place.port, place.line_rate_bps, place.port_cap_bps, limit_of(devices.get(place.host, ""))
+                )
+                for place in places
+            }
         )
         for place in places:
             self._endpoints[place.rank] = await self._transport.open(place.rank, place.host)
@@ -194,6 +207,12 @@ class Part:
         self._reported = progress
         return progress
 
+    def strange_packets(self) -> int:
+        """Packets that came from strangers, or damaged."""
+        facts = self._transport.facts()
+        found = (facts[f"dropped.{reason}"].value for reason in STRANGE if f"dropped.{reason}" in facts)
+        return sum(one for one in found if isinstance(one, int))
+
     def stop(self) -> None:
         """Stop all traffic at once; idempotent."""
         for end in self._endpoints.values():
@@ -226,6 +245,9 @@ class Part:
     def _meet(self, places: control.Places) -> None:
         """Make the ends, which now know where all others listen."""
         directory = {rank: Address(host, port) for rank, (host, port) in places.items()}
+        for rank, endpoint in self._endpoints.items():
+            if directory.get(rank) != endpoint.address:
+                raise RemoteProtocolError(f"the controller sent another place for rank {rank} than where it listens")
         for place in self._places.values():
             endpoint = self._endpoints[place.rank]
             endpoint.connect(directory, self._storage_end(place) if place.storage else self._player(place))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from agents.agent import Agent
+from agents.host.limits import Limits
 from agents.staying_agent import StayingAgent
 from emulator.errors import EmulatorError
 from emulator.host.resources import exhausted, reserve
@@ -15,8 +16,8 @@ DESCRIPTORS, THREADS, MEMORY_BYTES = 24, 12, 128 << 20
 """What an agent takes at least before it plays, most of it gRPC: seen to fail below about half of each."""
 
 
-def run_agent(target: str, *, token: str, name: str) -> int:
-    """Run one agent until its run is over.
+def run_agent(target: str, *, token: str, name: str, addresses: Iterable[str]) -> int:
+    """Run one agent until its run is over; it plays at and sends to `addresses` only.
 
     Returns:
         The exit code: 0 if the run finished, else that of the error, which is printed to stderr.
@@ -24,7 +25,8 @@ def run_agent(target: str, *, token: str, name: str) -> int:
     try:
         reserve(descriptors=DESCRIPTORS, threads=THREADS, memory_bytes=MEMORY_BYTES)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(Agent(target, token=token, name=name).run())
+            limits = Limits(addresses=frozenset(addresses))
+            runner.run(Agent(target, token=token, name=name, limits=limits).run())
     except EmulatorError as error:
         return _report(error, name)
     except Exception as error:  # the root: the controller passes the line on

@@ -19,7 +19,7 @@ class Flows:
         tasks: what to play.
         devices: address → interface; other addresses may use any.
         fail: called with the reason if a flow cannot be completed.
-        limits: of this machine's owner; None: there are none.
+        limits: of this machine's owner, or of the topology.
         make: makes an actor.
 
     Raises:
@@ -32,15 +32,14 @@ class Flows:
         devices: Mapping[str, str],
         fail: Callable[[str], None],
         *,
-        limits: Limits | None = None,
+        limits: Limits,
         make: Callable[[FlowTask, str | None], FlowActor] = make_actor,
     ) -> None:
         self._tasks, self._fail = {task.number: task for task in tasks}, fail
         self._actors = {task.number: make(task, devices.get(task.host)) for task in tasks}
-        if limits is not None:
-            for number, actor in self._actors.items():
-                for address in actor.addresses:
-                    limits.check_address(address, self._tasks[number].title)
+        for number, actor in self._actors.items():
+            for address in actor.addresses:
+                limits.check_address(address, self._tasks[number].title)
         self._playing: dict[int, asyncio.Task[None]] = {}
         self._complete: set[int] = set()
         self._met: set[int] = set()

@@ -269,8 +269,8 @@ class Channel:
             self.agenda.unfinished.append(self)
 
     def _send_paced(self, port: PortPacer, now: int) -> None:
-        """Send while the port is free; control does not wait for it."""
-        is_control, most = self.is_control, min(self.context.payload.slots, port.most_packets)
+        """Send while the port is free; control does not wait for it, unless the machine's owner limits it."""
+        is_control, most = self.is_control and port.limit is None, min(self.context.payload.slots, port.most_packets)
         while is_control or port.is_free(now):
             run = self.pair.next_run(now, most)
             if run is None:

@@ -158,8 +158,9 @@ class SoftwareNic:
         return self.create(facts, pair, owner, index=index, receiver=receiver, context=context)
 
     def crosses(self, local_peer: LocalPeer | None) -> bool:
-        """Whether traffic to a peer crosses the port; a cap that the user requested applies to all traffic."""
-        return local_peer is None or local_peer.port is not self.port or self.context.options.rate_cap_bps > 0
+        """Whether traffic to a peer crosses the port; what the user or the machine's owner asked for is for all."""
+        is_for_all = self.context.options.rate_cap_bps > 0 or (self.port is not None and self.port.limit is not None)
+        return is_for_all or local_peer is None or local_peer.port is not self.port
 
     @property
     def queue_drops(self) -> int:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from emulator.control.observations import FlowCounters as FlowCounters
 
 if TYPE_CHECKING:
+    from agents.nic.port import Bucket
     from emulator.control.parameter import Parameter
 
 
@@ -40,11 +41,13 @@ class Port:
         number: ranks with the same number share the port.
         line_rate_bps: bit/s; 0 if not specified.
         cap_bps: rate limit of all of this agent's ranks at the port, headers of every layer included; 0: no cap.
+        limit: of the machine's owner, shared by everything that leaves through the interface; None: there is none.
     """
 
     number: int = 0
     line_rate_bps: int = 0
     cap_bps: int = 0
+    limit: Bucket | None = None
 
 
 class Silence(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from emulator.control import conversation as control
-from emulator.controller.clock_offset import ClockEstimate, ClockWatch, Exchange
+from emulator.controller.clock_offset import FASTEST_DRIFT, ClockEstimate, ClockWatch, Exchange
 from emulator.host.clock import clock_id
 
 FIRST_BURST, NEXT_BURST = 48, 16
@@ -35,6 +35,12 @@ class AgentClocks:
     def ahead_ns(self, agent: str) -> int:
         """How far its clock is ahead of the controller's, as known now; 0 if they share one."""
         return self._watches[agent].offset_ns if agent in self._watches else 0
+
+    def error_ns(self, agent: str, *, since_ns: int) -> int:
+        """How far off what was known of its clock at a time may be by now; 0 if it is the controller's."""
+        if agent not in self._watches:
+            return 0
+        return self._watches[agent].error_ns + int(FASTEST_DRIFT * (time.monotonic_ns() - since_ns))
 
     def note(self, agent: str, reply: control.ClockReply) -> None:
         """A reply to a query has arrived."""

@@ -107,6 +107,11 @@ class ClockWatch:
         """What is known now; only after the first burst."""
         return self._points[-1].offset_ns
 
+    @property
+    def error_ns(self) -> int:
+        """How far off the offset may be."""
+        return self._points[-1].error_ns
+
     def burst(self, exchanges: int, then: Callable[[], None] | None = None) -> None:
         """Make so many exchanges, one after the other, then call `then`; one that is under way is made longer."""
         is_idle = not self.is_bursting

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from emulator.control import conversation as control
 from emulator.control.observations import Completions, ComputeSpans, FlowEvents, StepRecords
 from emulator.controller import state
+from emulator.controller.ledger import Ledger, Span, span_of
 from emulator.controller.program_stream import ProgramStream
 from emulator.controller.run_plan import AgentFacts, RunOutcome, RunPlan
 from emulator.controller.session_observer import SessionObserver
@@ -21,6 +22,7 @@ from emulator.controller.watchdog import Standstill
 from emulator.errors import EmulatorError, RemoteProtocolError
 from emulator.planner.network.port_shares import NO_SHARE
 from emulator.planner.rank_program import WORST_STEPS, PlaySettings
+from emulator.transports.registry import transport_named
 
 START_LEAD_NS = 5_000_000
 """Start orders name a moment this far ahead, so that all agents have read them by then."""
@@ -42,6 +44,10 @@ class Agents(Protocol):
 
     def ahead_ns(self, agent: str) -> int:
         """How far the agent's clock is ahead of the controller's."""
+        ...
+
+    def clock_error_ns(self, agent: str, *, since_ns: int) -> int:
+        """How far off what was known of the agent's clock at `since_ns` may be by now."""
         ...
 
     def after_clocks(self, then: Callable[[], None]) -> None:
@@ -83,6 +89,7 @@ class JobLoop:
         self._standstill = Standstill(plan.silence_timeout_s)
         self._first: state.StartIteration | None = None
         self._newest = plan.iterations[0] - 1  # iteration that has begun
+        self._ledger, self._starts_ns = Ledger(plan), dict[int, int]()  # of iterations that began on an order
         self.outcome = RunOutcome()
 
     @property
@@ -126,6 +133,7 @@ class JobLoop:
 
     def write(self) -> None:
         """Put what was reported on disk."""
+        self._ledger.check()
         self._observer.write()
         self._ask_for_steps()
 
@@ -146,13 +154,19 @@ class JobLoop:
         self._check(name, value)
         match value:
             case Completions():
-                self._observer.completed(value.earlier(self._taken_off(name, value.iteration)))
+                done = value.earlier(self._taken_off(name, value.iteration))
+                self._ledger.completed(name, done, self._span(name, value.iteration))
+                self._observer.completed(done)
                 self._ask_for_steps()
             case ComputeSpans():
-                self._observer.computed(value.earlier(self._taken_off(name, value.iteration)))
+                spans = value.earlier(self._taken_off(name, value.iteration))
+                self._ledger.computed(name, spans, self._span(name, value.iteration))
+                self._observer.computed(spans)
             case StepRecords():
+                self._ledger.steps_recorded(name, value)
                 self._observer.steps_recorded(value.earlier(self._taken_off(name, value.iteration)))
             case FlowEvents():
+                self._ledger.flows(name, value.flows)
                 self._observer.flow_events(value)
             case control.Credit(rank, nodes):
                 self._stream_of_rank[rank].grant(nodes)
@@ -166,8 +180,10 @@ class JobLoop:
                 self._handle(state.AgentReady(name))
             case control.IterationDone(iteration, ranks):
                 off = self._taken_off(name, iteration) if ranks else 0
+                summaries = [summary.earlier(off) for summary in ranks]
+                self._ledger.finished(name, iteration, summaries, self._span(name, iteration))
                 if ranks:  # storage or flows alone have nothing to complete
-                    self._observer.iteration_done(iteration, [summary.earlier(off) for summary in ranks])
+                    self._observer.iteration_done(iteration, summaries)
                     self._ask_for_steps()
                 self._handle(state.AgentFinished(name, iteration))
             case control.Farewell():
@@ -182,8 +198,20 @@ class JobLoop:
                     raise RemoteProtocolError(
                         f"agent {name} sent {type(value).__name__} of iteration {value.iteration}, which has not begun"
                     )
+            case control.Bound(places):
+                self._check_places(name, places)
             case control.Credit(rank) if rank not in self.plan.ranks_of[name]:
                 raise RemoteProtocolError(f"agent {name} sent Credit for rank {rank}, which it does not play")
+
+    def _check_places(self, name: str, places: control.Places) -> None:
+        """Ranks listen where they were told to; only the port may be news, if the system chooses it."""
+        fixed = transport_named(self.plan.transport).listens_at
+        for rank, (host, port) in places.items():
+            given = self.plan.hosts[rank] if rank in self.plan.ranks_of[name] else None
+            if host != given or not (port == fixed if fixed else 0 < port < 1 << 16):
+                raise RemoteProtocolError(
+                    f"agent {name} says that rank {rank} listens at {host} port {port}, which it was not given"
+                )
 
     # --- carrying out -------------------------------------------------------------------------------------------
 
@@ -222,6 +250,7 @@ class JobLoop:
         self._start(start, time.monotonic_ns() + START_LEAD_NS)
 
     def _start(self, start: state.StartIteration, at_ns: int) -> None:
+        self._starts_ns[start.iteration] = at_ns
         for name in self.plan.ranks_of:
             ahead_ns = self._agents.ahead_ns(name)
             if ahead_ns or name in self.outcome.taken_off_ns:  # with a common clock there is nothing to remember
@@ -240,6 +269,12 @@ class JobLoop:
     def _taken_off(self, agent: str, iteration: int) -> int:
         self._begun(iteration)
         return self.outcome.taken_off_ns.get(agent, {}).get(iteration, 0)
+
+    def _span(self, agent: str, iteration: int) -> Span:
+        """When what the agent says of an iteration can have been."""
+        starts_ns = self._starts_ns.get(iteration, self.outcome.start_ns or 0)
+        error_ns = self._agents.clock_error_ns(agent, since_ns=starts_ns)
+        return span_of(starts_ns, time.monotonic_ns(), error_ns=error_ns)
 
     def _send(self, agent: str, value: control.ControllerValue) -> None:
         self._agents.send(agent, value, self.number)
@@ -274,6 +309,8 @@ class JobLoop:
         )
 
     def _note_farewell(self, agent: str, farewell: control.Farewell) -> None:
+        self._ledger.check()
+        self._ledger.flows(agent, farewell.flows)
         facts = self.outcome.agents[agent]
         facts.transport, facts.peak_rss_bytes = farewell.transport, farewell.peak_rss_bytes
         facts.post_lateness_median_ns = farewell.post_lateness_median_ns

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -22,6 +22,7 @@ class LocalAgents:
         names: one agent each.
         target: what they dial.
         token: handed over on stdin, where nobody can read it.
+        addresses: the only ones that they play at and send to.
         log_folder: their stderr goes to `<name>.log` there.
         on_exit: called with (name, exit code, reason) when one ends; below 0 the code is that of a signal.
         exec_prefixes: agent → a command that becomes the agent, put before it: `ip netns exec NAME`.
@@ -33,11 +34,12 @@ class LocalAgents:
         *,
         target: str,
         token: str,
+        addresses: Iterable[str],
         log_folder: Path,
         on_exit: Callable[[str, int, str], None],
         exec_prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._names, self._target, self._token = names, target, token
+        self._names, self._target, self._greeting = names, target, "\n".join([token, *addresses, ""])
         self._exec_prefixes = exec_prefixes or {}
         self._log_folder, self._on_exit = log_folder, on_exit
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -80,7 +82,7 @@ class LocalAgents:
                 *self._exec_prefixes.get(name, ()), *agent, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log
             )
         assert process.stdin is not None
-        process.stdin.write(f"{self._token}\n".encode())
+        process.stdin.write(self._greeting.encode())
         process.stdin.close()
         return process
 

@@ -97,6 +97,7 @@ class SessionPlan:
         local: agents to start on this host; all others dial in. None: all.
         networks: agent → prefixes of ranks elsewhere on its own link.
         flows: agent → flows that it plays beside its ranks.
+        flow_addresses: of their ends and peers.
         listening: where remote agents dial in.
         join_timeout_s: the session ends if an agent has not joined by then.
         exec_prefixes: local agent → words before its command, for example to enter a namespace.
@@ -108,6 +109,7 @@ class SessionPlan:
     local: frozenset[str] | None = None
     networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
+    flow_addresses: Sequence[str] = ()
     listening: ListenAddress | None = None
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -116,6 +118,11 @@ class SessionPlan:
     def agents(self) -> list[str]:
         """Every agent that plays a part of a job, in order."""
         return list(dict.fromkeys(name for job in self.jobs for name in job.ranks_of))
+
+    @property
+    def addresses(self) -> list[str]:
+        """Every address that ranks and flows play at and send to."""
+        return list(dict.fromkeys([*(host for job in self.jobs for host in job.hosts), *self.flow_addresses]))
 
     @property
     def local_agents(self) -> list[str]:

@@ -157,6 +157,10 @@ class Session:
         """See Agents."""
         return self._roster.clocks.ahead_ns(agent)
 
+    def clock_error_ns(self, agent: str, *, since_ns: int) -> int:
+        """See Agents."""
+        return self._roster.clocks.error_ns(agent, since_ns=since_ns)
+
     def after_clocks(self, then: Callable[[], None]) -> None:
         """See Agents."""
         self._roster.clocks.settle_then(lambda: None if self._is_over else then())
@@ -280,6 +284,7 @@ class Session:
             self._plan.local_agents,
             target=target,
             token=token,
+            addresses=self._plan.addresses,
             log_folder=folder,
             on_exit=self._roster.exited,
             exec_prefixes=self._plan.exec_prefixes,

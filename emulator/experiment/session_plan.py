@@ -34,6 +34,7 @@ def session_plan(settled: Sequence[Settled], *, session_id: str) -> SessionPlan:
         local=frozenset(name for one in settled for name in one.assignment.local),
         networks={name: list(dict.fromkeys(found)) for name, found in networks.items()},
         flows=assign_flows(first.flows, first.assignment, first.topology),
+        flow_addresses=_flow_addresses(first),
         listening=first.listening,
         join_timeout_s=first.resolved.join_timeout_s,
         exec_prefixes=first.exec_prefixes,
@@ -100,6 +101,13 @@ def _peers_of(settled: Settled, agent: str) -> list[str]:
     flows = assign_flows(settled.flows, settled.assignment, settled.topology).get(agent, ())
     numbers = {flow.number for flow in flows}
     return [flow.peer_address for flow in settled.flows if flow.task.number in numbers]
+
+
+def _flow_addresses(settled: Settled) -> list[str]:
+    """Of both ends of every flow, and where peers agree on queue pairs."""
+    ends = [address for flow in settled.flows for address in (flow.task.host, flow.peer_address)]
+    peers = [host.peer for host in settled.topology.hosts if settled.flows and host.peer is not None]
+    return ends + [address for peer in peers for address in (peer.address, peer.exchange)]
 
 
 def _port_shares(settled: Settled) -> Mapping[int, PortShare]:

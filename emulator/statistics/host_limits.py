@@ -8,6 +8,11 @@ from emulator.run_folder.manifest import HostFacts
 from emulator.units import format_size
 
 _SYSCTLS = {"receive": "net.core.rmem_max", "send": "net.core.wmem_max"}
+_STRANGE = {
+    "dropped.stranger": "packets came from senders that are not of the run",
+    "dropped.length": "packets came that are too short for RoCEv2",
+}
+"""Drops → what they mean."""
 _Facts = Mapping[str, int]
 
 
@@ -21,7 +26,7 @@ def host_limit_warnings(hosts: Iterable[HostFacts]) -> Mapping[str, int]:
         for host in hosts
         if host.transport
     ]
-    return dict([*_cut_buffers(facts), *_drops(facts), *_shared_ports(facts)])
+    return dict([*_cut_buffers(facts), *_drops(facts), *_strangers(facts), *_shared_ports(facts)])
 
 
 def _cut_buffers(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
@@ -42,6 +47,13 @@ def _drops(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
     if sent:
         remedy = _raise_buffer(facts, "send") or "choose a --rate-cap, or check the packet filters of the host"
         yield f"the kernel refused to send a datagram: {remedy}", sent
+
+
+def _strangers(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
+    """What came to ranks and was of nobody in the run: it cost time, and somebody sent it."""
+    for fact, what in _STRANGE.items():
+        if found := sum(one.get(fact, 0) for one in facts):
+            yield f"{what}: find out who else sends to the addresses of the ranks", found
 
 
 def _shared_ports(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:

@@ -31,18 +31,25 @@ class AgentMetrics:
         self._done = Gauge(
             "charkha_agent_run_nodes_done", "nodes of the trace completed in the current run", registry=registry
         )
+        self._strange = Gauge(
+            "charkha_agent_run_strange_packets",
+            "packets of strangers and damaged packets that came in the current run",
+            registry=registry,
+        )
 
-    def progressed(self, *, bytes_sent: int, nodes_done: int) -> None:
+    def progressed(self, *, bytes_sent: int, nodes_done: int, strange_packets: int) -> None:
         """Record the progress of the current run.
 
         Args:
             bytes_sent: payload sent and acknowledged since it began.
             nodes_done: nodes completed since it began.
+            strange_packets: came from strangers, or damaged, since it began.
         """
         self._is_playing = True
         self._playing.set(1)
         self._sent.set(bytes_sent)
         self._done.set(nodes_done)
+        self._strange.set(strange_packets)
 
     def ended(self) -> None:
         """Record the end of the current run, if there is one."""

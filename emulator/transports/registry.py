@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emulator.errors import PlanError
-from emulator.roce.constants import DEFAULT_MESSAGE_BYTES
+from emulator.roce.constants import DEFAULT_MESSAGE_BYTES, UDP_PORT
 from emulator.roce.options import RoceOptions
 from emulator.transports.verbs_options import VerbsOptions
 
@@ -26,6 +26,7 @@ class TransportFacts:
         is_rocev2: its packets are those of RoCEv2, whoever makes them.
         is_paced: it enforces a rate cap per port, and needs to know which ranks share a port.
         needs_device: it does not run on every host, so a host is not calibrated for it.
+        listens_at: port of all its ends; None: the system chooses them.
         is_routed_by_flow: the UDP source ports of its flows are known in advance, so a plan can follow ECMP.
     """
 
@@ -35,6 +36,7 @@ class TransportFacts:
     options: type[RoceOptions] | type[VerbsOptions] | None = None
     is_rocev2: bool = False
     is_paced: bool = False
+    listens_at: int | None = None
     is_routed_by_flow: bool = False
     needs_device: bool = False
 
@@ -46,6 +48,7 @@ ROCE = TransportFacts(
     options=RoceOptions,
     is_rocev2=True,
     is_paced=True,
+    listens_at=UDP_PORT,
     is_routed_by_flow=True,
 )
 ZMQ = TransportFacts("zmq", "ZeroMQ over TCP", message_bytes=1 << 20)
@@ -64,6 +67,7 @@ TRANSPORTS = tuple(REGISTRY)
 LISTED = f"{', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}"
 EVERYWHERE = tuple(one.name for one in REGISTRY.values() if not one.needs_device)
 """Transports that run on every host."""
+PACED = tuple(one.name for one in REGISTRY.values() if one.is_paced)
 DEFAULT_TRANSPORT = TRANSPORTS[0]
 
 

@@ -118,13 +118,15 @@ class Run:
         )
         self._await_controller()
         agent = f"-m agents --controller {CONTROLLER}:4790 --name"
+        greeting = " ".join(f"'{line}'" for line in (TOKEN, *hosts.values()))
         self._agents = [
-            guests.start(f"cd /opt/charkha; echo '{TOKEN}' | python3.11 {agent} g{number}", machine=number)
+            guests.start(f"cd /opt/charkha; printf '%s\\n' {greeting} | python3.11 {agent} g{number}", machine=number)
             for number in (1, 2)
         ]
         self._agents.append(
             subprocess.Popen(
-                [*guests.here, "sh", "-c", f"echo '{TOKEN}' | {sys.executable} {agent} h"], start_new_session=True
+                [*guests.here, "sh", "-c", f"printf '%s\\n' {greeting} | {sys.executable} {agent} h"],
+                start_new_session=True,
             )
         )
 

@@ -13,6 +13,7 @@ import pytest
 
 from agents.agent import Agent
 from agents.control_link import ControlLink
+from agents.host.limits import Limits
 from emulator.control import conversation as control
 from emulator.errors import RemoteProtocolError, RunAborted
 from emulator.wire.control.codec import decode_agent, encode_controller
@@ -65,7 +66,7 @@ def test_a_busy_controller_hears_why_an_agent_gives_up(tmp_path: Path, monkeypat
     async def scenario() -> None:
         async with served(tmp_path, read_late) as target:
             with pytest.raises(RemoteProtocolError):
-                await Agent(target, token="", name="a").run()
+                await Agent(target, token="", name="a", limits=Limits()).run()
 
     asyncio.run(scenario())
     assert [one.value for one in heard[1:]] == [control.Abort("the controller sent Finish instead of Challenge", ())]

@@ -9,18 +9,21 @@ import asyncio
 import contextlib
 import os
 import resource
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
+import numpy as np
 import pytest
 
 from agents import control_link
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
 from emulator.control.authentication import NONCE_BYTES
+from emulator.control.observations import Completions, RankSummary
 from emulator.controller import control_server, local_agents, watchdog
 from emulator.controller.control_service import SERVER_OPTIONS
 from emulator.controller.run_plan import RunPlan, SessionPlan
@@ -385,13 +388,53 @@ async def _playing(opened: Open, jobs: int) -> AsyncIterator[dict[str, ControlLi
             (setup,) = await _heard(link, control.Setup)
             assert [job.number for job in setup.value.jobs] == list(range(jobs))
             for job in range(jobs):
-                link.send(control.Bound(dict.fromkeys(AGENTS[name], ("127.0.0.1", 9))), job)
+                link.send(control.Bound({rank: (f"127.1.0.{rank + 1}", 9) for rank in AGENTS[name]}), job)
         for link in links.values():
             for prepare in await _heard(link, control.Prepare, times=jobs):
                 link.send(control.Ready(), prepare.job)
         for begun, *starts in await asyncio.gather(*(_started(link, jobs) for link in links.values())):
             assert [(one.job, one.value.at_ns) for one in starts] == [(job, begun.value.at_ns) for job in range(jobs)]
+        await asyncio.sleep(max(0, begun.value.at_ns - time.monotonic_ns()) / 1e9)  # the start is ahead
         yield links
+
+
+def _complete(link: ControlLink, *ranks: int, job: int = 0, reported: int = 1, ended_ns: int | None = None) -> None:
+    """What an agent says of ranks that have done all there is: an all-reduce."""
+    now_ns = time.monotonic_ns()
+    for rank in ranks:
+        posted, zeros = np.full(reported, now_ns), np.zeros(reported, np.int64)
+        ended = posted if ended_ns is None else np.full(reported, ended_ns)
+        rest = (zeros, zeros, zeros.astype(np.bool_), zeros, zeros)
+        link.send(Completions(0, rank + zeros, (zeros + 1).astype(np.uint64), posted, ended, ended, *rest), job)
+    link.send(control.IterationDone(0, [RankSummary(rank, now_ns, now_ns, 0, 0, 0) for rank in ranks]), job)
+
+
+Report = Callable[[ControlLink], None]
+
+
+@pytest.mark.parametrize(
+    ("report", "problem"),
+    [
+        (lambda link: _complete(link, 1), "sent completions of rank 1, which it does not play"),
+        (lambda link: _complete(link), "ended iteration 0 for other ranks than it plays"),
+        (lambda link: _complete(link, 0, reported=0), "1 of 1 completions are missing, among them node 1 of rank 0"),
+        (lambda link: _complete(link, 0, reported=2), "sent more completions of iteration 0 than its ranks have"),
+        (lambda link: _complete(link, 0, ended_ns=0), "sent completions that ended before they were posted"),
+        (lambda link: _complete(link, 0, ended_ns=1 << 61), "s in the future"),
+    ],
+)
+def test_a_run_whose_reports_do_not_add_up_fails_and_names_the_agent(
+    run_check: RunCheck, report: Report, problem: str
+) -> None:
+    async def check(opened: Open) -> None:
+        async with _playing(opened, 1) as links:
+            _complete(links["agent-1"], 1)
+            report(links["agent-0"])
+            error = await opened.ended()
+        assert str(error).startswith("agent agent-0 ")
+        assert problem in str(error)
+
+    run_check(check)
 
 
 def test_a_job_that_hangs_ends_the_session_although_another_moves(run_check: RunCheck) -> None:
@@ -417,8 +460,8 @@ def test_agents_leave_when_all_jobs_are_over(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         async with _playing(opened, 2) as links:
             for job in (1, 0):
-                for link in links.values():
-                    link.send(control.IterationDone(0, ()), job)
+                for name, link in links.items():
+                    _complete(link, *AGENTS[name], job=job)
                 for finish in await asyncio.gather(*(_heard(link, control.Finish) for link in links.values())):
                     assert [one.job for one in finish] == [job]
                 for link in links.values():
@@ -511,5 +554,24 @@ def test_a_watchdog_that_fails_ends_the_run_and_says_so(run_check: RunCheck, mon
     async def check(opened: Open) -> None:
         error = await opened.ended()
         assert "the time limits can no longer be watched (KeyError: 'agent-0')" in str(error)
+
+    run_check(check)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("8.8.8.8", 5353), ("127.1.0.2", 9), ("127.1.0.1", 0), ("127.1.0.1", 1 << 16)]
+)
+def test_ranks_listen_where_they_were_told_to_and_only_the_port_is_news(
+    run_check: RunCheck, host: str, port: int
+) -> None:
+    async def check(opened: Open) -> None:
+        async with ControlLink(opened.target) as first, ControlLink(opened.target) as second:
+            await opened.join(first)
+            await opened.join(second, "agent-1")
+            await _heard(first, control.Setup)
+            first.send(control.Bound({0: (host, port)}), 0)
+            error = await opened.ended()
+        problem = f"agent agent-0 says that rank 0 listens at {host} port {port}, which it was not given"
+        assert problem in str(error)
 
     run_check(check)

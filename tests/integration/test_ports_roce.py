@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agents.nic.port import Bucket
 from agents.transports.base import Port
+from emulator.host.timer import TimerfdClock
 from emulator.roce.tuning import PORT_LEAD_NS
 from tests.integration.roce_bed import RoceBed
 from tests.integration.socket_bed import play
@@ -49,3 +51,41 @@ def test_the_default_cap_of_a_port_spares_traffic_that_never_crosses_it(
         assert (channel.port is not None) == is_paced
 
     play(RoceBed, scenario, agents=1, rate_cap_bps=rate_cap)
+
+
+def test_the_limit_of_the_owner_is_for_all_that_leaves_an_interface_whatever_the_job() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        clock = TimerfdClock()
+        limit = Bucket(clock, rate_bps=10**9)
+        for transport in bed.transports:  # of two jobs of an agent
+            transport.use_ports({rank: Port(0, cap_bps=10**11, limit=limit) for rank in range(2)})
+        a, b = await bed.connected(2)
+        began = clock.now()
+        a.send(1, [(1, 50_000), (2, 0)])
+        await bed.until(lambda: len(b.arrivals(0)) == 2)
+        payload, control = (bed.transports[0]._endpoints[0]._links[1]._channels[index] for index in (1, 0))
+        assert payload is not None
+        assert control is not None
+        assert payload.port is control.port is not bed.transports[1]._endpoints[1].nic.port
+        assert not limit.is_free(began + 50_000 * 8)
+        clock.close()
+
+    play(RoceBed, scenario)
+
+
+def test_control_messages_wait_for_the_limit_of_the_owner() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        clock = TimerfdClock()
+        limit = Bucket(clock, rate_bps=10**6)
+        for transport in bed.transports:
+            transport.use_ports({rank: Port(0, cap_bps=10**11, limit=limit) for rank in range(2)})
+        a, b = await bed.connected(2)
+        limit.charge_size(10**4, clock.now())  # 80 ms
+        a.send(1, [(1, 0)])
+        control = bed.transports[0]._endpoints[0]._links[1]._channels[0]
+        assert control is not None
+        assert control._is_waiting
+        await bed.until(lambda: b.arrivals(0) == [(1, 0)])
+        clock.close()
+
+    play(RoceBed, scenario)

@@ -81,7 +81,7 @@ class Played:
                 asyncio.timeout(60) as self.deadline,
                 serve_control(self, local, token="x" * 32, run_id="r", listening=listening),
             ):
-                await Agent(target, token=token, name="west", ports=Ports(()), tls=tls, **more).run()
+                await Agent(target, token=token, name="west", ports=Ports(()), limits=Limits(), tls=tls, **more).run()
 
         with pytest.raises((EmulatorError, TimeoutError)) as ended:
             asyncio.run(run())

@@ -243,7 +243,7 @@ async def _hostile_agent(any_: Anything, context: Context, name: str, heard: Cou
 
 def _usual_of_an_agent(rank: int) -> Iterator[control.AgentValue]:
     """What agents say, in a good order."""
-    yield control.Bound({rank: ("127.0.0.1", 9)})
+    yield control.Bound({rank: (f"127.1.0.{rank + 1}", 9)})
     yield control.Ready()
     for iteration in range(-1, 2):
         for number in range(8):

@@ -55,6 +55,11 @@ class BackgroundActor:
         """See FlowActor."""
         return f"{self._task.peer_address} at the other end"
 
+    @property
+    def addresses(self) -> Sequence[str]:
+        """See FlowActor."""
+        return self._task.address, self._task.peer_address
+
     async def prepare(self) -> None:
         """See FlowActor."""
         await self._end.open()

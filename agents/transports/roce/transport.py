@@ -57,7 +57,7 @@ class RoceTransport(Transport):
         self.message_bytes = message_bytes
         self._devices = devices or {}
         self._ports: dict[int, Port] = {}
-        self._pacers: dict[int, PortPacer] = {}
+        self._pacers: dict[Port, PortPacer] = {}
         self._clock = TimerfdClock(asyncio.get_running_loop())
         digest = int.from_bytes(blake2b(f"{run}/{seed}".encode(), digest_size=8).digest())
         self._seed, self._rkey = digest, digest & 0xFFFFFFFF
@@ -166,18 +166,20 @@ class RoceTransport(Transport):
         return endpoint
 
     def _pacer_of(self, port: Port, *, is_v6: bool) -> PortPacer | None:
-        if not port.cap_bps:
+        rate_bps = port.cap_bps or (port.limit.rate_bps if port.limit is not None else 0)
+        if not rate_bps:
             return None
-        if port.number not in self._pacers:
-            self._pacers[port.number] = PortPacer(
+        if port not in self._pacers:
+            self._pacers[port] = PortPacer(
                 self._clock,
-                rate_bps=port.cap_bps,
+                rate_bps=rate_bps,
                 path_mtu=self.options.path_mtu,
                 is_v6=is_v6,
                 lead_ns=PORT_LEAD_NS if port.cap_bps == port.line_rate_bps else 0,
                 extension_bytes=RETH_BYTES if self.options.multipath else 0,
+                limit=port.limit,
             )
-        return self._pacers[port.number]
+        return self._pacers[port]
 
     def close(self) -> None:
         """Stop at once, dropping what is queued; idempotent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.lease import CHECK_S, Lease
+from agents.lease import CHECK_S, LONGEST_S, Lease
 from emulator.host.core_wait import CoreTime
 
 LEASE_S = 10.0
@@ -65,3 +65,19 @@ def test_a_busy_controller_of_this_host_is_waited_for_and_a_stopped_one_is_not()
     ended = world.ends_after(100)
     assert ended is not None
     assert ended <= 2 * (LEASE_S + 2)
+
+
+def test_no_controller_has_an_agent_play_for_longer_than_its_own_limit_without_being_heard() -> None:
+    world = World()
+    world.lease.give(1e6)
+    assert world.ends_after(1000) == LONGEST_S + CHECK_S
+
+
+def test_a_controller_that_gives_no_lease_is_given_up_once_traffic_has_begun() -> None:
+    world = World()
+    world.lease.begin()
+    assert world.ends_after(1000) == LONGEST_S + CHECK_S
+    world = World()
+    world.lease.give(LEASE_S)
+    world.lease.begin()
+    assert world.ends_after(100) == LEASE_S + CHECK_S

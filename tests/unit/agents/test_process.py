@@ -33,7 +33,7 @@ def test_an_agent_that_fails_says_why_in_one_line_and_ends_with_the_code_of_the_
             raise error
 
     monkeypatch.setattr(process, "Agent", Failing)
-    assert process.run_agent("unix:/nowhere", token="", name="a0") == error.exit_code != 0
+    assert process.run_agent("unix:/nowhere", token="", name="a0", addresses=[]) == error.exit_code != 0
     assert capsys.readouterr().err == f"charkha agent a0: {error}\n"
 
 

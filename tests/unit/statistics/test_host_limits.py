@@ -49,3 +49,12 @@ def test_queue_pairs_that_share_source_ports_are_counted() -> None:
         "a queue pair had to share a source port because open files ran out: raise `ulimit -n`, or use more --agents",
         7,
     )
+
+
+def test_packets_of_strangers_are_counted() -> None:
+    met = host_limit_warnings([host(dropped_stranger=3), host(dropped_stranger=4, dropped_length=1)])
+    advice = "find out who else sends to the addresses of the ranks"
+    assert met == {
+        f"packets came from senders that are not of the run: {advice}": 7,
+        f"packets came that are too short for RoCEv2: {advice}": 1,
+    }

@@ -58,7 +58,7 @@ def task(number: int) -> FlowTask:
 def made(*actors: Actor) -> tuple[Flows, list[str]]:
     failures: list[str] = []
     tasks = [task(number) for number in range(len(actors))]
-    return Flows(tasks, {}, failures.append, make=lambda one, device: actors[one.number]), failures
+    return Flows(tasks, {}, failures.append, limits=Limits(), make=lambda one, device: actors[one.number]), failures
 
 
 def test_a_flow_to_a_peer_beyond_the_limits_is_refused() -> None:

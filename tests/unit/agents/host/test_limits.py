@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
 
 from agents.host.limits import Limits
+from agents.host.ports import Ports
 from emulator.control import conversation as control
 from emulator.control.flows import FlowTask
 from emulator.errors import HostError
@@ -54,12 +56,55 @@ def test_networks_of_the_owner_take_the_place_of_the_default() -> None:
         limits.check(setup(rank("10.0.0.1")))
 
 
-def test_a_port_sends_no_more_than_its_owner_allows() -> None:
+TWO = Ports(("eth0", "eth1"))
+
+
+def test_an_interface_sends_no_more_than_its_owner_allows() -> None:
     limits = Limits(rate_bps=10**10)
-    limits.check(setup(rank("127.0.0.1", cap_bps=10**10), rank("127.0.0.2", cap_bps=10**9, port=1)))
+    limits.check(setup(rank("127.0.0.1", cap_bps=10**10), rank("127.0.0.2", cap_bps=10**9, port=1)), TWO)
     with pytest.raises(HostError, match=r"may send 25 Gbit/s at a port, but this agent allows 10 Gbit/s"):
-        limits.check(setup(rank("127.0.0.1", cap_bps=10**9), rank("127.0.0.2", cap_bps=25 * 10**9, port=1)))
-    with pytest.raises(HostError, match="has no rate cap"):
-        limits.check(setup(rank("127.0.0.1")))
+        limits.check(setup(rank("127.0.0.1", cap_bps=10**9), rank("127.0.0.2", cap_bps=25 * 10**9, port=1)), TWO)
     with pytest.raises(HostError, match="flow 0 has no rate limit"):
         limits.check(setup(flows=[FlowTask(0, "perftest", "flow 0", "127.0.0.1", "", "{}")]))
+
+
+def test_every_rank_has_a_cap_and_the_highest_of_a_port_counts() -> None:
+    limits, capped = Limits(rate_bps=10**7), rank("127.0.0.1", cap_bps=1000)
+    limits.check(setup(capped, capped))
+    with pytest.raises(HostError, match="rank 0 has no rate cap"):
+        limits.check(setup(rank("127.0.0.2"), capped))
+    with pytest.raises(HostError, match="may send 100 Gbit/s at a port"):
+        limits.check(setup(rank("127.0.0.2", cap_bps=10**11), capped))
+
+
+@pytest.mark.parametrize("ports", [Ports(("eth0",)), Ports(())])
+def test_names_of_the_topology_do_not_split_an_interface(ports: Ports) -> None:
+    places = [rank("127.0.0.1", cap_bps=6 * 10**6), rank("127.0.0.2", cap_bps=6 * 10**6, port=1)]
+    if ports.interfaces:
+        places = [replace(place, interface="") for place in places]
+    with pytest.raises(HostError, match=r"may send 0\.012 Gbit/s at a port"):
+        Limits(rate_bps=10**7).check(setup(*places), ports)
+
+
+@pytest.mark.parametrize("transport", ["zmq", "verbs"])
+def test_a_transport_that_does_not_limit_its_rate_is_refused_where_the_owner_does(transport: str) -> None:
+    asked = setup(rank("127.0.0.1", cap_bps=1000))
+    asked = replace(asked, jobs=[replace(asked.jobs[0], transport=transport)])
+    Limits().check(asked)
+    with pytest.raises(HostError, match=f"the transport {transport} does not limit its rate.*: use roce"):
+        Limits(rate_bps=10**7).check(asked)
+
+
+@pytest.mark.parametrize("wide", ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/23", "fd00::/48"])
+def test_routes_are_narrow_unless_the_owner_names_their_network(wide: str) -> None:
+    Limits().check(setup(networks=["198.18.7.0/24", "fd00::/64", "127.2.0.0/16"]))
+    with pytest.raises(HostError, match=rf"a route to {wide}, but this agent adds none wider .*--route-network {wide}"):
+        Limits().check(setup(networks=[wide]))
+    Limits(routes=[ip_network(wide)]).check(setup(networks=[wide]))
+
+
+def test_routes_lead_to_ranks() -> None:
+    routes = ["198.18.7.0/24", "fd00::/64", "198.18.9.9/32", "127.2.0.0/16"]
+    Limits().check_routes(routes, ["198.18.7.200", "fd00::7", "127.0.0.1"])
+    with pytest.raises(HostError, match=r"a route to 198\.18\.7\.0/24, where none of its ranks is"):
+        Limits().check_routes(routes, ["198.18.6.200", "fd00::7"])

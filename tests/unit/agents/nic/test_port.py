@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.nic.port import PortPacer
+from agents.nic.port import Bucket, PortPacer
 from emulator.planner.network.header_overhead import roce_packet_bytes
 from emulator.roce.messages import Message, Run, Verb
 from emulator.roce.psn import Psn
@@ -36,8 +36,8 @@ class Flow:
             self.port.wait(self.send)
 
 
-def paced(clock: VirtualClock, **options: int) -> PortPacer:
-    return PortPacer(clock, **{"rate_bps": 10**9} | options, path_mtu=PATH_MTU, is_v6=False)
+def paced(clock: VirtualClock, limit: Bucket | None = None, **options: int) -> PortPacer:
+    return PortPacer(clock, **{"rate_bps": 10**9} | options, path_mtu=PATH_MTU, is_v6=False, limit=limit)
 
 
 def test_flows_take_turns_and_together_keep_the_rate() -> None:
@@ -146,3 +146,31 @@ def test_extension_headers_of_every_packet_count() -> None:
     Flow("a", paced(clock, extension_bytes=16), log, runs=2, packets=1000).send(clock.now())
     clock.run()
     assert log[1][1] - log[0][1] == 1000 * (PACKET_NS + 16 * 8)
+
+
+def test_ports_take_turns_at_the_limit_of_their_interface_and_together_keep_it() -> None:
+    clock, log = VirtualClock(10**9), list[tuple[str, int]]()
+    limit = Bucket(clock, rate_bps=10**7)
+    flows = [Flow(name, paced(clock, limit, rate_bps=10**11), log, runs=20, packets=1) for name in "ab"]
+    for flow in flows:
+        flow.send(clock.now())
+    clock.run()
+    assert [flow.left for flow in flows] == [0, 0]
+    turns = "".join(name for name, _ in log)
+    assert not {"aa", "bb"} & {turns[place : place + 2] for place in range(2, 38)}, turns
+    assert log[-1][1] - log[0][1] == pytest.approx(39 * 100 * PACKET_NS, rel=0.03)
+
+
+def test_a_port_keeps_its_own_rate_below_the_limit_of_its_interface() -> None:
+    clock, log = VirtualClock(10**9), list[tuple[str, int]]()
+    limit = Bucket(clock, rate_bps=10**9)
+    slow = Flow("a", paced(clock, limit, rate_bps=10**8), log, runs=20, packets=1)
+    slow.send(clock.now())
+    clock.run()
+    assert log[-1][1] - log[0][1] == pytest.approx(19 * 10 * PACKET_NS, rel=0.01)
+
+
+def test_runs_are_as_short_as_the_limit_of_the_interface_asks() -> None:
+    clock = VirtualClock()
+    limited = paced(clock, Bucket(clock, rate_bps=10**7), rate_bps=10**11)
+    assert limited.most_packets == paced(clock, rate_bps=10**7).most_packets

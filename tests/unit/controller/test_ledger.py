@@ -1,0 +1,147 @@
+"""What agents report of a job adds up, or the agent is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.controller.ledger import TOLERANCE_NS, Ledger, Span, span_of
+from emulator.controller.run_plan import RunPlan
+from emulator.errors import RemoteProtocolError
+from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.trace.workload import build_workload
+from tests.support.traces import coll, rank_trace
+
+SPAN = Span(100, 200)
+NODES = [7, 1 << 63, 9]
+
+
+def ledger() -> Ledger:
+    traces = [rank_trace(rank, [coll(node, "all_reduce", 8) for node in NODES]) for rank in range(3)]
+    workload = build_workload(traces)
+    return Ledger(
+        RunPlan(
+            run_id="r",
+            workload=workload,
+            node_ids=[trace.node_id for trace in traces],
+            choice=AlgorithmChoice(workload, {}),
+            hosts=["127.0.0.1"] * 3,
+            ranks_of={"a": [0, 2], "b": [1], "c": []},
+            iterations=range(2),
+            transport="zmq",
+            message_bytes=1,
+            credits=True,
+            seed=0,
+            silence_timeout_s=1,
+        )
+    )
+
+
+def done(*nodes: tuple[int, int], iteration: int = 0, **columns: int) -> Completions:
+    """Of (rank, node)."""
+    count = len(nodes)
+    given: dict[str, Any] = {"post_ns": 110, "done_ns": 120, "arrival_ns": 0} | columns
+    rank, node_id = np.array([one[0] for one in nodes], np.int64), np.array([one[1] for one in nodes], np.uint64)
+    times = {name: np.full(count, value, np.int64) for name, value in given.items()}
+    zeros = np.zeros(count, np.int64)
+    return Completions(
+        iteration,
+        rank,
+        node_id,
+        **times,
+        bytes_sent=zeros,
+        bytes_received=zeros,
+        early=zeros.astype(np.bool_),
+        read_delay_ns=zeros,
+        core_wait_ns=zeros,
+    )
+
+
+def summaries(*ranks: int, start_ns: int = 110, end_ns: int = 120) -> list[RankSummary]:
+    return [RankSummary(rank, start_ns, end_ns, 0, 0, 0) for rank in ranks]
+
+
+def test_every_communication_once_in_whatever_order_adds_up() -> None:
+    found, every = ledger(), [(rank, node) for rank in (2, 0) for node in reversed(NODES)]
+    for iteration in range(2):
+        for part in (every[:1], every[1:], []):
+            found.completed("a", done(*part, iteration=iteration), SPAN)
+        found.finished("a", iteration, summaries(2, 0), SPAN)
+        found.finished("c", iteration, [], SPAN)
+    found.check()
+
+
+def test_a_missing_completion_is_found_later_and_nobody_waited_for_it() -> None:
+    found, every = ledger(), [(rank, node) for rank in (0, 2) for node in NODES]
+    found.completed("a", done(*every[:-1]), SPAN)
+    found.finished("a", 0, summaries(0, 2), SPAN)
+    with pytest.raises(
+        RemoteProtocolError, match=r"agent a ended iteration 0, but 1 of 6 .* missing, among them node 9 of rank 2"
+    ):
+        found.check()
+
+
+def test_one_twice_in_place_of_another_is_found() -> None:
+    found = ledger()
+    found.completed("b", done((1, 7), (1, 7), (1, 9)), SPAN)
+    found.finished("b", 0, summaries(1), SPAN)
+    with pytest.raises(RemoteProtocolError, match=f"agent b .* among them node {1 << 63} of rank 1"):
+        found.check()
+
+
+@pytest.mark.parametrize(
+    ("agent", "completions", "problem"),
+    [
+        ("a", done((1, 7)), "completions of rank 1, which it does not play"),
+        ("a", done((3, 7)), "completions of rank 3, which it does not play"),
+        ("a", done((-1, 7)), "completions of rank -1, which it does not play"),
+        ("c", done((0, 7)), "completions of rank 0, which it does not play"),
+        ("b", done((1, 8)), "node 8 of rank 1, which is not a communication"),
+        ("b", done((1, 2**64 - 1)), f"node {2**64 - 1} of rank 1, which is not a communication"),
+        ("b", done(*[(1, 7)] * 4), "more completions of iteration 0 than its ranks have"),
+        ("b", done((1, 7), post_ns=130), "ended before they were posted"),
+        ("b", done((1, 7), post_ns=99), "before the iteration began"),
+        ("b", done((1, 7), done_ns=201), "in the future"),
+        ("b", done((1, 7), arrival_ns=201), "in the future"),
+    ],
+)
+def test_what_cannot_be_is_refused_as_it_comes(agent: str, completions: Completions, problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"agent {agent} sent .*{problem}"):
+        ledger().completed(agent, completions, SPAN)
+
+
+def test_nothing_comes_after_the_end_of_an_iteration() -> None:
+    found = ledger()
+    found.completed("b", done(*[(1, node) for node in NODES]), SPAN)
+    found.finished("b", 0, summaries(1), SPAN)
+    with pytest.raises(RemoteProtocolError, match="agent b sent completions of iteration 0 after it had ended there"):
+        found.completed("b", done((1, 7)), SPAN)
+
+
+@pytest.mark.parametrize("ended", [[], [0], [0, 1], [0, 2, 2], [0, 2, 3]])
+def test_an_iteration_ends_for_exactly_the_ranks_of_the_agent(ended: list[int]) -> None:
+    with pytest.raises(RemoteProtocolError, match="agent a ended iteration 0 for other ranks than it plays"):
+        ledger().finished("a", 0, summaries(*ended), SPAN)
+
+
+@pytest.mark.parametrize(("start_ns", "end_ns"), [(99, 120), (110, 201)])
+def test_summaries_and_compute_are_of_their_time(start_ns: int, end_ns: int) -> None:
+    column = np.array([1], np.int64)
+    with pytest.raises(RemoteProtocolError, match="agent b sent summaries with times"):
+        ledger().finished("b", 0, summaries(1, start_ns=start_ns, end_ns=end_ns), SPAN)
+    with pytest.raises(RemoteProtocolError, match="agent b sent compute spans with times"):
+        ledger().computed("b", ComputeSpans(0, column, column * start_ns, column * end_ns), SPAN)
+
+
+@pytest.mark.parametrize(("src", "dst"), [(0, 2), (1, 3), (3, 1)])
+def test_an_agent_has_an_end_of_every_flow_that_it_counts(src: int, dst: int) -> None:
+    ledger().flows("b", [FlowCounters(0, 1), FlowCounters(1, 2)])
+    with pytest.raises(RemoteProtocolError, match=f"agent b sent counters of a flow from rank {src} to rank {dst}"):
+        ledger().flows("b", [FlowCounters(src, dst)])
+
+
+def test_times_may_be_off_by_the_error_of_the_clock() -> None:
+    assert span_of(1000, 2000, error_ns=30) == Span(970 - TOLERANCE_NS, 2030 + TOLERANCE_NS)
