@@ -81,7 +81,9 @@ class Played:
                 asyncio.timeout(60) as self.deadline,
                 serve_control(self, local, token="x" * 32, run_id="r", listening=listening),
             ):
-                await Agent(target, token=token, name="west", ports=Ports(()), limits=Limits(), tls=tls, **more).run()
+                await Agent(
+                    target, token=token, name="west", ports=Ports(()), tls=tls, **{"limits": Limits()} | more
+                ).run()
 
         with pytest.raises((EmulatorError, TimeoutError)) as ended:
             asyncio.run(run())
@@ -230,7 +232,7 @@ def test_a_description_that_the_controller_did_not_make_for_this_run_is_refused(
     ("host", "limits", "says"),
     [
         ("1.1.1.1", Limits(), "rank 0 is at 1.1.1.1"),
-        ("127.0.0.1", Limits(rate_bps=10**9), "the run has no rate cap"),
+        ("127.0.0.1", Limits(rate_bps=10**9), "rank 0 has no rate cap"),
     ],
 )
 def test_a_certified_controller_may_not_widen_what_the_agent_allows(
