@@ -26,7 +26,7 @@ _PLACES_TRIED = 64
 _MOST_MENDED_BYTES = 2 << 30
 """Decoded again after mending."""
 _BYTE = re.compile(r" \(byte (\d+)\)$")
-_PATH = re.compile(r"^(?P<problem>.*?)(?: - at `\$\[(?P<number>\d+)\](?P<path>.*)`)?$", re.DOTALL)
+_PATH = re.compile(r"^(?P<problem>.*?)(?: - at `\$\[(?P<number>\d+)\](?P<path>[^`]*)`)?$", re.DOTALL)
 _FIRST_KEY = re.compile(rb'\s*\{\s*"[^"\\]{0,40}"')
 _TRAILING = "trailing characters"
 _NO_TEXT, _MORE_COMMA, _LESS_COMMA = "is no UTF-8", "trailing comma in", "expected ',' or ']'"
