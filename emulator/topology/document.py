@@ -156,7 +156,7 @@ _Parser: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class _Loader(_Parser):  # type: ignore[valid-type,misc]
     """Reads dates and sexagesimal numbers as the texts that they are."""
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012 (as the library declares it)
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (as the library declares it)
     values_left = MOST_VALUES
 
     def descend_resolver(self, current_node: yaml.Node | None, current_index: Any) -> None:

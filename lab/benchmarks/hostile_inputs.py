@@ -25,10 +25,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from re import _constants as op
-from re import _parser as syntax
 from typing import Any
 
+op, syntax = (importlib.import_module(f"re._{name}") for name in ("constants", "parser"))
 MOST_S, MOST_BYTES = 10.0, 1 << 30
 MIB = 1 << 20
 _GROWTH = 3.0

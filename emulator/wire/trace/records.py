@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -178,7 +178,7 @@ def _check_wire_types(message: Message, unknown: UnknownFieldSet, **where: Any) 
             raise TraceError(problem, **where)
 
 
-def _count_elements(data: memoryview, kind: Descriptor, most: int) -> int:
+def _count_elements(data: memoryview, kind: Any, most: int) -> int:
     """Fields and entries of lists in a message and those within, up to more than `most`; of bytes that are none, some.
 
     Walks over the bytes: a parser would make an object of every element first.

@@ -13,7 +13,7 @@ from emulator.importers.documents import find_documents
 
 
 def archive(path: Path, texts: list[bytes]) -> Path:
-    with tarfile.open(path, f"w:{'gz' if path.name.endswith('.gz') else ''}") as found:
+    with tarfile.open(path, "w:gz") if path.name.endswith(".gz") else tarfile.open(path, "w") as found:
         for number, text in enumerate(texts):
             member = tarfile.TarInfo(f"rank{number}.json")
             member.size = len(text)
