@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
+import os
+import time
 import traceback
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -13,10 +16,15 @@ import grpc
 from emulator.controller.control_service import SERVER_OPTIONS, AgentListener, ControlService, Keys
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import HostError
+from emulator.host.resources import raise_descriptors, reserve
 from emulator.wire.control.health import add_health_check
 
 SOCKET_PATH_BYTES = 107
 _GRACE_S = 0.3
+_HELD_DESCRIPTORS = 32
+_QUIET_S = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
@@ -51,6 +59,41 @@ async def serve_control(
     finally:
         service.release()
         await server.stop(grace=_GRACE_S)
+
+
+class DescriptorWatch:
+    """Whether there are descriptors while agents connect: without one gRPC lets them wait, and tells nobody.
+
+    Strangers at a network address may take all that there are, until their connections end. They do not end the run,
+    and some are held back from them for the run itself.
+    """
+
+    def __init__(self, listening: ListenAddress | None) -> None:
+        self._has_strangers = listening is not None and not listening.is_unix
+        self._held = contextlib.ExitStack()
+        self._said_s = -_QUIET_S
+        if self._has_strangers and raise_descriptors() >= 4 * _HELD_DESCRIPTORS:
+            for _ in range(_HELD_DESCRIPTORS):
+                self._held.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def check(self) -> None:
+        """Look whether there is one.
+
+        Raises:
+            HostError: there is none, and this host's own agents have them.
+        """
+        try:
+            reserve(descriptors=1)
+        except HostError as error:
+            if not self._has_strangers:
+                raise
+            if time.monotonic() - self._said_s >= _QUIET_S:
+                self._said_s = time.monotonic()
+                logger.warning("connections to the control address that send nothing hold all descriptors: %s", error)
+
+    def release(self) -> None:
+        """All agents are there: give back what was held for the run."""
+        self._held.close()
 
 
 def _keys(token: str, listening: ListenAddress | None) -> Keys:

@@ -32,6 +32,7 @@ SERVER_OPTIONS = [
     ("grpc.max_receive_message_length", control.LARGEST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),
+    ("grpc.server_handshake_timeout_ms", 5000),  # of a connection that says nothing: two minutes otherwise
     ("grpc.keepalive_time_ms", 500),
     ("grpc.keepalive_timeout_ms", 500),
     ("grpc.keepalive_permit_without_calls", 1),

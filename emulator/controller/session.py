@@ -14,7 +14,7 @@ from typing import Any
 
 from emulator.control import conversation as control
 from emulator.control.flows import FlowReport
-from emulator.controller.control_server import serve_control
+from emulator.controller.control_server import DescriptorWatch, serve_control
 from emulator.controller.job_loop import START_LEAD_NS, JobLoop
 from emulator.controller.local_agents import LocalAgents
 from emulator.controller.roster import Roster
@@ -80,6 +80,7 @@ class Session:
             HostError: an agent cannot be started, or its host lacks something.
         """
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._descriptors = DescriptorWatch(self._plan.listening)
         token = secrets.token_urlsafe(24)
         with scratch_folder() as folder:
             target = f"unix:{folder}/control.sock"
@@ -96,6 +97,7 @@ class Session:
                             await asyncio.wait([self._over])
                     finally:
                         watching.cancel()
+                        self._descriptors.release()
                         await self._roster.dismiss(self._reason())
                         self._share_facts()
                 self._over.result()  # raises what ended the session; inside the group it would be wrapped
@@ -239,7 +241,9 @@ class Session:
             for loop in self._loops:
                 loop.write()
             if self._roster.missing:
-                reserve(descriptors=1)  # without one gRPC lets agents wait, and tells nobody
+                self._descriptors.check()
+            else:
+                self._descriptors.release()
         except EmulatorError as error:
             self._end(error)
         self._check()

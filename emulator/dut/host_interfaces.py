@@ -16,8 +16,8 @@ from emulator.topology.model import Topology
 
 SYSFS = Path("/sys/class/net")
 _COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "rx_errors", "tx_packets", "tx_bytes", "tx_dropped", "tx_errors")
-_STANDARD = re.compile(r"^\s*(rx|tx)_pause_frames: (\d+)$", re.MULTILINE)
-_OF_DRIVER = re.compile(r"^\s*((?:rx|tx)_\w*pause\w*): (\d+)$", re.MULTILINE)
+_STANDARD = re.compile(r"^[ \t]*(rx|tx)_pause_frames: (\d+)$", re.MULTILINE)
+_OF_DRIVER = re.compile(r"^[ \t]*((?:rx|tx)_\w{0,60}?pause\w{0,60}): (\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""The tables of a run as CSV: a folder with one file per table, columns and units as in docs/results.md."""
+"""The tables of a run as CSV: a folder with one file per table, columns and units as in docs/results.md.
+
+A text that a spreadsheet would take for a formula gets an apostrophe before it: names come from traces of others.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from emulator.run_folder.reader import Run
@@ -26,8 +30,17 @@ def write(run: Run, folder: Path) -> Sequence[str]:
             schema = _plain(part.schema)
             with csv.CSVWriter(folder / f"{part.value}.csv", schema) as target:
                 for batch in run.batches(part):
-                    target.write_batch(batch.cast(schema))
+                    target.write_batch(_guarded(batch.cast(schema)))
     return ()
+
+
+def _guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose texts are no formulas."""
+    columns = [
+        pc.replace_substring_regex(one, r"^([=+\-@\t\r])", r"'\1") if pa.types.is_string(one.type) else one
+        for one in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

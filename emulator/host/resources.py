@@ -20,6 +20,7 @@ _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # CPy
 _NO_MAPPING = ("failed to map segment", "annot allocate memory")  # the dynamic linker's
 _DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _MIB = 1 << 20
+_MOST_DESCRIPTORS = 1 << 16
 LIBRARIES_BYTES = 256 << 20
 """Address space that numpy, Arrow and gRPC take; OpenBLAS tries for ever where it finds no place."""
 
@@ -45,6 +46,15 @@ def reserve(*, descriptors: int = 0, threads: int = 0, memory_bytes: int = 0) ->
                 joined.callback(one.join)
     except (OSError, RuntimeError, MemoryError) as error:
         raise exhausted(error) or error from error
+
+
+def raise_descriptors() -> int:
+    """Raise the limit of descriptors of this process as far as it may; returns the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < highest:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def exhausted(error: BaseException) -> HostError | None:

@@ -34,7 +34,7 @@ _HEAD = re.compile(
     rb"^(?P<parallelism>HYBRID_TRANSFORMER\w*|HYBRID_\w+|TRANSFORMER\w*|DLRM\w*|MODEL|DATA|MICRO|DISTRIBUTED_INFERENCE)"
     rb"\b[^\n]*\n\s*\d+\s*(\n|$)"
 )
-_SETTING = re.compile(rb"([A-Za-z_]+):?\s+(-?\d+(?:\.\d+)?)(?=\s|$)")
+_SETTING = re.compile(rb"(?<![A-Za-z_])([A-Za-z_]+):?\s+(-?\d+(?:\.\d+)?)(?=\s|$)")
 _KINDS = {
     "ALLREDUCE": CommKind.ALL_REDUCE,
     "ALLGATHER": CommKind.ALL_GATHER,

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import re
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
-from emulator.errors import TraceError
+from emulator.errors import HostError, TraceError
+from emulator.host.scratch import scratch_folder
 from emulator.importers.text_files import HEAD_BYTES, source_files
-from emulator.wire.trace.compression import ByteSource, open_source
+from emulator.wire.trace.compression import ByteSource, Encoding, open_source
 
 HEADS = 20
 """Documents whose beginning is looked at to find out what a folder holds."""
+MOST_MEMBERS = 10_000
+"""JSON documents of an archive."""
+_BLOCK_BYTES = 1 << 20
 _JSON = re.compile(r"\.json(\.gz|\.zst)?$")
 _ARCHIVE = re.compile(r"\.(tar(\.gz|\.zst)?|tgz)$")
 
@@ -35,7 +41,7 @@ class Document:
 
     Attributes:
         name: path of the file, and the member of an archive, for messages.
-        path: the file.
+        path: the file; of a member of a compressed archive, that archive as it was unpacked.
         offset, size: of a member in its archive, which is not compressed at that; size -1: the document is the file.
     """
 
@@ -51,13 +57,21 @@ class Document:
 
     @contextmanager
     def open(self) -> Iterator[Bytes]:
-        """Its bytes, not compressed, as they come. A compressed archive is read again up to the member.
+        """Its bytes, not compressed, as they come.
 
         Raises:
             TraceError: the file cannot be read, or is cut short; also from reading.
         """
-        with open_source(self.path) as source:
-            yield source if self.size < 0 else _Part(source, self)
+        if self.size < 0:
+            with open_source(self.path) as source:
+                yield source
+            return
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                yield _Part(file, self.size)
+        except OSError as error:
+            raise TraceError(f"cannot be read: {error.strerror or error}", path=self.name) from error
 
     def head(self) -> bytes:
         """The first HEAD_BYTES.
@@ -72,17 +86,11 @@ class Document:
 class _Part:
     """A member of an archive."""
 
-    def __init__(self, source: ByteSource, document: Document) -> None:
-        self._source, self._left = source, document.size
-        self._ahead, skip = b"", document.offset
-        while skip > 0 and (block := source.read_at_least(1)):
-            self._ahead, skip = block[skip:], skip - len(block)
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file, self._left = file, size
 
     def read_at_least(self, count: int) -> bytes:
-        found = self._ahead
-        if len(found) < count and len(found) < self._left:
-            found += self._source.read_at_least(count - len(found))
-        found, self._ahead = found[: self._left], b""
+        found = self._file.read(min(self._left, max(count, _BLOCK_BYTES)))
         self._left -= len(found)
         return found
 
@@ -140,9 +148,42 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _members(path: Path) -> Iterator[Document]:
-    with _opened(path) as archive:
-        for member in _json_members(archive):
-            yield Document(f"{path}:{member.name}", path, member.offset_data, member.size)
+    unpacked = _unpacked(path.absolute(), path.stat().st_mtime_ns)
+    with _opened(unpacked) as archive:
+        for number, member in enumerate(_json_members(archive)):
+            if number == MOST_MEMBERS:
+                raise TraceError(f"has more than {MOST_MEMBERS:,} JSON documents", path=path)
+            yield Document(f"{path}:{member.name}", unpacked, member.offset_data, member.size)
+
+
+@cache
+def _unpacked(path: Path, changed_ns: int) -> Path:
+    """An archive that is not compressed: itself, or a temporary file; a member is then read from where it begins.
+
+    Args:
+        path: of the archive.
+        changed_ns: when it was changed: another time, another archive.
+    """
+    with open_source(path) as source:
+        if source.encoding is Encoding.PLAIN:
+            return path
+        unpacked = _folder() / f"{_unpacked.cache_info().misses}.tar"
+        try:
+            with unpacked.open("wb") as file:
+                while block := source.read_at_least(_BLOCK_BYTES):
+                    file.write(block)
+        except OSError as error:
+            problem = f"{path} cannot be unpacked to {unpacked.parent} ({error.strerror})"
+            raise HostError(f"{problem}: free space, or set TMPDIR to a different folder") from error
+    return unpacked
+
+
+@cache
+def _folder() -> Path:
+    """For unpacked archives, until the command ends: processes that read ranks open them, too."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(scratch_folder())
 
 
 def _json_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -34,7 +34,7 @@ MAX_CELLS = 10_000_000
 """Transfers of a job."""
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _CELL = re.compile(rb"^(\d{1,19}(?:\.\d{1,19})?(?:e[+-]?\d{1,2})?)([bkmgBKMG])?$")
-_YAML = re.compile(rb"^\s*(-\s+)?(\"?matrix_file\"?|'matrix_file')\s*:", re.MULTILINE)
+_YAML = re.compile(rb"^[ \t]*(-[ \t]+)?(\"?matrix_file\"?|'matrix_file')\s*:", re.MULTILINE)
 _PATTERNS = re.compile(rb"^(\"?traffic_patterns?\"?)\s*:", re.MULTILINE)
 
 

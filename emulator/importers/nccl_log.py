@@ -25,17 +25,18 @@ from emulator.importers.text_files import file_head, of_line, read_lines, source
 
 NAME = "nccl-log"
 _CALL_BEGIN = re.compile(rb"NCCL INFO \w+: opCount ")
-_PREFIX = rb"(?P<host>[\w.-]+):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\] NCCL INFO "
+_PREFIX = rb"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\] NCCL INFO "
 _CALL = re.compile(
     rb"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?" + _PREFIX + rb"(?P<name>\w+): opCount (?P<op>[0-9a-f]{1,16}) "
     rb"sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d+ root (?P<root>-?\d{1,9}) "
     rb"comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<ranks>\d{1,9})\] stream (?P<stream>\S+)(?: .*)?$"
 )
 _MESSAGES = {"Send", "Recv"}
-_INIT_END = re.compile(rb"- Init (START|COMPLETE)\s*$")
+_INIT_BEGIN = re.compile(_PREFIX)
+_INIT_END = re.compile(rb"- Init (?:START|COMPLETE)\s*$")
 _INIT = re.compile(
-    _PREFIX + rb".*?\bcomm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[rR]anks (?P<ranks>\d{1,9})"
-    rb"(?: cudaDev (?P<cuda>\d{1,4}))?(?P<rest>.*)- Init (?:START|COMPLETE)\s*$"
+    rb"\bcomm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[rR]anks (?P<ranks>\d{1,9})"
+    rb"(?: cudaDev (?P<cuda>\d{1,4}))?"
 )
 _ID = re.compile(rb"commId (0x[0-9a-f]{1,16})")
 _PARENT = re.compile(rb"parent (0x[0-9a-f]{1,16}) (?:splitCount|childCount) (\d+) color (-?\d+)")
@@ -74,7 +75,20 @@ class _Reading:
 
 def is_nccl_log(head: bytes) -> bool:
     """Whether a file that begins so is a log of NCCL with calls or ranks in it."""
-    return any(_CALL_BEGIN.search(line) or _INIT.search(line) for line in head.split(b"\n"))
+    return any(_CALL_BEGIN.search(line) or _init(line) for line in head.split(b"\n"))
+
+
+def _init(line: bytes) -> tuple[re.Match[bytes], re.Match[bytes], bytes] | None:
+    """Process and communicator of an Init line, and what is said after them; None: it is none in a known form.
+
+    A pattern for the whole line would try every end for every beginning.
+    """
+    end = _INIT_END.search(line)
+    begin = None if end is None else _INIT_BEGIN.search(line)
+    if end is None or begin is None:
+        return None
+    found = _INIT.search(line, begin.end(), end.start())
+    return None if found is None else (begin, found, line[found.end() : end.start()])
 
 
 def read_nccl_log(
@@ -124,16 +138,18 @@ def _read_file(path: Path, reading: _Reading) -> None:
             else:
                 _add_call(found, where, path, reading)
         elif _INIT_END.search(line):
-            found = _INIT.search(line)
-            if found is None:
+            init = _init(line)
+            if init is None:
                 raise TraceError("an Init line of NCCL in a form that is not known", path=of_line(path, number))
-            _add_membership(found, of_line(path, number), path, reading)
+            _add_membership(*init, of_line(path, number), path, reading)
 
 
-def _add_membership(found: re.Match[bytes], where: str, path: Path, reading: _Reading) -> None:
-    host, pid = found["host"].decode(), int(found["pid"])
-    process = (host, pid, int(found["cuda"] or found["device"]))
-    named, parent = _ID.search(found["rest"]), _PARENT.search(found["rest"])
+def _add_membership(
+    begin: re.Match[bytes], found: re.Match[bytes], rest: bytes, where: str, path: Path, reading: _Reading
+) -> None:
+    host, pid = begin["host"].decode(), int(begin["pid"])
+    process = (host, pid, int(found["cuda"] or begin["device"]))
+    named, parent = _ID.search(rest), _PARENT.search(rest)
     communicator: Hashable
     if parent is not None:
         _, above = reading.names.get((host, pid, parent[1]), (process, None))

@@ -29,6 +29,8 @@ from emulator.wire.trace.files import find_trace
 
 SPEC = Path("run spec")
 """Stands for its file in errors."""
+MOST_SPEC_VALUES = 20_000
+"""Values and keys of a user's run spec."""
 _DEPTH = 3
 """Folders below a configured one in which traces are looked for."""
 _KINDS = ("traces", "topologies", "profiles", "suites")
@@ -105,7 +107,7 @@ class Catalogue:
         Raises:
             InputError: it is no run spec, names what is not stored, or sets what only an administrator may set.
         """
-        written = experiment_in(parse_document(text.encode(), SPEC))
+        written = experiment_in(parse_document(text.encode(), SPEC, most_values=MOST_SPEC_VALUES))
         _refuse_reach(written)
         network, device, observe = written.network, written.device, written.observe
         if network.topology is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
 import hmac
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
@@ -22,8 +24,11 @@ from emulator.service.openapi import in_path_of, openapi
 from emulator.service.operations import OPERATIONS, PREFIX, Operation
 from emulator.service.service import Service
 from emulator.service.store import Store
+from emulator.service.strangers import REQUEST_S, Strangers
 
 LARGEST_BODY_BYTES = 1 << 20
+MOST_STREAMS = 64
+"""Streams of events that a user may have open."""
 COOKIE = "charkha_session"
 FORM_TOKEN = "form_token"
 _SAFE = ("GET", "HEAD")
@@ -50,6 +55,8 @@ class Routes:
 
     def __init__(self, service: Service, *, is_secret: bool) -> None:
         self.service, self.is_secret = service, is_secret
+        self.strangers: Strangers | None = None
+        self.streams: Counter[str] = Counter()
         self.application = web.Application(middlewares=[self._answer], client_max_size=LARGEST_BODY_BYTES)
         self._roles: dict[web.AbstractRoute, Role | None] = {}
         self._takes_basic: set[web.AbstractRoute] = set()
@@ -73,8 +80,18 @@ class Routes:
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self.strangers is not None:
+            self.strangers.began(request.protocol)
+        try:
+            return await self._answered(request, handler)
+        finally:
+            if self.strangers is not None:
+                self.strangers.ended(request.protocol)
+
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._let_in(request)
+            await _read_whole(request)
             answer = await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
@@ -156,6 +173,20 @@ def checked(found: User | None, needed: Role) -> User:
     return found
 
 
+async def _read_whole(request: web.Request) -> None:
+    """Read the body, which handlers then have at once.
+
+    Raises:
+        Refusal: it does not come in time.
+    """
+    if request.body_exists:
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                await request.read()
+        except TimeoutError:
+            raise Refusal(f"the body did not come in {REQUEST_S:.0f} s", status=408) from None
+
+
 ProblemPage = Callable[[web.Request, int, str], web.Response]
 PROBLEM_PAGE: web.AppKey[ProblemPage] = web.AppKey("problem_page")
 
@@ -192,7 +223,7 @@ async def form_of(request: web.Request) -> dict[str, str]:
 def add_operations(routes: Routes) -> None:
     """The operations as routes, their description, and the health check."""
     for one in OPERATIONS.values():
-        handler = _streaming(routes.service, one) if one.is_stream else _answering(routes.service, one)
+        handler = _streaming(routes, one) if one.is_stream else _answering(routes.service, one)
         routes.add(one.method, one.path, handler, role=one.role)
 
     async def describe(request: web.Request) -> web.Response:
@@ -215,10 +246,20 @@ def _answering(service: Service, one: Operation[Any, Any]) -> Handler:
     return handle
 
 
-def _streaming(service: Service, one: Operation[Any, Any]) -> Handler:
-    perform: Callable[[User, Any], AsyncGenerator[Event]] = getattr(service, one.name)
+def _streaming(routes: Routes, one: Operation[Any, Any]) -> Handler:
+    perform: Callable[[User, Any], AsyncGenerator[Event]] = getattr(routes.service, one.name)
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        name = user().name
+        if routes.streams[name] >= MOST_STREAMS:
+            raise Refusal(f"{name} follows {MOST_STREAMS} runs, the most that one user may: end one", status=429)
+        routes.streams[name] += 1
+        try:
+            return await stream(request)
+        finally:
+            routes.streams[name] -= 1
+
+    async def stream(request: web.Request) -> web.StreamResponse:
         events = perform(user(), await _asked(request, one))
         answer = web.StreamResponse(headers={**_HEADERS, hdrs.CONTENT_TYPE: "text/event-stream"})
         async with contextlib.aclosing(events):
@@ -245,7 +286,7 @@ async def _asked(request: web.Request, one: Operation[Any, Any]) -> Any:
         Refusal: a value is missing, unknown or does not fit.
     """
     fields: dict[str, Any] = {}
-    if one.method == "POST" and request.can_read_body:
+    if one.method == "POST" and request.body_exists:
         fields |= await object_of(request)
     elif one.method != "POST":
         fields |= query_of(request, one.request)

@@ -30,6 +30,7 @@ from emulator.service.http import (
 )
 from emulator.service.live_pages import LivePages
 from emulator.service.model import Refusal, Role, Run, State
+from emulator.service.service import ReadSpec
 from emulator.service.store import SESSION_S
 from emulator.views.columns import Header, filled
 from emulator.views.figures import NONE
@@ -213,14 +214,14 @@ class Pages:
         """Queue all run specs of the form, or none: with a mistake in one, the form comes back as it was typed."""
         form = await form_of(request)
         common = {"dut": form.get("dut", ""), "repeat": form.get("repeat") or "1"}
-        asked: list[model.Submit] = []
+        asked: list[tuple[model.Submit, ReadSpec]] = []
         typed = []
         for number in [name.partition(".")[2] for name in form if name.startswith("spec.")]:
             one = {"spec": form[f"spec.{number}"], "name": form.get(f"name.{number}", "")}
             problem, line = None, None
             try:
-                asked.append(asked_of({**common, **one}, model.Submit, is_text=True))
-                self._service.read_spec(asked[-1].dut, asked[-1].spec)
+                wanted: model.Submit = asked_of({**common, **one}, model.Submit, is_text=True)
+                asked.append((wanted, await self._service.read_spec(wanted.dut, wanted.spec)))
             except TopologyError as error:
                 problem = f"{error.key}: {error.problem}" if error.key else error.problem
                 line = _line_of(error.problem, one["spec"], start=error.line)
@@ -229,7 +230,7 @@ class Pages:
             typed.append(_Typed(one["name"], one["spec"], problem, _excerpt(one["spec"], line)))
         if any(one.problem for one in typed):
             return await self._show_start(request, common, typed, left_out=(), status=400)
-        runs = [run for one in asked for run in await self._service.submit(user(), one)]
+        runs = [run for one, found in asked for run in self._service.queue(user(), one, found)]
         return _see(f"/runs/{runs[0].id}" if len(runs) == 1 else "/")
 
     async def _reserve(self, request: web.Request) -> web.Response:

@@ -199,6 +199,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     for number in (signal.SIGINT, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
+            process.send_signal(signal.SIGCONT)  # one that was stopped could not answer
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await process.wait()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,25 @@ from emulator.views.as_json.comparison import comparison_to_json
 
 _LONGEST_RESERVATION_S = 31 * 24 * 3600
 _MOST_IN_TREND = 200
+MOST_WAITING = 1000
+"""Runs of one user that wait or play."""
+LEAST_FREE_BYTES = 256 << 20
+"""On the disk of the service's folder: with less, no run is queued."""
 _LOOK_S = 0.3
 """Time between two looks at the log of a run that somebody follows, s."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """A run spec as it would be played; `text`: the same as YAML."""
+
+    experiment: Experiment
+    text: str
+
+
+def _read(catalogue: Catalogue, spec: str, dut: model.Dut, others: Sequence[model.Dut]) -> ReadSpec:
+    experiment = catalogue.read(spec, dut, others=others)
+    return ReadSpec(experiment, to_yaml(experiment))
 
 
 class Service:
@@ -81,13 +100,22 @@ class Service:
 
     async def submit(self, user: User, asked: model.Submit) -> list[Run]:
         """Put runs at the end of the queue of a device."""
-        dut, experiment = self.store.dut(asked.dut), self.read_spec(asked.dut, asked.spec)
+        return self.queue(user, asked, await self.read_spec(asked.dut, asked.spec))
+
+    def queue(self, user: User, asked: model.Submit, found: ReadSpec) -> list[Run]:
+        """Put runs of a run spec that was read at the end of the queue of a device.
+
+        Raises:
+            Refusal: the user has too many runs waiting, or the disk is nearly full.
+        """
+        self._check_quota(user, asked.repeat)
+        experiment = found.experiment
         profile = experiment.device.profile
         return [
             self._add(
                 asked.spec,
-                to_yaml(experiment),
-                dut=dut.name,
+                found.text,
+                dut=self.store.dut(asked.dut).name,
                 user=user.name,
                 name=asked.name or workload_of(experiment),
                 series=series_of(experiment),
@@ -96,13 +124,23 @@ class Service:
             for _ in range(asked.repeat)
         ]
 
-    def read_spec(self, dut: str, spec: str) -> Experiment:
-        """A run spec (YAML) as it would be played on a device.
+    def _check_quota(self, user: User, more: int) -> None:
+        waiting = sum(run.user == user.name for dut in self.store.duts() for run in self.store.queue(dut.name))
+        if waiting + more > MOST_WAITING:
+            problem = f"{user.name} has {waiting} runs waiting, and {more} more are over the limit of {MOST_WAITING}"
+            raise Refusal(f"{problem} of one user: cancel some, or wait", status=429)
+        free = shutil.disk_usage(self.place.folder).free
+        if free < LEAST_FREE_BYTES:
+            problem = f"the service's disk has {free >> 20} MiB left, less than {LEAST_FREE_BYTES >> 20} MiB"
+            raise Refusal(f"{problem}: an administrator frees space (charkha runs prune)", status=507)
+
+    async def read_spec(self, dut: str, spec: str) -> ReadSpec:
+        """A run spec (YAML) as it would be played on a device; others are served meanwhile.
 
         Raises:
             InputError: as `Catalogue.read`.
         """
-        return self._catalogue.read(spec, self.store.dut(dut), others=self.store.duts())
+        return await asyncio.to_thread(_read, self._catalogue, spec, self.store.dut(dut), self.store.duts())
 
     def _add(self, submitted: str, spec: str, **about: Any) -> Run:
         """Its files are there before a queue sees it: nothing else of this process runs in between."""

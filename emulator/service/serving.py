@@ -25,6 +25,7 @@ from emulator.service.pages import Pages
 from emulator.service.queues import Changes, Queues
 from emulator.service.service import Service
 from emulator.service.store import Store
+from emulator.service.strangers import GuardedRunner, Strangers
 
 FIRST_USER, FIRST_DUT = "admin", "loopback"
 _SHUTDOWN_S = 2.0
@@ -99,8 +100,10 @@ async def serving(store: Store, place: Place, configuration: Configuration) -> A
             catalogue = Catalogue(configuration, rules=place.rules.absolute())
             service = Service(store, place, catalogue, queues, changes)
             async with LivePages(service) as live:
-                application = routes_of(service, live, is_secret=tls is not None).application
-                runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+                routes = routes_of(service, live, is_secret=tls is not None)
+                routes.strangers = strangers = Strangers()
+                options = {"access_log": None, "shutdown_timeout": _SHUTDOWN_S}
+                runner = GuardedRunner(routes.application, strangers, **options)
                 await runner.setup()
                 try:
                     await web.SockSite(runner, listener, ssl_context=tls).start()

@@ -14,7 +14,7 @@ from aiohttp import web
 from emulator.service.model import Refusal
 
 PATH = "/back"
-_BODY = re.compile(r"<body[^>]*>")
+_BODY = re.compile(r"<body[^<>]*>")
 _TARGET = re.compile(r"/(runs/\d+)?|/runs")
 
 

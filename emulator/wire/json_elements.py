@@ -21,8 +21,12 @@ NOT_READ = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 MOST_MENDED = 1000
 """Places of a document: every one takes decoding again."""
 _CUTS_TRIED = 3
+_PLACES_TRIED = 64
+"""Where a key may be that of the array: every one takes decoding what is before it."""
+_MOST_MENDED_BYTES = 2 << 30
+"""Decoded again after mending."""
 _BYTE = re.compile(r" \(byte (\d+)\)$")
-_PATH = re.compile(r"^(?P<problem>.*?)(?: - at `\$\[(?P<number>\d+)\](?P<path>.*)`)?$", re.DOTALL)
+_PATH = re.compile(r"^(?P<problem>.*?)(?: - at `\$\[(?P<number>\d+)\](?P<path>[^`]*)`)?$", re.DOTALL)
 _FIRST_KEY = re.compile(rb'\s*\{\s*"[^"\\]{0,40}"')
 _TRAILING = "trailing characters"
 _NO_TEXT, _MORE_COMMA, _LESS_COMMA = "is no UTF-8", "trailing comma in", "expected ',' or ']'"
@@ -80,6 +84,7 @@ class ElementReader(Generic[E, H]):
         self._buffer = b""
         self.tail: H | None = None
         self.mended: list[int] = []
+        self._mended_bytes = 0
         self.head = self._read_head(re.compile(rb'"' + key.encode() + rb'"\s*:\s*\['))
 
     def batches(self) -> Iterator[tuple[int, list[E]]]:
@@ -93,7 +98,9 @@ class ElementReader(Generic[E, H]):
     def _read_head(self, beginning: re.Pattern[bytes]) -> H:
         while True:
             more = self._more()
-            for found in beginning.finditer(self._buffer):
+            for number, found in enumerate(beginning.finditer(self._buffer)):
+                if number == _PLACES_TRIED:
+                    raise BadDocument(f"the key of the list of its records is in {_PLACES_TRIED} places before it")
                 try:
                     head = self._around.decode(self._buffer[: found.end()] + b"]}")
                 except NOT_READ as error:
@@ -142,8 +149,10 @@ class ElementReader(Generic[E, H]):
             changed = before + b"," + after
         else:
             raise self._bad(refused.problem, at) from refused
-        if len(self.mended) == MOST_MENDED:
-            raise self._bad(f"{refused.problem}, after {MOST_MENDED} other places that are no JSON", at) from refused
+        self._mended_bytes += len(self._buffer)
+        if len(self.mended) == MOST_MENDED or self._mended_bytes > _MOST_MENDED_BYTES:
+            problem = f"{refused.problem}, after {len(self.mended)} other places that are no JSON"
+            raise self._bad(problem, at) from refused
         self.mended.append(self._offset + at)
         self._offset += len(self._buffer) - len(changed)
         self._buffer = changed

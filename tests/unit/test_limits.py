@@ -11,17 +11,22 @@ from emulator.audit.collect import MAX_FLOWS
 from emulator.audit.pcap import LARGEST_FRAME
 from emulator.control.conversation import LARGEST_MESSAGE_BYTES
 from emulator.controller.control_service import LARGEST_GREETING_BYTES
+from emulator.importers.documents import MOST_MEMBERS
 from emulator.importers.flight_recorder.plain_pickle import MAX_DEPTH, MAX_MEMO, VALUES_PER_BYTE
 from emulator.importers.text_files import MAX_FILE_BYTES, MAX_LINE_BYTES
 from emulator.planner.msccl.document import MAX_CHUNKS, MAX_GPUS, MAX_INSTRUCTIONS, MAX_XML_BYTES
 from emulator.planner.workloads.sweep import MAX_SIZES
 from emulator.planner.workloads.synthetic import LARGEST_JOB_NODES
-from emulator.topology.document import MAX_YAML_BYTES
+from emulator.service.catalogue import MOST_SPEC_VALUES
+from emulator.service.model import LARGEST_SPEC_BYTES
+from emulator.topology.document import MAX_YAML_BYTES, MOST_VALUES
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.wire.trace.compression import MAX_UNFOLD_RATIO, UNFOLD_ALLOWANCE_BYTES, ZSTD_WINDOW_LOG
+from emulator.wire.trace.et import MOST_DEPENDENCIES, MOST_DEPENDENCIES_A_NODE
 from emulator.wire.trace.frames import MAX_RECORD_BYTES
 from emulator.wire.trace.json_formats import MAX_OBJECT_CHARACTERS
 from emulator.wire.trace.load import MAX_GROUP_FILE_BYTES
+from emulator.wire.trace.records import MOST_ATTRIBUTES, MOST_ELEMENTS
 
 KIB, MIB, GIB, PIB = 1 << 10, 1 << 20, 1 << 30, 1 << 50
 PAGE = Path(__file__).parents[2] / "docs/limits.md"
@@ -33,7 +38,8 @@ PAGE = Path(__file__).parents[2] / "docs/limits.md"
         ("message of the control stream", [f"{LARGEST_MESSAGE_BYTES // MIB} MiB"]),
         ("messages of an agent that has not", [f"{LARGEST_GREETING_BYTES // KIB} KiB"]),
         ("messages queued", [f"{LARGEST_BATCH:,} completions"]),
-        ("YAML file", [f"{MAX_YAML_BYTES // MIB} MiB"]),
+        ("YAML file", [f"{MAX_YAML_BYTES // MIB} MiB", f"{MOST_VALUES:,} values"]),
+        ("run spec of a user", [f"{LARGEST_SPEC_BYTES // KIB} KiB", f"{MOST_SPEC_VALUES:,} values"]),
         ("workload of", [f"{LARGEST_JOB_NODES:,} nodes"]),
         ("sizes of a sweep", [f"{MAX_SIZES:,}"]),
         (
@@ -44,7 +50,12 @@ PAGE = Path(__file__).parents[2] / "docs/limits.md"
                 f"{(1 << ZSTD_WINDOW_LOG) // MIB} MiB",
             ],
         ),
-        ("record of an ET file", [f"{MAX_RECORD_BYTES // MIB} MiB"]),
+        (
+            "record of an ET file",
+            [f"{MAX_RECORD_BYTES // MIB} MiB", f"{MOST_ELEMENTS:,} dep", f"{MOST_ATTRIBUTES:,} attributes"],
+        ),
+        ("dependencies of a rank", [f"{MOST_DEPENDENCIES:,}", f"{MOST_DEPENDENCIES_A_NODE} for each node"]),
+        ("JSON documents in an archive", [f"{MOST_MEMBERS:,}"]),
         ("object of a JSON trace", [f"{MAX_OBJECT_CHARACTERS // MIB} Mi characters"]),
         ("`comm_group.json`", [f"{MAX_GROUP_FILE_BYTES // MIB} MiB"]),
         ("size of a communication", [f"{MAX_SIZE_BYTES // PIB} PiB"]),

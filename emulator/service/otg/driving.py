@@ -64,8 +64,8 @@ class Driving:
             spec = to_yaml(one.experiment)
             if len(spec) > model.LARGEST_SPEC_BYTES:
                 raise Refusal(f"ccl.stages[{index}]: its run spec is larger than {model.LARGEST_SPEC_BYTES} bytes")
-            experiment = self._service.read_spec(dut, spec)
-            await asyncio.to_thread(check_places, one, experiment, f"ccl.stages[{index}]")
+            found = await self._service.read_spec(dut, spec)
+            await asyncio.to_thread(check_places, one, found.experiment, f"ccl.stages[{index}]")
         self._driven[user.name, dut] = _Driven(document, config, stages)
         return {"warnings": [EXPERIMENTAL]}
 

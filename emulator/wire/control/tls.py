@@ -10,7 +10,7 @@ import grpc
 
 from emulator.errors import InputError
 
-_BLOCK = re.compile(rb"-----BEGIN [A-Z ]+-----.+?-----END [A-Z ]+-----", re.DOTALL)
+_BLOCK = re.compile(rb"-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ ZSTD_LEVEL = 3
 BLOCK_BYTES = 256 << 10
 ZSTD_WINDOW_LOG = 27  # 128 MiB
 MAX_UNFOLD_RATIO = 400  # real traces reach 40; gzip itself can do 1,032
-UNFOLD_ALLOWANCE_BYTES = 256 << 20
+UNFOLD_ALLOWANCE_BYTES = 32 << 20
 
 
 class ByteSink(Protocol):

@@ -31,9 +31,18 @@ from emulator.wire.trace.attributes import attribute_value
 from emulator.wire.trace.communications import CommunicationReader
 from emulator.wire.trace.frames import FrameBatch
 from emulator.wire.trace.process_groups import INIT_NAME, UnreadableGroups, merge_groups, parse_process_groups
-from emulator.wire.trace.records import check_attributes, check_message, open_batches, parse_metadata, parse_nodes
+from emulator.wire.trace.records import (
+    check_attribute_count,
+    check_attributes,
+    check_message,
+    open_batches,
+    parse_metadata,
+    parse_nodes,
+)
 
 MAX_MICROS = 1 << 53  # 285 years; beyond it is not a time
+MOST_DEPENDENCIES, MOST_DEPENDENCIES_A_NODE = 1 << 22, 64
+"""Of a rank in any case, and on the average of its nodes."""
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _columns = attrgetter("id", "type", "start_time_micros", "duration_micros", "ctrl_deps", "data_deps")
@@ -158,6 +167,9 @@ class _RankReader:
         before = len(self._dep_id)
         self._dep_end.extend([before + end for end in ends])
         self._dep_id.extend(dependencies)
+        if len(self._dep_id) > MOST_DEPENDENCIES + MOST_DEPENDENCIES_A_NODE * (self._rows + len(nodes)):
+            problem = f"has {len(self._dep_id):,} dependencies up to this node, more than {MOST_DEPENDENCIES_A_NODE}"
+            raise TraceError(f"{problem} for each on the average", path=self._path, node=nodes[-1].id)
         return self._add_types(nodes, types)
 
     def _add_types(self, nodes: list[et_pb2.Node], types: list[int]) -> IntArray:
@@ -186,6 +198,7 @@ class _RankReader:
         self._is_pytorch_op.append(bits & _IS_PYTORCH_OP != 0)
 
     def _walk(self, node: et_pb2.Node) -> int:
+        check_attribute_count(node, self._path)
         names = [attribute.name for attribute in node.attr]
         is_cpu = "is_cpu_op" in names and self._is_true(node.attr[names.index("is_cpu_op")], node)
         return (_IS_CPU if is_cpu else 0) | (_IS_PYTORCH_OP if "rf_id" in names else 0)

@@ -6,10 +6,12 @@ Only fields that are not in the schema are accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -21,6 +23,12 @@ from emulator.wire.trace.json_formats import is_json_name, read_json_batches
 
 WIRE_VARINT = 0
 OLD_ATTRIBUTE_FIELD = 11  # attributes in files of before October 2023, which have no field 10; StorageInfo today
+MOST_ELEMENTS = 1 << 20
+"""Fields, and entries of lists, of a record: an empty message takes two bytes in a file, and a hundred in memory."""
+MOST_ATTRIBUTES = 4096
+"""Of the metadata, and of a node whose attributes are read."""
+_LONG_RECORDS = 4
+"""Times MOST_ELEMENTS: what all records of a file may have together that are long enough to be counted."""
 
 _parse_node = et_pb2.Node.FromString
 
@@ -31,7 +39,17 @@ def open_batches(path: Path) -> Iterator[FrameBatch]:
     Raises:
         TraceError: not readable, cut short or corrupt.
     """
-    return read_json_batches(path) if is_json_name(path) else read_batches(path)
+    counted, kind = 0, et_pb2.GlobalMetadata.DESCRIPTOR
+    for batch in read_json_batches(path) if is_json_name(path) else read_batches(path):
+        for index, payload in enumerate(batch.payloads):
+            if len(payload) > MOST_ELEMENTS:  # a shorter one cannot have more
+                found = _count_elements(memoryview(payload), kind, MOST_ELEMENTS)
+                counted += found
+                if found > MOST_ELEMENTS or counted > _LONG_RECORDS * MOST_ELEMENTS:
+                    problem = f"a record has more than {MOST_ELEMENTS:,} dependencies, attributes and values"
+                    raise TraceError(problem, path=path, offset=batch.offset(index))
+            kind = et_pb2.Node.DESCRIPTOR
+        yield batch
 
 
 def read_nodes(path: Path) -> Iterator[et_pb2.Node]:
@@ -63,10 +81,13 @@ def parse_metadata(batch: FrameBatch, path: Path) -> et_pb2.GlobalMetadata:
             problem = "starts with a node instead of the global metadata: its first record is missing"
         raise TraceError(problem, path=path, offset=offset)
     try:
-        return et_pb2.GlobalMetadata.FromString(payload)
+        metadata = et_pb2.GlobalMetadata.FromString(payload)
     except DecodeError as error:
         problem = "is not a Chakra trace, or a corrupt one: its first record is not global metadata"
         raise TraceError(problem, path=path, offset=offset) from error
+    if len(metadata.attr) > MOST_ATTRIBUTES:
+        raise TraceError(f"its metadata has more than {MOST_ATTRIBUTES:,} attributes", path=path, offset=offset)
+    return metadata
 
 
 def parse_nodes(batch: FrameBatch, path: Path) -> list[et_pb2.Node]:
@@ -90,10 +111,21 @@ def check_attributes(node: et_pb2.Node, path: Path) -> None:
     """Check a node's attributes as `parse_nodes` checks nodes. It takes time: call it only if the attributes are used.
 
     Raises:
-        TraceError: an attribute has a field in the wrong wire type.
+        TraceError: an attribute has a field in the wrong wire type, or there are too many.
     """
+    check_attribute_count(node, path)
     for attribute in node.attr:
         check_message(attribute, path=path, node=node.id)
+
+
+def check_attribute_count(node: et_pb2.Node, path: Path) -> None:
+    """Refuse a node with more attributes than MOST_ATTRIBUTES.
+
+    Raises:
+        TraceError: it has more.
+    """
+    if len(node.attr) > MOST_ATTRIBUTES:
+        raise TraceError(f"has more than {MOST_ATTRIBUTES:,} attributes", path=path, node=node.id)
 
 
 def check_message(message: Message, *, path: Path, node: int) -> None:
@@ -144,3 +176,48 @@ def _check_wire_types(message: Message, unknown: UnknownFieldSet, **where: Any) 
             article = "an" if kind[0] in "AEIOU" else "a"
             problem = f"field {name} of {article} {kind} has the wrong wire type: the file is corrupt"
             raise TraceError(problem, **where)
+
+
+def _count_elements(data: memoryview, kind: Any, most: int) -> int:
+    """Fields and entries of lists in a message and those within, up to more than `most`; of bytes that are none, some.
+
+    Walks over the bytes: a parser would make an object of every element first.
+    """
+    count, spans = 0, [(0, len(data), kind)]
+    while spans and count <= most:
+        at, end, kind = spans.pop()
+        fields: Mapping[int, FieldDescriptor] = kind.fields_by_number
+        while at < end and count <= most:
+            tag, at = _varint(data, at)
+            count += 1
+            wire_type = tag & 7
+            if wire_type == WIRE_VARINT:
+                at = _varint(data, at)[1]
+            elif wire_type in _FIXED_BYTES:
+                at += _FIXED_BYTES[wire_type]
+            elif wire_type == _WIRE_LENGTH:
+                length, at = _varint(data, at)
+                if (field := fields.get(tag >> 3)) is not None:
+                    if field.message_type is not None:
+                        spans.append((at, min(at + length, end), field.message_type))
+                    elif field.type not in _TEXTS:
+                        count += int(np.count_nonzero(np.frombuffer(data[at : at + length], dtype=np.uint8) < 0x80))
+                at += length
+    return count
+
+
+_WIRE_LENGTH = 2
+_FIXED_BYTES = {1: 8, 5: 4}
+_TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A varint and the place after it; the parser refuses what is none."""
+    value = shift = 0
+    for byte in data[at : at + 10]:
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            break
+        shift += 7
+    return value, at

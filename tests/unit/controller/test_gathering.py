@@ -10,7 +10,7 @@ import pytest
 
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
-from emulator.controller import gathering
+from emulator.controller import control_server
 from emulator.controller.gathering import gather_agents
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import ControllerRefusal, HostError, RunError
@@ -78,7 +78,7 @@ def test_where_no_connection_can_be_taken_the_limit_is_named(tmp_path: Path, mon
     def refuse(*, descriptors: int) -> None:
         raise HostError("too many open files")
 
-    monkeypatch.setattr(gathering, "reserve", refuse)
+    monkeypatch.setattr(control_server, "reserve", refuse)
     with pytest.raises(HostError, match="too many open files"):
         gather(tmp_path, 1)
 

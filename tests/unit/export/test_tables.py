@@ -30,3 +30,9 @@ def test_labels_are_text_and_unknown_values_are_empty(tmp_path: Path) -> None:
     assert (first["kind"], first["name"], first["ideal_ns"]) == ("all_reduce", 'a "quoted", name', "")
     assert (second["post_ns"], second["done_ns"]) == ("5", "90")
     assert [row["end_ns"] for row in rows(tmp_path / "out", "iterations")] == ["100", "90"]
+
+
+def test_a_name_is_no_formula(tmp_path: Path) -> None:
+    for number, (name, written) in enumerate([("=1+1", "'=1+1"), ("@x", "'@x"), ("a=1", "a=1")]):
+        write(write_run(tmp_path / f"run{number}", collective([0], [9], name=name)), tmp_path / f"out{number}")
+        assert rows(tmp_path / f"out{number}", "samples")[0]["name"] == written

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import TopologyError
-from emulator.topology.document import Document, read_document
+from emulator.topology.document import Document, parse_document, read_document
 from emulator.units import parse_size
 
 
@@ -84,7 +84,7 @@ def test_an_unknown_name_is_reported_with_at_most_twelve_that_exist(tmp_path: Pa
         ("a: [\n]]", 2, None, "is not valid YAML"),
         ("a: !!python/object:os.system x", 1, None, "is not valid YAML"),
         ("a: \0", None, None, "is not valid YAML"),
-        ("[" * 1000, None, None, "is nested too deeply"),
+        ("[" * 1000 + "]" * 1000, None, None, "is nested too deeply"),
         ("&a [*a]", 1, None, "uses an alias here or below: write out the value"),
         ("x: 1\na: &a [1]\nb: &b [*a, *a]\nc: &c [*b, *b]", 2, None, "uses an alias"),
         ("? [a]\n: b", 1, None, "is not valid YAML"),
@@ -116,7 +116,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
         ("a: 1\n? {b: 1}\n: 2", ":2: is not valid YAML (a key is plain text, not a mapping or a list)"),
         ("a: !!timestamp x", ":1: is not valid YAML (no value here has the tag"),
         ("a: !!int x", ":1: is not valid YAML (invalid literal"),
-        ('a: "\\ud800"', ":1: cannot be used: a text has half of a surrogate pair"),
+        ('a: "\\ud800"', ":1: is not valid YAML (found invalid Unicode character escape code)"),
     ],
 )
 def test_values_that_nothing_can_use_are_refused_with_their_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -130,3 +130,9 @@ def test_dates_and_sexagesimal_numbers_are_texts(tmp_path: Path) -> None:
     assert found.value == {
         "a": "1" + ":59" * 200 + ".5", "b": "2026-02-30", "c": "190:20:30", "d": 1.5, "e": 31, "f": True
     }  # fmt: skip
+
+
+def test_values_and_keys_are_counted_while_they_are_read(tmp_path: Path) -> None:
+    assert parse_document(b"a: [1, 2]\n", tmp_path, most_values=5).value == {"a": [1, 2]}
+    with pytest.raises(TopologyError, match="has more than 5 values and keys"):
+        parse_document(b"a: [1, 2, 3]\n", tmp_path, most_values=5)

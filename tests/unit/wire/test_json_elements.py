@@ -143,3 +143,13 @@ def test_a_document_with_too_many_such_places_is_refused(monkeypatch: pytest.Mon
     data = b'{"list": [{"a": inf}, {"a": inf}, {"a": inf}]}'
     with pytest.raises(BadDocument, match=r"after 2 other places that are no JSON \(byte \d+\)"):
         elements(data)
+
+
+def test_the_key_of_the_list_within_many_other_objects_is_refused() -> None:
+    def document(times: int) -> bytes:
+        return b"{" + b'"x":{"items":[]},' * times + b'"items":[]}'
+
+    reader = ElementReader(Blocks(document(3), 1 << 20), "items", element=int, around=Around)
+    assert list(reader.batches()) == []
+    with pytest.raises(BadDocument, match="in 64 places before it"):
+        ElementReader(Blocks(document(1000), 1 << 20), "items", element=int, around=Around)

@@ -76,3 +76,25 @@ def test_nodes_of_several_batches_follow_one_another(tmp_path: Path) -> None:
     path = saved(tmp_path, trace_bytes([et_pb2.Node(id=number, name=long_name) for number in range(20)]))
     assert len(list(open_batches(path))) > 1
     assert [node.id for node in read_nodes(path)] == list(range(20))
+
+
+@pytest.mark.parametrize("field", [b"\x22", b"\x52"], ids=["dependencies", "attributes"])
+def test_many_elements_of_a_record_are_refused_before_it_is_parsed(
+    field: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulator.wire.trace.records.MOST_ELEMENTS", 1000)
+    of_list = field + b"\xe8\x07" + b"\x01" * 1000 if field == b"\x22" else (field + b"\0") * 1000
+    node = compute(2).SerializeToString() + of_list
+    with pytest.raises(TraceError, match="a record has more than 1,000 dependencies, attributes and values"):
+        list(read_nodes(saved(tmp_path, METADATA + frame(node))))
+    of_text = et_pb2.Node(id=2, name="x" * 5000).SerializeToString()
+    assert [found.id for found in read_nodes(saved(tmp_path, METADATA + frame(of_text)))] == [2]
+
+
+def test_many_attributes_are_refused_where_they_are_read(tmp_path: Path) -> None:
+    node = et_pb2.Node(id=4, attr=[et_pb2.Attribute()] * 5000)
+    with pytest.raises(TraceError, match="has more than 4,096 attributes"):
+        check_attributes(node, tmp_path)
+    metadata = et_pb2.GlobalMetadata(attr=[et_pb2.Attribute()] * 5000).SerializeToString()
+    with pytest.raises(TraceError, match="its metadata has more than 4,096 attributes"):
+        list(read_nodes(saved(tmp_path, frame(metadata))))

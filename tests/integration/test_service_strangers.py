@@ -1,0 +1,78 @@
+"""Connections that send half a request neither stop the service nor stay; requests under way are not disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession, web
+
+from emulator.service import strangers as rooms
+from emulator.service.strangers import GuardedRunner, Strangers
+from tests.integration.test_live_page import asynchronous
+
+HALF = b"POST /quick HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nX: "
+
+
+@contextlib.asynccontextmanager
+async def serving(strangers: Strangers, release: asyncio.Event) -> AsyncIterator[int]:
+    """A server with a quick answer and one that waits; yields its port."""
+
+    async def slow(request: web.Request) -> web.Response:
+        strangers.began(request.protocol)
+        await release.wait()
+        strangers.ended(request.protocol)
+        return web.Response(text="done")
+
+    async def quick(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    application = web.Application()
+    application.router.add_get("/slow", slow)
+    application.router.add_get("/quick", quick)
+    runner = GuardedRunner(application, strangers, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynchronous
+async def test_half_requests_give_way_and_requests_under_way_stay(caplog: pytest.LogCaptureFixture) -> None:
+    release = asyncio.Event()
+    async with serving(Strangers(most=8), release) as port, ClientSession(f"http://127.0.0.1:{port}") as session:
+        slow = asyncio.create_task(session.get("/slow"))
+        readers = []
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HALF)
+            readers.append((reader, writer))
+        async with ClientSession(f"http://127.0.0.1:{port}") as other, other.get("/quick") as answer:
+            assert await answer.text() == "ok"
+        for reader, _ in readers[:16]:  # of the 4 connections of a peer, one is the slow request's
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        release.set()
+        async with await slow as answer:
+            assert await answer.text() == "done"
+        for _, writer in readers:
+            writer.close()
+    said = [one.message for one in caplog.records if one.name == rooms.__name__]
+    assert len(said) == 1
+    assert "too many connections" in said[0]
+
+
+@asynchronous
+async def test_a_half_request_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "REQUEST_S", 0.1)
+    async with serving(Strangers(most=8), asyncio.Event()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HALF)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
