@@ -88,7 +88,7 @@ def _bounded(text: str, value: int) -> int:
     """
     if value > LARGEST:
         shown = text if len(text) <= _LONGEST_NUMBER else f"{text[:37]}…"
-        raise ValueError(f"{shown!r} is too large: the most is 2^63 - 1 of the smallest unit")
+        raise ValueError(f"{shown!r} is too large: give at most 2^63 - 1 of the smallest unit")
     return value
 
 

@@ -101,11 +101,12 @@ class Limits:
         Raises:
             HostError: it is outside the networks.
         """
+        network = ip_network(address)
         if self.addresses is not None:
-            if address not in self.addresses:
+            is_single = network.num_addresses == 1 and str(network.network_address) in self.addresses
+            if not is_single and not any(ip_address(one) in network for one in self.addresses):
                 raise HostError(f"{who} is at {address}, which the topology does not name")
             return
-        network = ip_network(address)
         if network.is_multicast or network.is_unspecified or not any(contains(one, network) for one in self.networks):
             raise HostError(
                 f"{who} is at {address}, but this agent may use only {_listed(self.networks)}: start it with "

@@ -128,7 +128,7 @@ def parse_document(content: bytes, path: Path, *, most_values: int = MOST_VALUES
     except _TooMany:
         raise TopologyError(f"has more than {most_values:,} values and keys", path=path) from None
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
+        line = min(error.problem_mark.line, content.rstrip().count(b"\n")) + 1 if error.problem_mark else None
         if "nesting depth" in str(error.problem):
             raise TopologyError("is nested too deeply", path=path, line=line) from error
         raise TopologyError(f"is not valid YAML ({error.problem})", path=path, line=line) from error

@@ -49,6 +49,14 @@ def test_routes_and_flows_are_addresses_too() -> None:
         Limits().check(setup(networks=["0.0.0.0/0"]))
 
 
+def test_where_a_topology_names_addresses_routes_lead_to_them_and_nowhere_else() -> None:
+    limits = Limits(addresses=frozenset({"10.99.0.2", "10.99.0.3"}))
+    limits.check(setup(rank("10.99.0.2"), networks=["10.99.0.3/32", "10.99.0.0/24"]))
+    for host, networks in (("10.99.0.4", ()), ("10.99.0.2", ["10.99.0.4/32"]), ("10.99.0.2", ["10.99.1.0/24"])):
+        with pytest.raises(HostError, match="which the topology does not name"):
+            limits.check(setup(rank(host), networks=networks))
+
+
 def test_networks_of_the_owner_take_the_place_of_the_default() -> None:
     limits = Limits([ip_network("203.0.112.0/20")])
     limits.check(setup(rank("203.0.119.1")))
