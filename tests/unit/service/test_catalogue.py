@@ -119,7 +119,7 @@ def test_a_choice_of_nothing_both_or_what_is_not_stored_is_refused(catalogue: Ca
         (spec(observe={"expect": "smoke/none"}), "write SUITE/CASE"),
         (spec(campaign={"repeat": 9}), "`repeat` in place of it"),
         (spec(jobs=[{"trace": {"path": "transformer-8r"}, "iteration": 2}]), "iterations"),
-        ("{", "run spec:2: is not valid YAML"),
+        ("{", "run spec:1: is not valid YAML"),
         ("a: &a [1]\nb: *a", "alias"),
     ],
 )
