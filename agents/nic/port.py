@@ -47,9 +47,8 @@ class Bucket:
 
     def charge_size(self, size: int, now: int) -> None:
         """Account for `size` bytes that leave now."""
-        if (
-            not self._is_late and not self._waiting
-        ):  # a pause does not entitle to a burst; lateness with a backlog is none
+        # A pause does not entitle to a burst; an alarm that is late for those who wait is no pause.
+        if not self._is_late and not self._waiting:
             self._pacer.next_ns = max(self._pacer.next_ns, now)
         self._pacer.charge(size, rate_bps=self.rate_bps, now=now)
 

@@ -47,7 +47,7 @@ class ClassSummary:
         where: between hosts or in a host, see ClassKey.
         late: measurements without a bandwidth because a rank was late.
         core_wait_fraction: median of the largest share (0 to 1) of its time that a member's agent waited for a core.
-        cct_p99_awake_ns, cct_max_awake_ns: of the same times less all waits of the members for a core.
+        cct_p99_without_waits_ns, cct_max_without_waits_ns: of the same times less all waits of the members for a core.
         others: payload of other collectives at its ports while it was under way / its own, at the median.
         tester_percent: 100 x time that the calibrated tester adds to the ideal time / measured, at the median.
     """
@@ -73,8 +73,8 @@ class ClassSummary:
     late: int = 0
     busbw_mean_bytes_per_s: float | None = None
     core_wait_fraction: float | None = None
-    cct_p99_awake_ns: float | None = None
-    cct_max_awake_ns: float | None = None
+    cct_p99_without_waits_ns: float | None = None
+    cct_max_without_waits_ns: float | None = None
     others: float = 0.0
 
     @property
@@ -111,15 +111,15 @@ class ClassSummary:
             found["slowest_to_mean"] = 100 * share / self.ideal_percent
         return found
 
-    def awake_ns(self, statistic: str) -> float | None:
+    def without_waits_ns(self, statistic: str) -> float | None:
         """The 99th percentile or maximum of cct less the waits for a core; the median where these are not known.
 
         None for other statistics: no single wait moves them.
         """
         if statistic not in ("p99", "max"):
             return None
-        awake_ns = self.cct_p99_awake_ns if statistic == "p99" else self.cct_max_awake_ns
-        return self.cct_p50_ns if awake_ns is None else awake_ns
+        without_waits_ns = self.cct_p99_without_waits_ns if statistic == "p99" else self.cct_max_without_waits_ns
+        return self.cct_p50_ns if without_waits_ns is None else without_waits_ns
 
     @property
     def total_ns(self) -> float:
@@ -172,7 +172,7 @@ def _summarise(
     ratio = _median_ratio(merged.traced_ns, merged.cct_ns, timed)
     waited = merged.core_wait_fraction[rows[cct_ns >= 0]]
     are_known = len(valid_ns) > 0 and not np.isnan(waited).any()
-    awake_ns = np.maximum(valid_ns - merged.core_wait_ns[rows[cct_ns >= 0]], 0) if are_known else valid_ns[:0]
+    without_waits_ns = np.maximum(valid_ns - merged.core_wait_ns[rows[cct_ns >= 0]], 0) if are_known else valid_ns[:0]
     return ClassSummary(
         collective=key.collective,
         members=key.members,
@@ -195,8 +195,8 @@ def _summarise(
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
         others=median(others[rows]) or 0.0,
         core_wait_fraction=median(waited) if are_known else None,
-        cct_p99_awake_ns=percentile(awake_ns, 0.99),
-        cct_max_awake_ns=float(awake_ns.max()) if are_known else None,
+        cct_p99_without_waits_ns=percentile(without_waits_ns, 0.99),
+        cct_max_without_waits_ns=float(without_waits_ns.max()) if are_known else None,
         busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
     )
 

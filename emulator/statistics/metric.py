@@ -78,8 +78,8 @@ class Reading(NamedTuple):
         perfect: what a perfect device would have shown with this tester; None: not known.
         core_wait_fraction: share (0 to 1) of the time of this class that an agent waited for a core; None: not known,
             or not a class.
-        awake: of a maximum or a high percentile, the same of the times less the tester's waits for a core; where these
-            are not known the median, which no single stall of the tester moves.
+        without_waits: of a maximum or a high percentile, the same of the times less the tester's waits for a core;
+            where these are not known the median, which no single stall of the tester moves.
         why: why there is no value; "": it was not measured.
         shares_ports: other collectives crossed the same ports at the same time.
     """
@@ -88,7 +88,7 @@ class Reading(NamedTuple):
     value: float | None
     is_tester_limited: bool = False
     perfect: float | None = None
-    awake: float | None = None
+    without_waits: float | None = None
     why: str = ""
     core_wait_fraction: float | None = None
     shares_ports: bool = False

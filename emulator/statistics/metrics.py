@@ -161,9 +161,9 @@ _DEVICES = (  # name, attribute of DeviceFrames, what
 def _of_iteration(name: str, unit: Unit, effect: Effect, field: str, family: str, statistic: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         found = summary.iteration
-        awake = found.jct_ns if found is not None and statistic == "max" else None
+        without_waits = found.jct_ns if found is not None and statistic == "max" else None
         perfect = summary.perfect_iteration.get(field)
-        yield Reading(None, getattr(found, field, None), perfect=perfect, awake=awake)
+        yield Reading(None, getattr(found, field, None), perfect=perfect, without_waits=without_waits)
 
     key = f"iteration.{field}"
     return Metric(name, name, unit, Scope.RUN, what, key, Kind.TIMING, effect, family, statistic, read)
@@ -175,11 +175,13 @@ def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, st
             if field == "ideal_percent" and one.where == IN_A_HOST:
                 continue  # it crosses no port, so no port's rate says what would be ideal
             if one.size_bytes or field.startswith("cct"):
-                awake = one.awake_ns(statistic)
+                without_waits = one.without_waits_ns(statistic)
                 perfect = one.perfect.get(field)
                 why = LATE if field in _OF_ALL_BYTES and one.late else ""
                 is_limited, waited = bool(one.is_tester_limited), one.core_wait_fraction
-                yield Reading(one.key, getattr(one, field), is_limited, perfect, awake, why, waited, one.shares_ports)
+                yield Reading(
+                    one.key, getattr(one, field), is_limited, perfect, without_waits, why, waited, one.shares_ports
+                )
 
     key = f"classes[].{field}"
     return Metric(name, name, unit, Scope.CLASS, what, key, Kind.TIMING, effect, family, statistic, read)
@@ -188,8 +190,8 @@ def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, st
 def _of_transfers(times: str, statistic: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         found = getattr(summary.transfers, times)
-        awake = None if statistic == "p50" else found.p50_ns
-        yield Reading(None, getattr(found, f"{statistic}_ns"), awake=awake)
+        without_waits = None if statistic == "p50" else found.p50_ns
+        yield Reading(None, getattr(found, f"{statistic}_ns"), without_waits=without_waits)
 
     (family, what), name, key = _TRANSFERS[times], f"{times}_{statistic}", f"transfers.{times}.{statistic}_ns"
     return Metric(name, name, Unit.NS, Scope.RUN, what, key, Kind.TIMING, _HIGHER, family, statistic, read)

@@ -181,7 +181,7 @@ def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) ->
     _, worst = (min if rule.bound.is_lower else max)(known, key=lambda one: one[0])
     broken = sum(not rule.bound.holds(value) for value, _ in known)
     if rule.metric.scope is Scope.ITERATION and rule.metric.kind is Kind.TIMING:
-        worst = worst._replace(awake=median(np.array([value for value, _ in known])))
+        worst = worst._replace(without_waits=median(np.array([value for value, _ in known])))
     found = replace(_compare(rule, worst, state), broken=broken, of=len(readings))
     if found.outcome is Outcome.PASS and len(known) < len(readings):
         missing = f"{len(readings) - len(known):,} of {len(readings):,} were not measured"
@@ -215,7 +215,7 @@ def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tu
         return Outcome.PASS, ""
     if reading.perfect is not None and not bound.holds(reading.perfect):
         return Outcome.TESTER_LIMITED, f"a perfect device would not meet it with this tester: {_WAY_OUT}"
-    if reading.awake is not None and bound.holds(reading.awake):
+    if reading.without_waits is not None and bound.holds(reading.without_waits):
         return Outcome.TESTER_LIMITED, _STALL
     if reading.perfect is None and metric.name in _DEVICE_ALONE:
         known = _SHARED if reading.shares_ports else _NO_IDEAL

@@ -58,12 +58,12 @@ def test_waits_for_a_core_are_known_for_a_class_and_taken_off_its_tail() -> None
         one["iteration"] = 2
     found = only_class([*quick, *stalled])
     assert found.cct_max_ns == 900
-    assert found.cct_max_awake_ns == 200  # both members of the slow one waited for 350 ns
+    assert found.cct_max_without_waits_ns == 200  # both members of the slow one waited for 350 ns
     assert found.core_wait_fraction == pytest.approx(0.1)
     stalled[1]["core_wait_ns"] = None
     unknown = only_class([*quick, *stalled])
-    assert (unknown.cct_max_awake_ns, unknown.core_wait_fraction) == (None, None)
-    assert unknown.awake_ns("max") == unknown.cct_p50_ns == 100
+    assert (unknown.cct_max_without_waits_ns, unknown.core_wait_fraction) == (None, None)
+    assert unknown.without_waits_ns("max") == unknown.cct_p50_ns == 100
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_a_tail_fails_only_if_the_median_does(summary: RunSummary, metric: str) 
 
 
 def test_a_maximum_fails_if_it_misses_without_the_testers_waits_too(summary: RunSummary) -> None:
-    tail = {"cct_max_ns": 900.0, "core_wait_fraction": 0.05, "cct_max_awake_ns": 600.0}
+    tail = {"cct_max_ns": 900.0, "core_wait_fraction": 0.05, "cct_max_without_waits_ns": 600.0}
     run = replace(summary, classes=tuple(replace(one, **tail) for one in calibrated(summary).classes))
     for limit, outcome in ((599, Outcome.FAIL), (600, Outcome.TESTER_LIMITED), (900, Outcome.PASS)):
         assert judged(run, rule("cct_max", "at most", limit)).outcome is outcome
