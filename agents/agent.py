@@ -29,6 +29,8 @@ from agents.part import Part
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
 from emulator.control.authentication import new_nonce
+from emulator.control.wire.credentials import key_and_claims
+from emulator.control.wire.tls import TlsFiles
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock import clock_id
 from emulator.host.resources import exhausted
@@ -36,11 +38,9 @@ from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
 from emulator.units import NS_PER_S
 from emulator.version import VERSION
-from emulator.wire.control.credentials import key_and_claims
-from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
-    from emulator.telemetry.agent_metrics import AgentMetrics
+    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
 
 
 PROGRESS_S = (0.25, 1.0)

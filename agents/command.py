@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emulator.control.wire.credentials import TOKEN_VARIABLE, read_token, require_protection, tls_files
 from emulator.errors import InputError
 from emulator.topology.safety import SAFE_NETWORKS, parse_networks
 from emulator.units import parse_rate
 from emulator.visible import visible
-from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, require_protection, tls_files
 
 if TYPE_CHECKING:
-    from emulator.telemetry.agent_metrics import AgentMetrics
+    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
 
 _EXAMPLE = """example:
   charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --identity server1.pem
@@ -103,8 +103,8 @@ def run(args: argparse.Namespace) -> int:
     secret = read_token(args.token_file)
     tls = tls_files(args.tls_cert, args.tls_key, args.tls_ca, args.identity)
     if args.identity is not None:
-        from emulator.certificates.identity import check_identity
-        from emulator.certificates.roles import Role
+        from emulator.control.certificates.identity import check_identity
+        from emulator.control.certificates.roles import Role
 
         check_identity(args.identity, Role.AGENT)
     if not target.startswith("unix:"):
@@ -144,8 +144,8 @@ def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> Age
     """Metrics that are served until the stack is closed; None without --metrics."""
     if address is None:
         return None
-    from emulator.telemetry.agent_metrics import AgentMetrics
-    from emulator.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
+    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
+    from emulator.annexes.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
 
     registry = new_registry()
     metrics = AgentMetrics(registry, name)

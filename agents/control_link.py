@@ -18,11 +18,11 @@ import grpc
 from agents.lease import CHECK_S, Lease
 from emulator.control import conversation as control
 from emulator.control.authentication import Binding, Purpose, code_of, is_code_of
+from emulator.control.wire.codec import decode_controller, encode_agent
+from emulator.control.wire.descriptions import Opener
+from emulator.control.wire.tls import TlsFiles
 from emulator.errors import ControllerRefusal, RemoteProtocolError, RunAborted, RunError
 from emulator.host.core_wait import CoreTime
-from emulator.wire.control.codec import decode_controller, encode_agent
-from emulator.wire.control.descriptions import Opener
-from emulator.wire.control.tls import TlsFiles
 
 _REFUSALS = (
     grpc.StatusCode.UNAUTHENTICATED,

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from agents.agent import Agent
 from agents.host.limits import Limits
 from agents.host.ports import Ports
+from emulator.control.wire.tls import TlsFiles
 from emulator.errors import ControllerRefusal, EmulatorError, RunAborted, RunInterrupted
-from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
-    from emulator.telemetry.agent_metrics import AgentMetrics
+    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
 
 PAUSE_S = 1.0
 """After a run that could not be played."""

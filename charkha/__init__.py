@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from charkha.api import Run, Session, compare, load_run, load_session, play, play_session, read_experiment
 from emulator.errors import EmulatorError, HostError, InputError, RunError
-from emulator.experiment.spec import Experiment
+from emulator.experiment.spec.spec import Experiment
 
 __all__ = [
     "EmulatorError",

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from emulator.errors import InputError
-from emulator.experiment.spec import Experiment
+from emulator.experiment.spec.spec import Experiment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from charkha.comparison import Comparison
-    from emulator.run_folder.manifest import Manifest
-    from emulator.statistics.summary import RunSummary as Summary
+    from emulator.results.run_folder.manifest import Manifest
+    from emulator.results.statistics.summary import RunSummary as Summary
 else:
     Comparison = Summary = Any
 
@@ -47,8 +47,8 @@ class Run:
         Raises:
             InputError: the run is older than run specs, or its trace or topology has changed since.
         """
-        from emulator.experiment.document import experiment_of_run
-        from emulator.run_folder.reader import read_run
+        from emulator.experiment.spec.document import experiment_of_run
+        from emulator.results.run_folder.reader import read_run
 
         return experiment_of_run(read_run(self.folder))
 
@@ -58,8 +58,8 @@ class Run:
         Raises:
             ResultError: a table of the run is missing or damaged.
         """
-        from emulator.run_folder.reader import read_run
-        from emulator.statistics.summary import summarise
+        from emulator.results.run_folder.reader import read_run
+        from emulator.results.statistics.summary import summarise
 
         return summarise(read_run(self.folder))
 
@@ -70,8 +70,8 @@ class Run:
             InputError: there is no such table.
             ResultError: it is missing or damaged.
         """
-        from emulator.run_folder.reader import read_run
-        from emulator.run_folder.schema import Part
+        from emulator.results.run_folder.reader import read_run
+        from emulator.results.run_folder.schema import Part
 
         if name not in TABLES:
             raise InputError(f"there is no table {name!r}; choose from {', '.join(TABLES)}")
@@ -120,7 +120,7 @@ def play(
         RunError: the run failed; the folder keeps what was measured.
         HostError: this host lacks something.
     """
-    from emulator.experiment import play as playing
+    from emulator.experiment.play import play as playing
 
     run = playing.play(experiment, folder=None if folder is None else Path(folder), notify=notify)
     return Run(run.folder, run.manifest)
@@ -146,7 +146,7 @@ def play_session(
         RunError: a job failed; the folder keeps what was measured.
         HostError: this host lacks something.
     """
-    from emulator.experiment import session
+    from emulator.experiment.play import session
 
     session.play_session(experiment, Path(folder), solo=solo, notify=notify)
     return load_session(folder)
@@ -158,7 +158,7 @@ def load_session(folder: str | Path) -> Session:
     Raises:
         ResultError: it is not one, is damaged, or was written by a newer version.
     """
-    from emulator.run_folder import session
+    from emulator.results.run_folder import session
 
     found = session.load_session(Path(folder))
     jobs, solo = (
@@ -173,7 +173,7 @@ def load_run(folder: str | Path) -> Run:
     Raises:
         ResultError: it is not a run folder, is damaged, or was written by a newer version.
     """
-    from emulator.run_folder.reader import read_run
+    from emulator.results.run_folder.reader import read_run
 
     run = read_run(Path(folder))
     return Run(run.folder, run.manifest)
@@ -185,7 +185,7 @@ def read_experiment(path: str | Path) -> Experiment:
     Raises:
         InputError: it cannot be read, or does not fit; the error names file, line and key.
     """
-    from emulator.experiment.document import read_experiment as read
+    from emulator.experiment.spec.document import read_experiment as read
 
     return read(Path(path))
 
@@ -202,10 +202,10 @@ def compare(before: Runs, after: Runs, *, margin: float = 0.03) -> Comparison:
         ResultError: a run cannot be read.
     """
     from charkha.comparison import Comparison
-    from emulator.comparison.comparability import check_comparability
-    from emulator.comparison.groups import groups_of, short_names
-    from emulator.comparison.verdicts import Rules
-    from emulator.comparison.verdicts import compare as compare_groups
+    from emulator.results.comparison.comparability import check_comparability
+    from emulator.results.comparison.groups import groups_of, short_names
+    from emulator.results.comparison.verdicts import Rules
+    from emulator.results.comparison.verdicts import compare as compare_groups
 
     names = short_names([_name(before), _name(after)])
     groups = groups_of(dict(zip(names, map(_folders, (before, after)), strict=True)))
@@ -229,7 +229,7 @@ def _name(runs: Runs) -> str:
 
 
 def _folders(runs: Runs) -> list[Path]:
-    from emulator.comparison.groups import find_group
+    from emulator.results.comparison.groups import find_group
 
     if isinstance(runs, Run):
         return [runs.folder]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from emulator.comparison import verdicts
-from emulator.views.comparison_text import answer_words
+from emulator.results.comparison import verdicts
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.console import as_text
+from emulator.views.text.comparison_text import answer_words
 
 
 class Comparison(verdicts.Comparison):

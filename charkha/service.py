@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from emulator.annexes.service.client import Client
+from emulator.annexes.service.model import Dut, Event, Refusal, Reservation, Role, Run, State, TrendPoint, User
 from emulator.errors import HostError
-from emulator.service.client import Client
-from emulator.service.model import Dut, Event, Refusal, Reservation, Role, Run, State, TrendPoint, User
 
 __all__ = [
     "Client",

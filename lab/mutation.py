@@ -45,7 +45,9 @@ class Room:
 
 ROOMS = {
     "planner": Room("emulator/planner", ("tests/unit/planner", "tests/property/test_collectives.py")),
-    "comparison": Room("emulator/comparison", ("tests/unit/comparison", "tests/unit/cli/commands/test_compare.py")),
+    "comparison": Room(
+        "emulator/results/comparison", ("tests/unit/results/comparison", "tests/unit/cli/commands/test_compare.py")
+    ),
     "roce": Room("emulator/roce", ("tests/unit/roce", "tests/property/test_roce_connection.py")),
 }
 

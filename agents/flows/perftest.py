@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from agents.peer.session import PeerSession
 from emulator.control.flows import FlowFigures, FlowTask
-from emulator.peer.results import PeerResult
-from emulator.peer.task import PeerTask
+from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest.task import PeerTask
 from emulator.schema import decode
 from emulator.units import NS_PER_S
 

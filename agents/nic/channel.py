@@ -11,14 +11,14 @@ from agents.nic.context import Context
 from agents.nic.port import PortPacer
 from agents.nic.transmitter import Transmitter, send_problem
 from emulator.errors import HostError
-from emulator.roce.headers import Syndrome
-from emulator.roce.messages import Delivered, Message
-from emulator.roce.psn import ZERO_PSN, Psn
-from emulator.roce.qp_facts import QpFacts, packed
-from emulator.roce.queue_pair import QueuePair
-from emulator.roce.receiver import Receiver
-from emulator.roce.requester import NEVER
+from emulator.roce.connection.messages import Delivered, Message
+from emulator.roce.connection.qp_facts import QpFacts, packed
+from emulator.roce.connection.queue_pair import QueuePair
+from emulator.roce.connection.receiver import Receiver
+from emulator.roce.connection.requester import NEVER
 from emulator.roce.tuning import CALLS_AT_ONCE
+from emulator.roce.wire.headers import Syndrome
+from emulator.roce.wire.psn import ZERO_PSN, Psn
 
 _PROBLEMS = (OSError, HostError)
 _ACCESS = "the peer accessed memory with a key, range or operation that it was not given"
@@ -47,7 +47,7 @@ class Owner(Protocol):
 
 
 class PacketReceiver(Protocol):
-    """Takes the packets that come to a queue pair; see `emulator.roce.receiver.Receiver.receive`."""
+    """Takes the packets that come to a queue pair; see `emulator.roce.connection.receiver.Receiver.receive`."""
 
     def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
         """Receive packets back to back, each of `stride` bytes; returns those of other queue pairs."""

@@ -17,7 +17,9 @@ from typing import TypeAlias
 from agents.nic.gsi import GeneralServices
 from agents.nic.nic import SoftwareNic
 from emulator.errors import HostError, ProtocolError, RemoteProtocolError
-from emulator.roce.cm import (
+from emulator.roce.connection.gid import gid_of
+from emulator.roce.constants import FIRST_SOURCE_PORT
+from emulator.roce.wire.cm import (
     Drep,
     Dreq,
     Message,
@@ -35,9 +37,7 @@ from emulator.roce.cm import (
     parse_mad,
     service_id,
 )
-from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.gid import gid_of
-from emulator.roce.psn import ZERO_PSN, Psn
+from emulator.roce.wire.psn import ZERO_PSN, Psn
 
 RESEND_S = 0.5
 RESPONSE_TIMEOUT = 17

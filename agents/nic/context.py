@@ -10,8 +10,8 @@ from agents.nic.send_batch import SendBatch
 from agents.nic.sockets import Senders
 from emulator.host.clock import Clock
 from emulator.roce.options import RoceOptions
-from emulator.roce.payload import Payload, Staging
 from emulator.roce.tuning import CALLS_AT_ONCE, LARGEST_CALL_BYTES
+from emulator.roce.wire.payload import Payload, Staging
 
 
 @dataclass(slots=True)

@@ -7,14 +7,14 @@ from typing import TypeAlias
 
 from agents.nic.nic import SoftwareNic
 from agents.nic.system_calls import SocketAddress
-from emulator.roce.cm import GSI_Q_KEY, GSI_QPN
+from emulator.roce.connection.qp_facts import packed
 from emulator.roce.constants import FIRST_SOURCE_PORT, ICRC_BYTES, UDP_PORT
-from emulator.roce.headers import Bth, Deth
-from emulator.roce.icrc import UdpPath, icrc, recover_ip_id
-from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import Problem, pack_icrc, pack_packet, parse_packet
-from emulator.roce.psn import Psn, add
-from emulator.roce.qp_facts import packed
+from emulator.roce.wire.cm import GSI_Q_KEY, GSI_QPN
+from emulator.roce.wire.headers import Bth, Deth
+from emulator.roce.wire.icrc import UdpPath, icrc, recover_ip_id
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.packet import Problem, pack_icrc, pack_packet, parse_packet
+from emulator.roce.wire.psn import Psn, add
 
 MadHandler: TypeAlias = Callable[[bytes, str], None]
 """Called with a management datagram and the address that it came from."""

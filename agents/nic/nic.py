@@ -21,10 +21,10 @@ from agents.nic.stamps import Stamps, stamp_ns
 from agents.nic.system_calls import SocketAddress
 from agents.nic.transmitter import Transmitter
 from agents.nic.trimmed import TrimmedFrames
-from emulator.roce.foreign_receiver import ForeignReceiver, Sink
-from emulator.roce.qp_facts import QpFacts, packed
-from emulator.roce.queue_pair import QueuePair
-from emulator.roce.receiver import SHORTEST_PACKET_BYTES
+from emulator.roce.connection.foreign_receiver import ForeignReceiver, Sink
+from emulator.roce.connection.qp_facts import QpFacts, packed
+from emulator.roce.connection.queue_pair import QueuePair
+from emulator.roce.connection.receiver import SHORTEST_PACKET_BYTES
 from emulator.roce.tuning import DRAIN_BYTES, RECEPTIONS_PER_TURN
 
 ChannelFinder: TypeAlias = Callable[[int, str], Channel | None]

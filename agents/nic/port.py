@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from emulator.host.clock import Clock
 from emulator.planner.network.header_overhead import roce_packet_bytes
-from emulator.roce.messages import Run
-from emulator.roce.pacing import Pacer
+from emulator.roce.connection.messages import Run
+from emulator.roce.rate.pacing import Pacer
 from emulator.roce.tuning import LONGEST_PACED_RUN_NS
 
 

@@ -14,7 +14,7 @@ from agents.nic.system_calls import (
     sendmmsg,
 )
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
-from emulator.roce.payload import Staging
+from emulator.roce.wire.payload import Staging
 
 
 class SendBatch:

@@ -16,8 +16,8 @@ from agents.nic.stamps import stamp_ns
 from agents.nic.system_calls import SO_TIMESTAMPING, ControlMessages, SocketAddress
 from emulator.control.parameter import Parameter
 from emulator.host.delays import NewestDelays
-from emulator.roce.headers import Buffer
-from emulator.statistics.descriptive import median, percentile
+from emulator.results.statistics.method.descriptive import median, percentile
+from emulator.roce.wire.headers import Buffer
 
 _TX_SOFTWARE, _SOFTWARE, _OPT_TSONLY = 1 << 1, 1 << 4, 1 << 11  # linux/net_tstamp.h
 _ASKED, _NOT_ASKED = _SOFTWARE | _OPT_TSONLY | _TX_SOFTWARE, _SOFTWARE | _OPT_TSONLY

@@ -29,8 +29,8 @@ from agents.nic.system_calls import (
 )
 from emulator.errors import HostError
 from emulator.roce.constants import UDP_PORT
-from emulator.roce.headers import Buffer
 from emulator.roce.tuning import LONGEST_BLOCK_MS, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES
+from emulator.roce.wire.headers import Buffer
 
 _UDP_NO_CHECK6_RX = 102  # linux/udp.h
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_DO = 10, 23, 2  # linux/in.h, linux/in6.h

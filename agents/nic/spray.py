@@ -10,15 +10,15 @@ from agents.nic.context import Context
 from agents.nic.sockets import Sender, traffic_class_message
 from agents.nic.system_calls import SocketAddress, cut_message
 from agents.nic.transmitter import Transmitter
+from emulator.roce.connection.messages import Reply, Run
+from emulator.roce.connection.qp_facts import QpFacts
 from emulator.roce.constants import UDP_PORT
-from emulator.roce.framing import ICRC, Framing
-from emulator.roce.icrc import icrc, ip_id_changes
-from emulator.roce.messages import Reply, Run
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.requester import Burst, Spray
 from emulator.roce.multipath.wire import WRITE_BYTES, SelectiveAck, icrc_changes, probe_header, words_of, write_header
-from emulator.roce.psn import PSN_MASK, add
-from emulator.roce.qp_facts import QpFacts
+from emulator.roce.wire.framing import ICRC, Framing
+from emulator.roce.wire.icrc import icrc, ip_id_changes
+from emulator.roce.wire.psn import PSN_MASK, add
 
 
 class SprayTransmitter(Transmitter):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from emulator.roce.headers import Buffer
+from emulator.roce.wire.headers import Buffer
 
 _TIMESPEC = struct.Struct("=qq")
 STAMP_BYTES, STAMP_SPACE = _TIMESPEC.size, socket.CMSG_SPACE(_TIMESPEC.size)

@@ -12,14 +12,14 @@ from agents.nic.context import Context
 from agents.nic.sockets import Sender, Senders, traffic_class_message
 from agents.nic.system_calls import cut_message
 from emulator.errors import HostError
+from emulator.roce.connection.messages import AtomicResponse, Message, Reply, ResponseRun, Run, Verb
+from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
-from emulator.roce.framing import Framing
-from emulator.roce.icrc import UdpPath
-from emulator.roce.messages import AtomicResponse, Message, Reply, ResponseRun, Run, Verb
-from emulator.roce.opcodes import Opcode
-from emulator.roce.psn import Psn, add
-from emulator.roce.qp_facts import QpFacts, packed
-from emulator.roce.segments import (
+from emulator.roce.wire.framing import Framing
+from emulator.roce.wire.icrc import UdpPath
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.psn import Psn, add
+from emulator.roce.wire.segments import (
     Opcodes,
     Segments,
     atomic_response,

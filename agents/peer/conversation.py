@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from emulator.errors import HostError, InputError, RemoteProtocolError, RunError
-from emulator.peer.exchange import Swap
+from emulator.flows.perftest.exchange import Swap
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class Conversation:
         """Play a part of the exchange.
 
         Args:
-            part: see emulator.peer.exchange.
+            part: see emulator.flows.perftest.exchange.
             first_s: how long the peer can take for its first block, s; None: as long as it lives.
 
         Returns:

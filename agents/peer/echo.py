@@ -13,10 +13,18 @@ from agents.peer.addresses import address_towards, resolved
 from agents.peer.conversation import ANSWER_S
 from agents.peer.rdma_cm import SendStream
 from emulator.errors import RunError
-from emulator.peer.echo import SEND_BYTES, Advertisement, EchoResult, EchoTask, Exchange, check_data, ping_data
-from emulator.roce.memory import Memory, MemoryRegion
-from emulator.roce.messages import Message, Verb
-from emulator.roce.psn import Psn
+from emulator.flows.perftest.echo import (
+    SEND_BYTES,
+    Advertisement,
+    EchoResult,
+    EchoTask,
+    Exchange,
+    check_data,
+    ping_data,
+)
+from emulator.roce.connection.memory import Memory, MemoryRegion
+from emulator.roce.connection.messages import Message, Verb
+from emulator.roce.wire.psn import Psn
 
 _DATA_ADDRESS, _SINK_ADDRESS = 0x10000, 0x100000
 

@@ -17,15 +17,15 @@ from agents.nic.connections import Connection, ConnectionManager, ConnectionReje
 from agents.nic.standalone import StandaloneNic
 from agents.peer.conversation import ANSWER_S, Conversation
 from emulator.errors import RemoteProtocolError, RunError
-from emulator.peer.records import QpRecord
+from emulator.flows.perftest.records import QpRecord
+from emulator.roce.connection.memory import EVERYTHING, Memory
+from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
+from emulator.roce.connection.qp_facts import QpFacts
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.memory import EVERYTHING, Memory
-from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
-from emulator.roce.opcodes import Operation
-from emulator.roce.packet import Packet
-from emulator.roce.psn import Psn
-from emulator.roce.qp_facts import QpFacts
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.packet import Packet
+from emulator.roce.wire.psn import Psn
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ import signal
 from agents.peer.echo import run_echo
 from agents.peer.session import PeerSession
 from emulator.errors import RunInterrupted
-from emulator.peer.echo import EchoResult, EchoTask
-from emulator.peer.results import PeerResult
-from emulator.peer.task import PeerTask
+from emulator.flows.perftest.echo import EchoResult, EchoTask
+from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest.task import PeerTask
 
 
 def run(task: PeerTask | EchoTask) -> PeerResult | EchoResult:

@@ -17,18 +17,18 @@ from agents.peer.conversation import ANSWER_S, BEGIN_S, Conversation, accept, co
 from agents.peer.rdma_cm import CmLink, in_order
 from agents.peer.traffic import PeerTraffic
 from emulator.errors import InputError, RunError
-from emulator.peer.exchange import conclude, confirm, greet, introduce, meet
-from emulator.peer.parameters import PeerTest, TestVerb
-from emulator.peer.records import OVER_RDMA, OVER_TCP, QpRecord, Report
-from emulator.peer.results import PeerResult
-from emulator.peer.task import PeerTask
+from emulator.flows.perftest.exchange import conclude, confirm, greet, introduce, meet
+from emulator.flows.perftest.parameters import PeerTest, TestVerb
+from emulator.flows.perftest.records import OVER_RDMA, OVER_TCP, QpRecord, Report
+from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest.task import PeerTask
+from emulator.roce.connection.memory import Memory, MemoryRegion
+from emulator.roce.connection.messages import ConnectionSettings
+from emulator.roce.connection.qp_facts import QpFacts
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.memory import Memory, MemoryRegion
-from emulator.roce.messages import ConnectionSettings
 from emulator.roce.options import RoceOptions
-from emulator.roce.psn import Psn
-from emulator.roce.qp_facts import QpFacts
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.wire.psn import Psn
 
 T = TypeVar("T")
 

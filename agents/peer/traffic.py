@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from agents.nic.channel import Channel
 from agents.nic.passes import Passes
 from emulator.errors import RunError
-from emulator.peer.parameters import PeerTest, TestVerb
-from emulator.peer.records import QpRecord
-from emulator.peer.results import Received, Sent
-from emulator.roce.messages import Delivered, Message, Verb
-from emulator.roce.opcodes import Operation
-from emulator.roce.packet import Packet
+from emulator.flows.perftest.parameters import PeerTest, TestVerb
+from emulator.flows.perftest.records import QpRecord
+from emulator.flows.perftest.results import Received, Sent
+from emulator.roce.connection.messages import Delivered, Message, Verb
+from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.packet import Packet
 
 TX_DEPTH = 128
 """Messages posted at once on a queue pair: the default of perftest."""

@@ -25,7 +25,7 @@ from emulator.host.delays import NewestDelays
 from emulator.planner.algorithms import schedule
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.planner.schedule import Collective, Lane
-from emulator.trace.model import CommKind, Resource
+from emulator.trace.meaning.model import CommKind, Resource
 
 IDLE_REPORT_NS = 2_000_000
 """An idle rank reports the room in its window after this time even if the batch is not full: others may wait for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from emulator.planner.rank_program import Chunk, PlannedCommunication
-from emulator.trace.model import Resource
+from emulator.trace.meaning.model import Resource
 
 REMEMBERED_ENDS = 4096
 """How many of the newest complete nodes have an exact end; older ones share the latest end among them."""

@@ -74,7 +74,17 @@ COMMANDS = {
 IS_COMPLETE = find_spec("emulator.cli.commands") is not None
 """False in charkha-agent (packaging/agent), which has `agent` alone."""
 _MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group} | {
-    "agent": "agents.command"  # by name: nothing in emulator imports agents
+    "agent": "agents.command",  # by name: nothing in emulator imports agents
+    "anonymize": "emulator.annexes.sharing.anonymize_command",
+    "audit": "emulator.annexes.bench_kit.audit.command",
+    "convert": "emulator.annexes.importers.command",
+    "export": "emulator.annexes.exports.command",
+    "launch": "emulator.annexes.launch.command",
+    "peer": "emulator.annexes.bench_kit.peer.command",
+    "probe": "emulator.annexes.bench_kit.probe.command",
+    "serve": "emulator.annexes.service.command",
+    "synth": "emulator.annexes.sharing.synth_command",
+    "watch": "emulator.annexes.telemetry.command",
 }
 _DESCRIPTORS = 8
 """Files, their folders and the kernel's: whoever has fewer learns it before anything is made that would be left."""

@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         """Add `--explain`, which prints what every column means and ends.
 
         Args:
-            tables: modules of emulator.views.terminal with an `EXPLAIN` text; they are loaded on demand.
+            tables: modules of emulator.views.terminal, or full names, that have `EXPLAIN`; they are loaded on demand.
             advanced: list the option in `--help-all` only.
         """
         text = "print what every column means and exit"
@@ -210,5 +210,9 @@ class _Explain(_FullHelp):
     """`--explain`."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print("\n\n".join(import_module(f"emulator.views.terminal.{name}").EXPLAIN for name in self.const))
+        print(
+            "\n\n".join(
+                import_module(name if "." in name else f"emulator.views.terminal.{name}").EXPLAIN for name in self.const
+            )
+        )
         parser.exit()

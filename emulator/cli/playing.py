@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from emulator import exit_codes
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import InputError, RunInterrupted
-from emulator.experiment.spec import Experiment
+from emulator.experiment.spec.spec import Experiment
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser
-    from emulator.experiment.campaign import CampaignProgress
-    from emulator.experiment.live_address import LiveAddress
-    from emulator.experiment.outcome import Outcome
-    from emulator.experiment.workload import LoadedJob
-    from emulator.run_folder.reader import Run
-    from emulator.verdict.judge import Verdict
+    from emulator.experiment.play.live_address import LiveAddress
+    from emulator.experiment.play.outcome import Outcome
+    from emulator.experiment.series.campaign import CampaignProgress
+    from emulator.experiment.settle.workload import LoadedJob
+    from emulator.results.run_folder.reader import Run
+    from emulator.results.verdict.judge import Verdict
 
 
 _MOST_CLASSES = 40
@@ -31,7 +31,7 @@ _MOST_CLASSES = 40
 def add_output_options(parser: Parser) -> None:
     """Add the options for the run folder and the output."""
     from emulator.cli.options.converters import argument
-    from emulator.experiment.live_address import LiveAddress, parse_live_address
+    from emulator.experiment.play.live_address import LiveAddress, parse_live_address
 
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", type=Path, help="run folder (default: runs/<time>-<name>)")
@@ -64,12 +64,12 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
     # These imports take most of a second, which --help does not need.
-    from emulator.experiment.document import to_yaml
-    from emulator.experiment.play import has_samples, name_of, new_run_folder
-    from emulator.experiment.workload import load_job
-    from emulator.run_folder.places import check_folder
-    from emulator.run_folder.reader import read_run
-    from emulator.verdict.rules import load_rules
+    from emulator.experiment.play.play import has_samples, name_of, new_run_folder
+    from emulator.experiment.settle.workload import load_job
+    from emulator.experiment.spec.document import to_yaml
+    from emulator.results.run_folder.places import check_folder
+    from emulator.results.run_folder.reader import read_run
+    from emulator.results.verdict.rules import load_rules
 
     if args.print_spec:
         print(to_yaml(experiment), end="")
@@ -124,7 +124,7 @@ def play_into(experiment: Experiment, folder: Path) -> Run:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    from emulator.experiment.workload import load_job
+    from emulator.experiment.settle.workload import load_job
 
     with contextlib.ExitStack() as stack:
         with status() as on_step:
@@ -139,8 +139,8 @@ def play_job(job: LoadedJob, experiment: Experiment, folder: Path, *, live: Live
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    from emulator.experiment.log import RunLog
-    from emulator.experiment.play import prepare
+    from emulator.experiment.play.log import RunLog
+    from emulator.experiment.play.play import prepare
     from emulator.views.terminal.progress import RunProgress
 
     with prepare(experiment, job, notify=notify) as prepared:
@@ -156,7 +156,7 @@ def play_job(job: LoadedJob, experiment: Experiment, folder: Path, *, live: Live
 
 
 def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict:
-    from emulator.experiment.outcome import outcome_of
+    from emulator.experiment.play.outcome import outcome_of
 
     outcome = outcome_of(run, experiment.job)
     if args.json:
@@ -173,7 +173,7 @@ def print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
     from emulator.views.terminal.summary_table import render, render_beside
     from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
     from emulator.views.terminal.verdict_table import render_findings, render_headline
-    from emulator.views.verdict_text import NO_RULES, headline
+    from emulator.views.text.verdict_text import NO_RULES, headline
 
     tables = render_beside(outcome.summary)
     beside = ["", *tables] if tables else []
@@ -202,8 +202,8 @@ def _play_campaign(
     root: Path,
     args: argparse.Namespace,
 ) -> int:
-    from emulator.experiment.campaign import CampaignProgress, Turn, play_campaign, schedule
-    from emulator.statistics.classes import count_classes
+    from emulator.experiment.series.campaign import CampaignProgress, Turn, play_campaign, schedule
+    from emulator.results.statistics.samples.classes import count_classes
 
     progress = CampaignProgress(root, schedule(experiment, classes=count_classes(job.workload)))
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from emulator import exit_codes
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.playing import notify_of_import, print_outcome, status
-from emulator.comparison.interference import measure_interference
 from emulator.errors import InputError, ResultError, RunInterrupted
-from emulator.experiment.log import RunLog
-from emulator.experiment.outcome import outcome_of
-from emulator.experiment.play import new_run_folder
-from emulator.experiment.session import check_session, load_jobs, prepare_session, prepare_solo, require_new
-from emulator.experiment.spec import Experiment
-from emulator.run_folder.session import Session, load_session, solo_folder
-from emulator.verdict.judge import gravest
+from emulator.experiment.play.log import RunLog
+from emulator.experiment.play.outcome import outcome_of
+from emulator.experiment.play.play import new_run_folder
+from emulator.experiment.play.session import check_session, load_jobs, prepare_session, prepare_solo, require_new
+from emulator.experiment.spec.spec import Experiment
+from emulator.results.comparison.interference import measure_interference
+from emulator.results.run_folder.session import Session, load_session, solo_folder
+from emulator.results.verdict.judge import gravest
 from emulator.views.as_json.interference import interference_to_json
 from emulator.views.html.session_page import write_session_report
 from emulator.views.terminal.interference_table import render_interference
@@ -28,9 +28,9 @@ from emulator.views.terminal.progress import RunProgress, make_display
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from emulator.experiment.play import PreparedRun
-    from emulator.experiment.workload import LoadedJob
-    from emulator.run_folder.reader import Run
+    from emulator.experiment.play.play import PreparedRun
+    from emulator.experiment.settle.workload import LoadedJob
+    from emulator.results.run_folder.reader import Run
 
 
 def play_and_show_session(experiment: Experiment, args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The control conversation as plain values; emulator/wire/control/codec.py takes them into and out of protobuf."""
+"""The control conversation as plain values; emulator/control/wire/codec.py takes them into and out of protobuf."""
 
 from __future__ import annotations
 

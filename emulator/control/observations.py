@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from emulator.trace.model import IdArray, IntArray
+from emulator.trace.meaning.model import IdArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

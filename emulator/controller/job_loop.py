@@ -16,8 +16,8 @@ from emulator.control.observations import Completions, ComputeSpans, FlowEvents,
 from emulator.controller import state
 from emulator.controller.ledger import Ledger, Span, span_of
 from emulator.controller.program_stream import ProgramStream
+from emulator.controller.recording.session_observer import SessionObserver
 from emulator.controller.run_plan import AgentFacts, RunOutcome, RunPlan
-from emulator.controller.session_observer import SessionObserver
 from emulator.controller.watchdog import Standstill
 from emulator.errors import EmulatorError, RemoteProtocolError
 from emulator.planner.network.port_shares import NO_SHARE

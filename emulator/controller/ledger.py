@@ -14,7 +14,7 @@ import numpy as np
 from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary, StepRecords
 from emulator.controller.run_plan import RunPlan
 from emulator.errors import RemoteProtocolError
-from emulator.trace.model import IdArray, IntArray
+from emulator.trace.meaning.model import IdArray, IntArray
 
 TOLERANCE_NS = 1_000_000
 """Of stamps that the kernel makes, which are converted from another clock."""

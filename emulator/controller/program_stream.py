@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from emulator.planner.rank_program import Chunk, PlannedCommunication
-from emulator.trace.model import Communication, IdArray, IntArray, RankProgram
+from emulator.trace.meaning.model import Communication, IdArray, IntArray, RankProgram
 
 CHUNK_NODES = 512
 

@@ -11,14 +11,14 @@ from emulator.control import conversation as control
 from emulator.control.flows import FlowReport, FlowTask
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
-from emulator.controller.clock_offset import ClockEstimate
-from emulator.controller.listen_address import ListenAddress
+from emulator.controller.clocks.clock_offset import ClockEstimate
+from emulator.controller.roster.listen_address import ListenAddress
 from emulator.host.nic import NicFacts
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.port_shares import PortShare
 from emulator.planner.rank_program import NO_STEPS
-from emulator.trace.model import IdArray, RankProgram, Workload
-from emulator.trace.storage import idle_program
+from emulator.trace.meaning.model import IdArray, RankProgram, Workload
+from emulator.trace.meaning.storage import idle_program
 from emulator.units import NS_PER_S
 
 REPORTS_PER_S = 2000

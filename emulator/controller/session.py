@@ -14,12 +14,12 @@ from typing import Any
 
 from emulator.control import conversation as control
 from emulator.control.flows import FlowReport
-from emulator.controller.control_server import DescriptorWatch, serve_control
 from emulator.controller.job_loop import START_LEAD_NS, JobLoop
-from emulator.controller.local_agents import LocalAgents
-from emulator.controller.roster import Roster
+from emulator.controller.recording.session_observer import SessionObserver
+from emulator.controller.roster.control_server import DescriptorWatch, serve_control
+from emulator.controller.roster.local_agents import LocalAgents
+from emulator.controller.roster.roster import Roster
 from emulator.controller.run_plan import RunOutcome, SessionPlan
-from emulator.controller.session_observer import SessionObserver
 from emulator.controller.watchdog import JOIN_TIMEOUT_S, Standstill, check_periodically
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunError
 from emulator.host.priority import below_agents

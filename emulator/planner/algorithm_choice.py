@@ -10,7 +10,7 @@ from emulator.planner.algorithms import POINT_TO_POINT, choose, depends_on_layou
 from emulator.planner.default_algorithms import PXN
 from emulator.planner.group_layout import Layouts
 from emulator.planner.msccl.loaded import loaded_algorithms
-from emulator.trace.model import CommKind, Communication, Workload
+from emulator.trace.meaning.model import CommKind, Communication, Workload
 
 
 class AlgorithmChoice:

@@ -19,8 +19,8 @@ from emulator.planner.group_layout import GroupLayout
 from emulator.planner.msccl.loaded import loaded_algorithms
 from emulator.planner.schedule import Algorithm, Collective, Lane
 from emulator.suggestions import did_you_mean
-from emulator.trace.collective_names import COLLECTIVES, parse_collective
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.collective_names import COLLECTIVES, parse_collective
+from emulator.trace.meaning.model import CommKind
 
 ENTRY_POINT_GROUP = "charkha.collectives"
 POINT_TO_POINT = "direct"

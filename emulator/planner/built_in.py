@@ -19,7 +19,7 @@ from emulator.planner.collectives import (
 )
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
 from emulator.planner.schedule import Algorithm, Lane
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 MOST_CHANNELS = 64
 """Lanes that a tag of a transfer can name; NCCL has at most as many channels (MAXCHANNELS)."""

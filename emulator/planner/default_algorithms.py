@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from emulator.planner.built_in import MOST_CHANNELS
 from emulator.planner.group_layout import GroupLayout
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from emulator.units import format_size
 
 SMALL_GROUP = 4

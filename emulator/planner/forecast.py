@@ -10,8 +10,8 @@ import numpy as np
 from emulator.planner.group_layout import Layouts
 from emulator.planner.network.ideal_times import UNKNOWN_NS
 from emulator.planner.traffic.from_trace import traffic_of_workload
-from emulator.trace.critical_path import LateTimes, longest_path_ns
-from emulator.trace.model import Communication, IntArray, Workload
+from emulator.trace.analysis.critical_path import LateTimes, longest_path_ns
+from emulator.trace.meaning.model import Communication, IntArray, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.planner.group_layout import Layouts
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 NO_STEPS, WORST_STEPS = 0, -1
 """Values of PlaySettings.record_steps besides N."""
@@ -41,7 +41,7 @@ class PlaySettings:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCommunication:
-    """A communication node of a rank's program; fields as in emulator.trace.model.Communication.
+    """A communication node of a rank's program; fields as in emulator.trace.meaning.model.Communication.
 
     `algorithm` is an index into PlaySettings.algorithms; `peer` (send, receive) and `root` are world ranks.
     """
@@ -63,7 +63,7 @@ class Chunk:
 
     Attributes:
         node_id: shape (n,).
-        resource: shape (n,), emulator.trace.model.Resource numbers.
+        resource: shape (n,), emulator.trace.meaning.model.Resource numbers.
         duration_ns: shape (n,), ns.
         dependencies: shape (n,), number of dependencies of each node.
         distance: shape (m,), position of the node minus that of its dependency, at least 1.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from emulator.planner.group_layout import GroupLayout
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from emulator.errors import PlanError
-from emulator.roce.congestion import CongestionControl, FixedRate
+from emulator.roce.connection.messages import ConnectionSettings
+from emulator.roce.connection.window import window_bytes
 from emulator.roce.constants import ACKS_PER_WINDOW, LEAST_WINDOW_PACKETS, PATH_MTUS
-from emulator.roce.dcqcn import PRESET_NAMES, ReactionPoint, preset
-from emulator.roce.messages import ConnectionSettings
-from emulator.roce.rate_cap import NO_CAP, port_cap_bps
-from emulator.roce.window import window_bytes
+from emulator.roce.rate.congestion import CongestionControl, FixedRate
+from emulator.roce.rate.dcqcn import PRESET_NAMES, ReactionPoint, preset
+from emulator.roce.rate.rate_cap import NO_CAP, port_cap_bps
 from emulator.units import parse_rate, parse_size
 
 SOURCE_PORTS = ("fold", "fixed", "random", "message")
@@ -194,7 +194,7 @@ class RoceOptions(TextOptions):
         )
 
     def window_packets(self, buffer_bytes: int, *, peers: int) -> int:
-        """Packets that a queue pair may have in flight; see `emulator.roce.window.window_bytes`."""
+        """Packets that a queue pair may have in flight; see `emulator.roce.connection.window.window_bytes`."""
         size = self.window_bytes or window_bytes(buffer_bytes, peers=peers)
         return max(LEAST_WINDOW_PACKETS, size // self.path_mtu)
 

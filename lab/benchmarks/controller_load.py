@@ -40,12 +40,12 @@ from agents.reporter import LARGEST_BATCH
 from emulator.control import conversation as control
 from emulator.control.authentication import new_nonce
 from emulator.control.observations import Completions, RankSummary
+from emulator.control.wire.credentials import key_and_claims
 from emulator.errors import EmulatorError
 from emulator.host.clock import clock_id
 from emulator.planner.rank_program import Chunk
 from emulator.units import NS_PER_S
 from emulator.version import VERSION
-from emulator.wire.control.credentials import key_and_claims
 
 _FIRST_ADDRESS, _ADDRESSES = IPv4Address("198.18.0.0"), 1 << 17  # RFC 2544
 _PORT = 4791

@@ -18,7 +18,7 @@ from agents.play.player import RankPlayer
 from agents.transports.base import Address, Endpoint, EndpointEvents, FlowCounters
 from emulator.control.observations import Completion, RankSummary
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
-from emulator.trace.model import CommKind, Resource
+from emulator.trace.meaning.model import CommKind, Resource
 from tests.support.virtual_clock import VirtualClock
 
 BYTES = 1 << 20

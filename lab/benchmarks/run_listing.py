@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from emulator.control.parameter import Parameter
-from emulator.controller.topology_description import describe_topology
-from emulator.run_folder.layout import MANIFEST
-from emulator.run_folder.manifest import HostFacts, Manifest, TraceFacts, Trials, to_json
-from emulator.run_folder.writer import RunWriter
+from emulator.controller.recording.topology_description import describe_topology
+from emulator.results.run_folder.layout import MANIFEST
+from emulator.results.run_folder.manifest import HostFacts, Manifest, TraceFacts, Trials, to_json
+from emulator.results.run_folder.writer import RunWriter
 from emulator.topology.model import default_loopback
 
 _PARAMETERS = 30

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from emulator.trace.workload import build_workload
-from emulator.wire._pb import et_pb2
-from emulator.wire.trace.et import read_rank
-from emulator.wire.trace.rewrite import write_trace
+from emulator._pb import et_pb2
+from emulator.trace.files.et import read_rank
+from emulator.trace.files.rewrite import write_trace
+from emulator.trace.meaning.workload import build_workload
 
 SCHEMA = "aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"
 

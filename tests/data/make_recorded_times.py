@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from emulator.comparison.groups import read_groups
+from emulator.results.comparison.groups import read_groups
 
 FILE = Path(__file__).parent / "recorded-times.parquet"
 KEPT_ITERATIONS = {"zmq": 4}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from emulator.control.observations import FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
-from emulator.run_folder.manifest import Clock, Exclusion, HostFacts, Manifest, Scaling, TraceFacts, Trials
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.manifest import Clock, Exclusion, HostFacts, Manifest, Scaling, TraceFacts, Trials
+from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import Row, collective, columns, pair
 
 FOLDER = Path(__file__).parent / "run-v1"

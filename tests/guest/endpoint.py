@@ -17,14 +17,14 @@ from typing import Any
 
 from agents.nic.channel import Channel
 from agents.nic.standalone import StandaloneNic
-from emulator.roce.gid import gid_of
-from emulator.roce.memory import Memory, MemoryRegion
-from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
+from emulator.roce.connection.gid import gid_of
+from emulator.roce.connection.memory import Memory, MemoryRegion
+from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
+from emulator.roce.connection.qp_facts import QpFacts
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
-from emulator.roce.payload import CONSTANT_BYTE
-from emulator.roce.psn import Psn
-from emulator.roce.qp_facts import QpFacts
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.wire.payload import CONSTANT_BYTE
+from emulator.roce.wire.psn import Psn
 
 CONTROL = ("10.99.0.2", 7471)
 QPN, FIRST_PSN, RKEY, ADDRESS = 0x11, 0xFFFFF0, 0x77, 0x1000

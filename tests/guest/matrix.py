@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emulator.audit.capture import audit_file
-from emulator.peer.parameters import DEFAULT_PORT
-from emulator.roce.opcodes import Opcode
+from emulator.annexes.bench_kit.audit.capture import audit_file
+from emulator.flows.perftest.parameters import DEFAULT_PORT
+from emulator.roce.wire.opcodes import Opcode
 from tests.guest.image import NoGuest, image_folder
 from tests.guest.machine import GID_INDEX, GUEST4, GUEST6, HERE4, HERE6, CaptureIncomplete, Guest
 

@@ -15,7 +15,7 @@ NOT_FOR_AGENTS = {
     "rich",
     "scipy",
     "jinja2",
-    "emulator.run_folder",
+    "emulator.results.run_folder",
     "emulator.experiment",
     "emulator.cli",
 }

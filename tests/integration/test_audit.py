@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.audit.capture import audit_file
+from emulator.annexes.bench_kit.audit.capture import audit_file
 from tests.support.command import charkha
 from tests.support.roce_capture import MTU, Conversation
 from tests.support.shared_traces import require_shared

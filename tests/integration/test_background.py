@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from agents.flows.background.actor import BackgroundActor
-from emulator.background.schedule import Schedule, WireSize
-from emulator.background.task import BackgroundTask
 from emulator.control.flows import FlowFigures
 from emulator.errors import HostError, RunError
+from emulator.flows.background.schedule import Schedule, WireSize
+from emulator.flows.background.task import BackgroundTask
+from emulator.results.run_folder.reader import read_run
+from emulator.results.statistics.summary import summarise
 from emulator.roce.options import RoceOptions
-from emulator.run_folder.reader import read_run
-from emulator.statistics.summary import summarise
 from tests.support.command import charkha
 from tests.support.loopback import NET
 

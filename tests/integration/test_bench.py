@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.command import charkha
 from tests.support.full import IS_FULL
 
@@ -93,7 +93,7 @@ def test_the_log_names_agents_and_iterations(tmp_path: Path) -> None:
         "run",
     )
     finished = charkha("--log-level", "info", *sweep, cwd=tmp_path)
-    said = [line.removeprefix("INFO emulator.experiment.log: ") for line in finished.stderr.splitlines()]
+    said = [line.removeprefix("INFO emulator.experiment.play.log: ") for line in finished.stderr.splitlines()]
     assert said[:2] == ["waiting for agents: agent-0", "iteration -1 begins (a warm-up)"]
     assert said[2].startswith("iteration -1 took ")
     assert said[3] == "iteration 0 begins"

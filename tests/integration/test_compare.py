@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from emulator.run_folder.reader import read_run
+from emulator.results.run_folder.reader import read_run
 from tests.support.browser import DESKTOP, PHONE, chromium
 from tests.support.command import charkha, started, wait_for
 from tests.support.repeated import write_runs

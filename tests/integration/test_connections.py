@@ -12,10 +12,10 @@ from agents.nic.connections import ConnectionManager, Local
 from agents.nic.gsi import GeneralServices
 from agents.nic.standalone import StandaloneNic
 from emulator.errors import RemoteProtocolError
-from emulator.roce.cm import Message, Req, SidrReq, of_datagrams, pack_mad, service_id
-from emulator.roce.gid import gid_of
+from emulator.roce.connection.gid import gid_of
 from emulator.roce.options import RoceOptions
-from emulator.roce.psn import Psn
+from emulator.roce.wire.cm import Message, Req, SidrReq, of_datagrams, pack_mad, service_id
+from emulator.roce.wire.psn import Psn
 from tests.support.loopback import NET
 
 HOSTS = (f"{NET}.0.203", f"{NET}.0.204")

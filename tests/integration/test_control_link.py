@@ -15,8 +15,8 @@ from agents.agent import Agent
 from agents.control_link import ControlLink
 from agents.host.limits import Limits
 from emulator.control import conversation as control
+from emulator.control.wire.codec import decode_agent, encode_controller
 from emulator.errors import RemoteProtocolError, RunAborted
-from emulator.wire.control.codec import decode_agent, encode_controller
 
 MESSAGES = 20
 

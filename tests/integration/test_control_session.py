@@ -24,15 +24,16 @@ from agents.control_link import ControlLink
 from emulator.control import conversation as control
 from emulator.control.authentication import NONCE_BYTES
 from emulator.control.observations import Completions, RankSummary
-from emulator.controller import control_server, local_agents, watchdog
-from emulator.controller.control_service import SERVER_OPTIONS
+from emulator.control.wire.codec import encode_agent
+from emulator.controller import watchdog
+from emulator.controller.roster import control_server, local_agents
+from emulator.controller.roster.control_service import SERVER_OPTIONS
 from emulator.controller.run_plan import RunPlan, SessionPlan
 from emulator.controller.session import Session
 from emulator.errors import AgentLost, EmulatorError, HostError, RemoteProtocolError, RunAborted, RunTimeout
 from emulator.planner.algorithm_choice import AlgorithmChoice
-from emulator.trace.workload import build_workload
-from emulator.wire.control.codec import encode_agent
-from emulator.wire.trace.load import load_trace
+from emulator.trace.files.load import load_trace
+from emulator.trace.meaning.workload import build_workload
 from tests.support.limits import limited
 from tests.support.trace_files import collective, write
 

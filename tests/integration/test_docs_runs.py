@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from emulator.control.observations import FlowCounters
-from emulator.run_folder.reader import Run
-from emulator.statistics.summary import summarise
+from emulator.results.run_folder.reader import Run
+from emulator.results.statistics.summary import summarise
 from tests.support.command import ROOT
 from tests.support.repeated import write_runs
 from tests.support.runs import collective, ranks, write_run

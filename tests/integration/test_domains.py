@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
 from tests.support.command import charkha
 from tests.support.loopback import NET
 

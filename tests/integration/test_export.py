@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import Part
-from emulator.statistics.measured_rows import read_measured
-from emulator.statistics.summary import summarise
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.samples.measured_rows import read_measured
+from emulator.results.statistics.summary import summarise
 from tests.support.command import EXAMPLE, charkha
 from tests.support.perfetto_ui import trace_processor
 

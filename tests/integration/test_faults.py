@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.layout import PARTIAL_MANIFEST
-from emulator.run_folder.manifest import ABORTED, INTERRUPTED
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import Part
-from emulator.run_folder.store import stored_run
+from emulator.results.run_folder.layout import PARTIAL_MANIFEST
+from emulator.results.run_folder.manifest import ABORTED, INTERRUPTED
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.store import stored_run
 from tests.support.command import EXAMPLE, Command, Finished, started, stolen_s, wait_for
 
 NOTICED_S = 9.0

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from emulator.experiment.document import experiment_of_run
-from emulator.experiment.play import has_samples
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
+from emulator.experiment.play.play import has_samples
+from emulator.experiment.spec.document import experiment_of_run
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
 from tests.integration.test_peer import listens
 from tests.support.command import Command, Finished, charkha, started, wait_for
 from tests.support.loopback import NET, free_port, receives_datagrams

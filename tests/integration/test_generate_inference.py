@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from emulator.importers.mooncake import read_requests
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
-from emulator.statistics.table_columns import to_ints
+from emulator.annexes.importers.mooncake import read_requests
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.samples.table_columns import to_ints
 from tests.support.command import charkha
 
 TOKEN = 70_272

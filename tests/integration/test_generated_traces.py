@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
-from emulator.planner.workloads.moe import MixtureOfExperts, Routing
-from emulator.planner.workloads.moe_workload import moe_workload
-from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
-from emulator.planner.workloads.synthetic import SyntheticWorkload
-from emulator.planner.workloads.transformer import ContextExchange, Transformer
-from emulator.planner.workloads.transformer_workload import transformer_workload
-from emulator.trace.model import CommKind, Resource, Workload
-from emulator.trace.workload import build_workload
-from emulator.wire.trace.et import read_rank
-from emulator.wire.trace.files import find_trace
-from emulator.wire.trace.write_workload import write_workload
+from emulator.trace.files.et import read_rank
+from emulator.trace.files.files import find_trace
+from emulator.trace.files.write_workload import write_workload
+from emulator.trace.meaning.model import CommKind, Resource, Workload
+from emulator.trace.meaning.workload import build_workload
+from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
+from emulator.trace.synthetic.moe import MixtureOfExperts, Routing
+from emulator.trace.synthetic.moe_workload import moe_workload
+from emulator.trace.synthetic.pipeline_schedule import PipelineSchedule
+from emulator.trace.synthetic.synthetic import SyntheticWorkload
+from emulator.trace.synthetic.transformer import ContextExchange, Transformer
+from emulator.trace.synthetic.transformer_workload import transformer_workload
 
 
 def _read_back(workload: SyntheticWorkload, folder: Path) -> Workload:

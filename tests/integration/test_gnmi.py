@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator.dut.counters import Reading
-from emulator.dut.gnmi import GnmiCounters
+from emulator.device.counters.counters import Reading
+from emulator.device.counters.gnmi import GnmiCounters
 from emulator.errors import HostError
 from emulator.topology.network import GnmiTarget
 

@@ -13,8 +13,8 @@ from agents.agent import Agent
 from agents.host.limits import Limits
 from agents.host.ports import Ports
 from emulator.control import conversation as control
-from emulator.controller.control_server import serve_control
-from emulator.controller.control_service import AgentChannel
+from emulator.controller.roster.control_server import serve_control
+from emulator.controller.roster.control_service import AgentChannel
 from emulator.errors import HostError, RemoteProtocolError
 from emulator.planner.rank_program import PlaySettings
 from tests.support.loopback import NET

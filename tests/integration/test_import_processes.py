@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.importers import workers
+from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.writing import write_imported
 from emulator.errors import TraceError
-from emulator.importers import workers
-from emulator.importers.registry import IMPORTERS, import_trace
-from emulator.importers.writing import write_imported
 from tests.support.pytorch_traces import data_parallel_rank, write
 
 

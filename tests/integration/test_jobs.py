@@ -11,14 +11,14 @@ import pytest
 
 from emulator import exit_codes
 from emulator.errors import InputError, PlanError
-from emulator.experiment.document import experiment_of_run, to_yaml
-from emulator.experiment.session import play_session
-from emulator.experiment.spec import Experiment
-from emulator.run_folder.reader import Run
-from emulator.run_folder.schema import Part
-from emulator.run_folder.session import load_session
+from emulator.experiment.play.session import play_session
+from emulator.experiment.spec.document import experiment_of_run, to_yaml
+from emulator.experiment.spec.spec import Experiment
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.session import load_session
+from emulator.results.statistics.samples.table_columns import to_ints
 from emulator.schema import decode
-from emulator.statistics.table_columns import to_ints
 from tests.support.command import charkha
 
 START_MS = 7

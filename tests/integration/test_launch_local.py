@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.launch.engine import Placement
-from emulator.launch.local import LocalEngine
+from emulator.annexes.launch.engine import Placement
+from emulator.annexes.launch.local import LocalEngine
 from tests.support.command import Command, charkha
 from tests.support.full import IS_FULL
 from tests.support.launched import LAST_FRAME_S, bench, counting_namespace, last_frame_s, write_topology

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html import live
 from emulator.views.html.live import LivePage, Snapshots, serving
 from tests.support.runs import collective, columns, manifest, ranks

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.experiment.testbed import reserved_block
+from emulator.experiment.settle.testbed import reserved_block
 from emulator.roce.constants import UDP_PORT
 from emulator.topology.model import LOOPBACK_BLOCKS, default_loopback
 from tests.support.command import EXAMPLE, started

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from emulator.wire._pb import et_pb2
+from emulator._pb import et_pb2
 from tests.support.command import charkha
 from tests.support.runs import MEASURED_ATTRIBUTES
 from tests.support.trace_files import PACK, UNPACK, attribute, collective, compute, frame, parse_trace

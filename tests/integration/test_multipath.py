@@ -9,7 +9,7 @@ from agents.nic.system_calls import SocketAddress
 from emulator.control.observations import join_ends
 from emulator.errors import HostError
 from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.headers import Buffer
+from emulator.roce.wire.headers import Buffer
 from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import CASES, Case
 from tests.support.full import variant

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agents.peer.session import PeerSession
-from emulator.peer.exchange import CYCLE_BYTES
-from emulator.peer.parameters import PeerTest, TestVerb, make_test
-from emulator.peer.results import PeerResult
-from emulator.peer.task import PeerTask
+from emulator.flows.perftest.exchange import CYCLE_BYTES
+from emulator.flows.perftest.parameters import PeerTest, TestVerb, make_test
+from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest.task import PeerTask
 from emulator.roce.options import RoceOptions
 from tests.support.command import wait_for
 from tests.support.loopback import NET, free_port

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.experiment.live_address import LiveAddress
-from emulator.experiment.live_report import live_page
-from emulator.run_folder.reader import read_run
+from emulator.experiment.play.live_address import LiveAddress
+from emulator.experiment.play.live_report import live_page
+from emulator.results.run_folder.reader import read_run
 from emulator.views.html.writing import write_report
 from tests.data.make_run_v1 import FOLDER
 from tests.support.browser import DESKTOP, PHONE, Browser, chromium

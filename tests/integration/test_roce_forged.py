@@ -10,11 +10,11 @@ import pytest
 
 from agents.nic.channel import Channel
 from agents.nic.system_calls import cut_message
-from emulator.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
-from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import CNP_PAYLOAD, pack_icrc, pack_packet
-from emulator.roce.psn import Psn, add
+from emulator.roce.wire.headers import Aeth, Bth, Extension, ImmDt, Reth
+from emulator.roce.wire.icrc import UdpPath, icrc
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.packet import CNP_PAYLOAD, pack_icrc, pack_packet
+from emulator.roce.wire.psn import Psn, add
 from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import Listener
 from tests.support.loopback import NET

@@ -13,13 +13,13 @@ from agents.nic.channel import Channel
 from agents.nic.context import Context
 from agents.nic.system_calls import cut_message
 from agents.transports.base import FlowCounters
-from emulator.roce.framing import Framing
-from emulator.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
-from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.messages import LEAST_REACH_PACKETS, Arrival
-from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Service
-from emulator.roce.packet import pack_icrc, pack_packet, pad_bytes
-from emulator.roce.psn import Psn, add
+from emulator.roce.connection.messages import LEAST_REACH_PACKETS, Arrival
+from emulator.roce.wire.framing import Framing
+from emulator.roce.wire.headers import Aeth, Bth, Extension, ImmDt, Reth
+from emulator.roce.wire.icrc import UdpPath, icrc
+from emulator.roce.wire.opcodes import MEANINGS, Opcode, Operation, Service
+from emulator.roce.wire.packet import pack_icrc, pack_packet, pad_bytes
+from emulator.roce.wire.psn import Psn, add
 from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import Listener
 from tests.support.full import IS_FULL

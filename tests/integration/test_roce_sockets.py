@@ -11,13 +11,13 @@ import pytest
 from agents.nic.send_batch import SendBatch
 from agents.nic.send_delays import SendDelays, StampedSender
 from agents.nic.sockets import Sender
-from emulator.roce.payload import Payload, Staging
+from emulator.roce.wire.payload import Payload, Staging
 
 
 @pytest.fixture(params=[(1024, None), (4096, None), (4096, 7)], ids=["on end", "payload once", "random"])
 def staging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Staging:
     """Packets with different headers and ICRCs, four per call."""
-    monkeypatch.setattr("emulator.roce.payload.MOST_SEGMENTS", 4)
+    monkeypatch.setattr("emulator.roce.wire.payload.MOST_SEGMENTS", 4)
     path_mtu, seed = request.param
     staging, random = Staging(Payload(path_mtu=path_mtu, seed=seed)), Random(path_mtu)
     for slot in range(staging.slots):

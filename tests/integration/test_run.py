@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from emulator.run_folder.reader import read_run
+from emulator.results.run_folder.reader import read_run
 from tests.support.command import ANNOUNCED, COMMAND, EXAMPLE, Finished, charkha, refused
 from tests.support.et_files import read_et
 from tests.support.loopback import NET

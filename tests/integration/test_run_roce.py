@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.control.parameter import Parameter
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
 from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
 from tests.support.command import COMMAND, EXAMPLE, charkha
 from tests.support.loopback import NET
 
@@ -120,7 +120,7 @@ def test_buffers_that_the_kernel_cut_are_a_warning_with_its_remedy(tmp_path: Pat
 
 IN_A_NAMESPACE = """
 import asyncio, socket, struct
-from emulator.roce.icrc import icrc_of_datagram
+from emulator.roce.wire.icrc import icrc_of_datagram
 from agents.transports.base import Address
 from agents.transports.roce.transport import RoceTransport
 from emulator.roce.options import RoceOptions

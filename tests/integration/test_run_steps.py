@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from emulator.planner.schedule import Collective
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import Part
-from emulator.statistics.classes import class_rows
-from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
-from emulator.statistics.measured_rows import read_measured
-from emulator.trace.model import CommKind
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.samples.classes import class_rows
+from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
+from emulator.results.statistics.samples.measured_rows import read_measured
+from emulator.trace.meaning.model import CommKind
 from tests.support.command import EXAMPLE, charkha
 from tests.support.schedules import bytes_per_member
 

@@ -17,15 +17,15 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from emulator.certificates.authority import issue, make_authority
-from emulator.certificates.roles import Role
 from emulator.control import conversation as control
 from emulator.control.authentication import NONCE_BYTES
-from emulator.controller.control_server import serve_control
-from emulator.controller.control_service import AgentChannel
-from emulator.controller.listen_address import ListenAddress
-from emulator.wire.control.codec import encode_agent
-from emulator.wire.control.tls import TlsFiles
+from emulator.control.certificates.authority import issue, make_authority
+from emulator.control.certificates.roles import Role
+from emulator.control.wire.codec import encode_agent
+from emulator.control.wire.tls import TlsFiles
+from emulator.controller.roster.control_server import serve_control
+from emulator.controller.roster.control_service import AgentChannel
+from emulator.controller.roster.listen_address import ListenAddress
 from tests.support.command import started
 
 SECRET = "a secret of the lab, long enough for HS256"

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pytest
 
 from charkha.service import Client, HostError, Refusal, Role, State, User
+from emulator.annexes.service.configuration import Place
+from emulator.annexes.service.serving import opened
 from emulator.cli.main import main
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
-from emulator.service.configuration import Place
-from emulator.service.serving import opened
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
 from tests.support.command import MARK, charkha, marked, refused, wait_for
 from tests.support.full import IS_FULL
 from tests.support.service import LONG, QUICK, add_users, running

@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 
 from charkha.service import Client, HostError, Role
-from emulator.certificates.authority import issue, make_authority
-from emulator.certificates.roles import Role as Certified
-from emulator.service.configuration import Configuration, Place
-from emulator.service.http import COOKIE, LARGEST_BODY_BYTES
-from emulator.service.service import Service
-from emulator.service.serving import opened, serving
+from emulator.annexes.service.configuration import Configuration, Place
+from emulator.annexes.service.http import COOKIE, LARGEST_BODY_BYTES
+from emulator.annexes.service.service import Service
+from emulator.annexes.service.serving import opened, serving
+from emulator.control.certificates.authority import issue, make_authority
+from emulator.control.certificates.roles import Role as Certified
 from tests.integration.test_live_page import asynchronous
 from tests.support.service import QUICK, add_users, in_this_process
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from charkha.service import Role, State
-from emulator.service import live_pages
+from emulator.annexes.service import live_pages
 from tests.integration.test_live_page import asynchronous
 from tests.integration.test_service_http import Asking
 from tests.support.service import QUICK, add_users, in_this_process

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from emulator.service import queues
-from emulator.service.configuration import Place
-from emulator.service.model import Dut, Run, State
-from emulator.service.queues import Changes, Queues
-from emulator.service.serving import opened
-from emulator.service.store import Store
+from emulator.annexes.service import queues
+from emulator.annexes.service.configuration import Place
+from emulator.annexes.service.model import Dut, Run, State
+from emulator.annexes.service.queues import Changes, Queues
+from emulator.annexes.service.serving import opened
+from emulator.annexes.service.store import Store
 from tests.integration.test_live_page import asynchronous
 
 NOTES_TIMES = "import time; print(time.monotonic_ns()); time.sleep(0.02); print(time.monotonic_ns())"

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession, web
 
-from emulator.service import strangers as rooms
-from emulator.service.strangers import GuardedRunner, Strangers
+from emulator.annexes.service import strangers as rooms
+from emulator.annexes.service.strangers import GuardedRunner, Strangers
 from tests.integration.test_live_page import asynchronous
 
 HALF = b"POST /quick HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nX: "

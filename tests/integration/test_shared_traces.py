@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.cli.main import main
-from emulator.run_folder.reader import read_run
+from emulator.results.run_folder.reader import read_run
 from tests.support.command import charkha
 from tests.support.full import IS_FULL
 from tests.support.shared_traces import require_shared

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.summary import Summary, summarise
-from emulator.trace.workload import TraceOptions, build_workload
-from emulator.wire.trace.load import load_trace
+from emulator.trace.analysis.summary import Summary, summarise
+from emulator.trace.files.load import load_trace
+from emulator.trace.meaning.workload import TraceOptions, build_workload
 from tests.support.shared_traces import require_shared, trace_path
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from emulator.experiment.anonymize import anonymize
-from emulator.experiment.spec import Trace
-from emulator.experiment.synth import synthesise
-from emulator.experiment.workload import LoadedJob, load_from_files
-from emulator.planner.workloads.anonymous import Jitter
-from emulator.trace.communication_order import communication_dependencies
-from emulator.wire.trace.master.write import write_master
+from emulator.annexes.sharing.anonymize import anonymize
+from emulator.annexes.sharing.anonymous import Jitter
+from emulator.annexes.sharing.synth import synthesise
+from emulator.experiment.settle.workload import LoadedJob, load_from_files
+from emulator.experiment.spec.spec import Trace
+from emulator.trace.files.master.write import write_master
+from emulator.trace.meaning.communication_order import communication_dependencies
 from tests.integration.test_shared_traces_check import SETS
 from tests.support.command import EXAMPLE
 from tests.support.shared_traces import trace_path

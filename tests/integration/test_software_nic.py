@@ -12,15 +12,15 @@ import pytest
 from agents.nic.channel import Channel
 from agents.nic.sockets import Sender
 from agents.nic.standalone import StandaloneNic
-from emulator.roce.memory import Memory, MemoryRegion
-from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
-from emulator.roce.opcodes import Operation
+from emulator.roce.connection.memory import Memory, MemoryRegion
+from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
+from emulator.roce.connection.qp_facts import QpFacts
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
-from emulator.roce.packet import Packet
-from emulator.roce.payload import CONSTANT_BYTE
-from emulator.roce.psn import Psn
-from emulator.roce.qp_facts import QpFacts
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.packet import Packet
+from emulator.roce.wire.payload import CONSTANT_BYTE
+from emulator.roce.wire.psn import Psn
 from tests.support.loopback import NET
 
 HOSTS = (f"{NET}.0.201", f"{NET}.0.202")

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from emulator.wire._pb import et_pb2
+from emulator._pb import et_pb2
 from tests.support.command import charkha
 from tests.support.loopback import NET
 from tests.support.trace_files import collective, file_operation, parse_trace, write

@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from emulator import exit_codes
-from emulator.run_folder.manifest import COMPLETE
-from emulator.run_folder.store import find_runs, stored_run
+from emulator.results.run_folder.manifest import COMPLETE
+from emulator.results.run_folder.store import find_runs, stored_run
 from tests.support.command import charkha, started, wait_for
 
 SUITE = """\

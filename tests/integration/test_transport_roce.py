@@ -17,12 +17,12 @@ from agents.nic.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress,
 from emulator.control.observations import join_ends
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError
-from emulator.roce.dcqcn import ReactionPoint
-from emulator.roce.framing import BTH_RETH_IMM, BTH_WORD, ICRC
-from emulator.roce.opcodes import Opcode
-from emulator.roce.payload import Pieces
-from emulator.roce.psn import Psn
+from emulator.roce.rate.dcqcn import ReactionPoint
 from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
+from emulator.roce.wire.framing import BTH_RETH_IMM, BTH_WORD, ICRC
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.payload import Pieces
+from emulator.roce.wire.psn import Psn
 from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import CASES, Case, directory, sent_from
 from tests.support.full import variant

@@ -16,19 +16,19 @@ from agents import control_link
 from agents.agent import Agent
 from agents.host.limits import Limits
 from agents.host.ports import Ports
-from emulator.certificates.authority import issue, make_authority
-from emulator.certificates.roles import Role
-from emulator.certificates.tokens import issue_token
 from emulator.control import conversation as control
 from emulator.control.authentication import Purpose, code_of
-from emulator.controller.control_server import serve_control
-from emulator.controller.control_service import AgentChannel
-from emulator.controller.listen_address import ListenAddress
+from emulator.control.certificates.authority import issue, make_authority
+from emulator.control.certificates.roles import Role
+from emulator.control.certificates.tokens import issue_token
+from emulator.control.wire.codec import decode_controller, encode_agent, encode_controller
+from emulator.control.wire.descriptions import Sealer
+from emulator.control.wire.tls import TlsFiles
+from emulator.controller.roster.control_server import serve_control
+from emulator.controller.roster.control_service import AgentChannel
+from emulator.controller.roster.listen_address import ListenAddress
 from emulator.errors import EmulatorError
 from emulator.planner.rank_program import PlaySettings
-from emulator.wire.control.codec import decode_controller, encode_agent, encode_controller
-from emulator.wire.control.descriptions import Sealer
-from emulator.wire.control.tls import TlsFiles
 from tests.support.loopback import NET, free_port
 
 SECRET = "a secret of the lab, long enough for HS256"

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from emulator.statistics.dut_counters import DROPS
-from emulator.statistics.summary import summarise
+from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.traffic.dut_counters import DROPS
 from tests.lab.trials import Play, Trial, collective, command, star_lab
 
 KINDS = ("bridge", "ovs", "router")

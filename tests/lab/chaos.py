@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from emulator.errors import EmulatorError
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
-from emulator.run_folder.store import is_run_folder, stored_run
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.store import is_run_folder, stored_run
 from tests.lab.faults import FAULTS, JOIN_TIMEOUT_S, STANDSTILL_S, Fault, Kind, Scene
 from tests.lab.sites import Site, lab, servers
 from tests.lab.trials import timed

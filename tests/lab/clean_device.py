@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from emulator.statistics.summary import summarise
-from emulator.verdict.judge import Outcome, judge
-from emulator.verdict.rules import EXAMPLE, load_rules
-from emulator.views.verdict_text import headline
+from emulator.results.statistics.summary import summarise
+from emulator.results.verdict.judge import Outcome, judge
+from emulator.results.verdict.rules import EXAMPLE, load_rules
+from emulator.views.text.verdict_text import headline
 from tests.lab.trials import Play, Trial, command, star_lab
 
 HOSTS = 4

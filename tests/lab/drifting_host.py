@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from emulator.comparison.verdicts import Verdict
+from emulator.results.comparison.verdicts import Verdict
 from tests.lab.trials import Play, Trial, command, star_lab
 from tests.support.command import charkha
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-from emulator.run_folder.store import is_run_folder
+from emulator.results.run_folder.store import is_run_folder
 from tests.lab.sites import Site
 from tests.support.command import Command, wait_for
 

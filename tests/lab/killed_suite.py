@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from emulator.run_folder.manifest import COMPLETE
-from emulator.run_folder.store import find_runs, stored_run
-from emulator.suite.record import RECORD
+from emulator.experiment.series.suite.record import RECORD
+from emulator.results.run_folder.manifest import COMPLETE
+from emulator.results.run_folder.store import find_runs, stored_run
 from tests.lab.trials import star_lab
 from tests.support.command import started, wait_for
 

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from emulator.run_folder.reader import Run
-from emulator.run_folder.schema import Part
-from emulator.statistics.summary import summarise
-from emulator.statistics.worst_flows import LossFocus, loss_foci
-from emulator.verdict.judge import Outcome, judge
-from emulator.verdict.rules import EXAMPLE, load_rules
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.worst.worst_flows import LossFocus, loss_foci
+from emulator.results.verdict.judge import Outcome, judge
+from emulator.results.verdict.rules import EXAMPLE, load_rules
 from tests.lab.trials import star_lab, timed
 from tests.support.star_lab import Lab
 

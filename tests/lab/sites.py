@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.lab.recipe import exec_prefix
-from emulator.lab.state import LabStore
+from emulator.device.lab.recipe import exec_prefix
+from emulator.device.lab.state import LabStore
 from tests.lab.trials import star_lab
 from tests.support.servers import rack
 

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from emulator.run_folder.reader import read_run
-from emulator.statistics.summary import summarise
-from emulator.verdict.judge import Outcome, judge
-from emulator.verdict.rules import EXAMPLE, load_rules
-from emulator.views.verdict_text import headline
+from emulator.results.run_folder.reader import read_run
+from emulator.results.statistics.summary import summarise
+from emulator.results.verdict.judge import Outcome, judge
+from emulator.results.verdict.rules import EXAMPLE, load_rules
+from emulator.views.text.verdict_text import headline
 from tests.lab.trials import Play, Trial, collective, command, star_lab
 from tests.support.command import started
 

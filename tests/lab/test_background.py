@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
 from tests.support.command import charkha
 from tests.support.full import IS_FULL
 from tests.support.namespaces import Namespace, cut_frames

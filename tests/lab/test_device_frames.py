@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.lab.packet_sockets import SOCKET_DROPS
-from emulator.run_folder.reader import read_run
-from emulator.statistics.summary import summarise
+from emulator.device.lab.packet_sockets import SOCKET_DROPS
+from emulator.results.run_folder.reader import read_run
+from emulator.results.statistics.summary import summarise
 from tests.support.command import COMMAND, ROOT
 from tests.support.machine import Machine, machine
 from tests.support.namespaces import need_switch
@@ -18,7 +18,7 @@ from tests.support.namespaces import need_switch
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 _SHRINK = """
 import socket
-from emulator.lab.packet_sockets import packet_sockets
+from emulator.device.lab.packet_sockets import packet_sockets
 for one in packet_sockets(["charkha-two-hosts-switch-sw0"]).values():
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
 """

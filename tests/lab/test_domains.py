@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
-from emulator.statistics.summary import summarise
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.summary import summarise
 from tests.support.command import charkha
 from tests.support.namespaces import Capture, Namespace, captured
 from tests.support.star_lab import Lab

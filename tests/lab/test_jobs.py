@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulator.run_folder.reader import Run
-from emulator.run_folder.schema import Part
-from emulator.run_folder.session import Session, load_session
-from emulator.statistics.descriptive import median
-from emulator.statistics.iterations import iteration_durations
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.session import Session, load_session
+from emulator.results.statistics.method.descriptive import median
+from emulator.results.statistics.samples.iterations import iteration_durations
 from tests.support.command import charkha
 from tests.support.full import measures
 from tests.support.namespaces import Namespace, captured

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from emulator.lab.design import namespace_name
-from emulator.lab.labs import Labs
-from emulator.lab.state import LabStore
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import Part
+from emulator.device.lab.design import namespace_name
+from emulator.device.lab.labs import Labs
+from emulator.device.lab.state import LabStore
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import Part
 from emulator.topology.load import load_topology
 from tests.support.command import charkha, started
 from tests.support.full import measures

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.schema import Part
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
 from tests.support.command import charkha
 from tests.support.full import measures
 from tests.support.star_lab import sent_bytes

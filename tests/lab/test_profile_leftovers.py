@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.dut.watch import DutWatch
+from emulator.device.counters.watch import DutWatch
+from emulator.device.lab.state import Owner
 from emulator.errors import PlanError
-from emulator.lab.state import Owner
 from tests.support.labs import RaisedLab, raised
 from tests.support.profiles import TWO_HOSTS, profile_of
 

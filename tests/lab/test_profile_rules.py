@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from emulator.dut.watch import DutWatch
+from emulator.device.counters.watch import DutWatch
 from emulator.errors import HostError
 from tests.support.datagrams import Arrived, exchange
 from tests.support.labs import RaisedLab, raised

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import Part
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import Part
 from tests.support.fairness import shares
 from tests.support.full import measures
 from tests.support.star_lab import Lab, star

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.reader import Run
-from emulator.run_folder.schema import Part
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import Part
 from tests.support.command import charkha
 from tests.support.full import IS_FULL, measures
 from tests.support.star_lab import Lab, sent_bytes

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from charkha.service import Role, State
-from emulator.service.configuration import Place
-from emulator.service.model import Dut
-from emulator.service.serving import opened
+from emulator.annexes.service.configuration import Place
+from emulator.annexes.service.model import Dut
+from emulator.annexes.service.serving import opened
 from tests.integration.test_service import wait_until_it_plays
 from tests.support.full import IS_FULL
 from tests.support.namespaces import Capture, Namespace, captured

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import Part
-from emulator.statistics.summary import RunSummary, summarise
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.summary import RunSummary, summarise
 from tests.support.command import COMMAND, ROOT
 from tests.support.machine import machine
 

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from emulator.audit.capture import Capture
-from emulator.audit.link import CapturedFrame
-from emulator.audit.report import to_json
+from emulator.annexes.bench_kit.audit.audit_table import render
+from emulator.annexes.bench_kit.audit.capture import Capture
+from emulator.annexes.bench_kit.audit.link import CapturedFrame
+from emulator.annexes.bench_kit.audit.report import to_json
 from emulator.errors import InputError
-from emulator.roce.headers import NO_CREDIT_LIMIT, Aeth, Bth, ImmDt, Reth
-from emulator.roce.icrc import UdpPath
-from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
-from emulator.roce.opcodes import MEANINGS, Opcode
-from emulator.roce.packet import pack_packet, pad_bytes
-from emulator.roce.psn import Psn
-from emulator.views.terminal.audit_table import render
+from emulator.roce.connection.messages import Arrival, ConnectionSettings, Message, Verb
+from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Aeth, Bth, ImmDt, Reth
+from emulator.roce.wire.icrc import UdpPath
+from emulator.roce.wire.opcodes import MEANINGS, Opcode
+from emulator.roce.wire.packet import pack_packet, pad_bytes
+from emulator.roce.wire.psn import Psn
 from tests.support.full import examples
 from tests.support.roce_capture import (
     CLIENT,

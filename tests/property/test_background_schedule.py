@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.background.distributions import DISTRIBUTIONS
-from emulator.background.schedule import PATTERNS, Schedule, WireSize, batches
+from emulator.flows.background.distributions import DISTRIBUTIONS
+from emulator.flows.background.schedule import PATTERNS, Schedule, WireSize, batches
 
 
 @st.composite

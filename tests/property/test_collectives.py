@@ -18,7 +18,7 @@ from emulator.planner.built_in import BY_LAYOUT as LAID_OUT
 from emulator.planner.collectives.trees import CHUNK_BYTES, Place, two_trees
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective, Lane, Step
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.collective_simulator import members_of, play, rounds, uneven_all_to_all, unroll
 from tests.support.full import IS_FULL, examples
 from tests.support.schedules import bytes_by_member, bytes_per_member

@@ -24,12 +24,12 @@ from emulator.control.observations import (
     StepRecords,
 )
 from emulator.control.parameter import Parameter
+from emulator.control.wire.codec import decode_agent, decode_controller, encode_agent, encode_controller
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
 from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
-from emulator.trace.model import CommKind, Resource
-from emulator.wire.control.codec import decode_agent, decode_controller, encode_agent, encode_controller
+from emulator.trace.meaning.model import CommKind, Resource
 
 texts = st.text(max_size=8)
 blobs = st.binary(max_size=16)

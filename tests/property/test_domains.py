@@ -15,7 +15,7 @@ from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support import traces as write
 from tests.support.full import examples
 from tests.support.playing import play

@@ -7,12 +7,12 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.planner.workloads.checkpoint import Checkpointing
-from emulator.planner.workloads.checkpoint_workload import checkpoint_workload
-from emulator.planner.workloads.synthetic import FileCall
-from emulator.trace.model import CommKind, NodeType
-from emulator.trace.storage import play_on_storage_hosts
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import CommKind, NodeType
+from emulator.trace.meaning.storage import play_on_storage_hosts
+from emulator.trace.meaning.workload import build_workload
+from emulator.trace.synthetic.checkpoint import Checkpointing
+from emulator.trace.synthetic.checkpoint_workload import checkpoint_workload
+from emulator.trace.synthetic.synthetic import FileCall
 from tests.support.full import examples
 from tests.support.playing import check_bytes, check_order, play, traces_of
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.planner.traffic.from_transformer import traffic_of_transformer
-from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
-from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, WorkNode
-from emulator.planner.workloads.transformer import ContextExchange, Transformer
-from emulator.planner.workloads.transformer_workload import transformer_workload
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
+from emulator.trace.synthetic.pipeline_schedule import PipelineSchedule
+from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.transformer import ContextExchange, Transformer
+from emulator.trace.synthetic.transformer_workload import transformer_workload
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes
 

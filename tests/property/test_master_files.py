@@ -10,9 +10,9 @@ import random
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.trace.workload import build_workload
-from emulator.wire.trace.master.read import read_master
-from emulator.wire.trace.master.write import write_master
+from emulator.trace.files.master.read import read_master
+from emulator.trace.files.master.write import write_master
+from emulator.trace.meaning.workload import build_workload
 from tests.support.random_traces import random_traces
 
 EXAMPLES = int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", "1000"))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.roce.messages import ConnectionSettings, Message, Verb
+from emulator.roce.connection.messages import ConnectionSettings, Message, Verb
 from emulator.roce.multipath.wire import SelectiveAck
-from emulator.roce.psn import PSN_SPACE
+from emulator.roce.wire.psn import PSN_SPACE
 from tests.support.full import examples
 from tests.support.multipath_wire import MultipathWire
 from tests.support.virtual_wire import expected

@@ -11,12 +11,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from emulator.errors import TraceError
-from emulator.trace.critical_path import longest_path_ns, order_by_counting, topological_order
-from emulator.trace.merged_graph import layout_of, merged_graph
-from emulator.trace.model import CommKind, RankTrace, Workload
-from emulator.trace.order import canonical_order
-from emulator.trace.proof import prove
-from emulator.trace.workload import TraceOptions, split_traces
+from emulator.trace.analysis.critical_path import longest_path_ns, order_by_counting, topological_order
+from emulator.trace.meaning.merged_graph import layout_of, merged_graph
+from emulator.trace.meaning.model import CommKind, RankTrace, Workload
+from emulator.trace.meaning.order import canonical_order
+from emulator.trace.meaning.proof import prove
+from emulator.trace.meaning.workload import TraceOptions, split_traces
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 # --- canonical order ---

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.statistics.descriptive import median, median_index, percentile, samples_needed
+from emulator.results.statistics.method.descriptive import median, median_index, percentile, samples_needed
 
 _VALUES = st.lists(st.integers(-(2**52), 2**52), min_size=1, max_size=300)
 

@@ -14,7 +14,7 @@ from emulator.planner.network.plan import make_plan
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.full import examples
 
 CASES = [

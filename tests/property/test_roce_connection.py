@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.roce.connection.messages import Arrival, ConnectionSettings, Message, Verb
+from emulator.roce.connection.responder import Responder
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
-from emulator.roce.psn import PSN_SPACE
-from emulator.roce.responder import Responder
+from emulator.roce.wire.psn import PSN_SPACE
 from tests.support.full import examples
 from tests.support.virtual_wire import Wire, expected
 

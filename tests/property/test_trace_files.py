@@ -17,11 +17,11 @@ from google.protobuf.json_format import MessageToJson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator._pb import et_pb2
 from emulator.errors import TraceError
-from emulator.trace.model import NodeType, RankTrace
-from emulator.wire._pb import et_pb2
-from emulator.wire.trace.et import read_rank
-from emulator.wire.trace.rewrite import NodeChange, rewrite_trace
+from emulator.trace.files.et import read_rank
+from emulator.trace.files.rewrite import NodeChange, rewrite_trace
+from emulator.trace.meaning.model import NodeType, RankTrace
 from tests.support.trace_files import (
     PACK,
     UNPACK,

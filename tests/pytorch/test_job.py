@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from emulator.importers.model import ImportedRank
-from emulator.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.model import ImportedRank
+from emulator.annexes.importers.registry import IMPORTERS, import_trace
 from tests.support.command import charkha
 
 RANKS = 4

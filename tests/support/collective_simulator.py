@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from emulator.planner.schedule import BARRIER_BYTES, Collective, Lane, Step, Transfer, block
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 REDUCTIONS = frozenset({CommKind.ALL_REDUCE, CommKind.REDUCE, CommKind.REDUCE_SCATTER, CommKind.REDUCE_SCATTER_BLOCK})
 HERE = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.wire._pb import et_pb2
+from emulator._pb import et_pb2
 
 
 def read_et(path: Path) -> tuple[et_pb2.GlobalMetadata, list[et_pb2.Node]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from emulator.planner.network.load_balance import balance_of
-from emulator.statistics.table_columns import to_ints
+from emulator.results.statistics.samples.table_columns import to_ints
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 FloatArray = npt.NDArray[np.float64]

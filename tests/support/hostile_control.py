@@ -31,18 +31,18 @@ from emulator.control import conversation as control
 from emulator.control.authentication import Binding, Purpose, code_of, new_nonce
 from emulator.control.flows import FlowReport, FlowTask
 from emulator.control.observations import Completions, ComputeSpans, FlowEvents, RankSteps, RankSummary, StepRecords
-from emulator.controller.control_service import ControlService, Keys
+from emulator.control.wire.codec import decode_controller, encode_agent, encode_controller
+from emulator.control.wire.descriptions import Sealer
+from emulator.controller.roster.control_service import ControlService, Keys
 from emulator.controller.run_plan import RunPlan, SessionPlan
 from emulator.controller.session import Session
 from emulator.errors import EmulatorError
 from emulator.host.clock import clock_id
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
-from emulator.trace.model import CommKind, Resource
-from emulator.trace.workload import build_workload
-from emulator.wire.control.codec import decode_controller, encode_agent, encode_controller
-from emulator.wire.control.descriptions import Sealer
-from emulator.wire.trace.load import load_trace
+from emulator.trace.files.load import load_trace
+from emulator.trace.meaning.model import CommKind, Resource
+from emulator.trace.meaning.workload import build_workload
 from tests.support.trace_files import collective, write
 
 KEY = b"a key of the lab"

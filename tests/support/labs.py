@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.lab.design import make_design
-from emulator.lab.labs import Labs
-from emulator.lab.model import Node
-from emulator.lab.recipe import exec_prefix
-from emulator.lab.state import UP, LabState, LabStore, Owner, Party
+from emulator.device.lab.design import make_design
+from emulator.device.lab.labs import Labs
+from emulator.device.lab.model import Node
+from emulator.device.lab.recipe import exec_prefix
+from emulator.device.lab.state import UP, LabState, LabStore, Owner, Party
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.command import wait_for

@@ -7,7 +7,7 @@ from collections import Counter
 from emulator.planner.algorithms import schedule
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 
 def even_layout(nodes: int, rails: int) -> GroupLayout:

@@ -9,7 +9,7 @@ import socket
 from contextlib import ExitStack
 from pathlib import Path
 
-from emulator.experiment.testbed import reserved_block
+from emulator.experiment.settle.testbed import reserved_block
 from emulator.topology.model import default_loopback
 
 _RESERVED = ExitStack()  # to the end of the process

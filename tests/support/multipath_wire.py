@@ -5,13 +5,13 @@ from __future__ import annotations
 import heapq
 from random import Random
 
-from emulator.roce.messages import ConnectionSettings, Delivered, Message, Run
+from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Run
+from emulator.roce.connection.requester import NEVER
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.queue_pair import MultipathPair
 from emulator.roce.multipath.requester import Spray
 from emulator.roce.multipath.wire import Placed, SelectiveAck, parse_write, probe_header, write_header
-from emulator.roce.psn import Psn, add
-from emulator.roce.requester import NEVER
+from emulator.roce.wire.psn import Psn, add
 
 LATENCY_NS = 50_000
 ICRC = bytes(4)

@@ -30,56 +30,56 @@ from google.protobuf.message import Message
 from yarl import URL
 
 from charkha.service import Role as ServiceRole
-from emulator.audit.capture import audit_file
-from emulator.audit.report import to_json as audit_to_json
-from emulator.certificates.authority import CERTIFICATE, KEY, issue, make_authority
-from emulator.certificates.identity import check_identity
-from emulator.certificates.roles import Role
-from emulator.certificates.signature import check_signature
-from emulator.certificates.tokens import holder_of, issue_token
-from emulator.comparison.comparability import check_comparability
-from emulator.comparison.groups import groups_of
-from emulator.comparison.verdicts import Rules as ComparisonRules
-from emulator.comparison.verdicts import compare
-from emulator.controller.listen_address import ListenAddress
-from emulator.dut.load import load_profile
+from emulator._pb import et_pb2
+from emulator.annexes.bench_kit.audit.audit_table import render as render_audit
+from emulator.annexes.bench_kit.audit.capture import audit_file
+from emulator.annexes.bench_kit.audit.report import to_json as audit_to_json
+from emulator.annexes.exports.formats import FORMATS, export
+from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.writing import write_imported
+from emulator.annexes.service.configuration import Place, read_configuration
+from emulator.control.certificates.authority import CERTIFICATE, KEY, issue, make_authority
+from emulator.control.certificates.identity import check_identity
+from emulator.control.certificates.roles import Role
+from emulator.control.certificates.signature import check_signature
+from emulator.control.certificates.tokens import holder_of, issue_token
+from emulator.control.wire.tls import TlsFiles
+from emulator.controller.roster.listen_address import ListenAddress
+from emulator.device.profile.load import load_profile
 from emulator.errors import InputError, PlanError, RemoteProtocolError, TraceError
-from emulator.experiment.document import name_of, read_experiment, to_yaml
-from emulator.experiment.resolve import resolve
-from emulator.experiment.settled import planned_flows
-from emulator.experiment.spec import Trace
-from emulator.experiment.workload import load_from_files
-from emulator.export.formats import FORMATS, export
-from emulator.importers.registry import IMPORTERS, import_trace
-from emulator.importers.writing import write_imported
-from emulator.run_folder.layout import MANIFEST, SESSION
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import Part
-from emulator.run_folder.session import load_session
-from emulator.run_folder.store import RunFilter, list_runs
-from emulator.service.configuration import Place, read_configuration
+from emulator.experiment.series.suite.document import read_suite, shipped_suites
+from emulator.experiment.settle.resolve import resolve
+from emulator.experiment.settle.settled import planned_flows
+from emulator.experiment.settle.workload import load_from_files
+from emulator.experiment.spec.document import name_of, read_experiment, to_yaml
+from emulator.experiment.spec.spec import Trace
+from emulator.results.comparison.comparability import check_comparability
+from emulator.results.comparison.groups import groups_of
+from emulator.results.comparison.verdicts import Rules as ComparisonRules
+from emulator.results.comparison.verdicts import compare
+from emulator.results.run_folder.layout import MANIFEST, SESSION
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.session import load_session
+from emulator.results.run_folder.store import RunFilter, list_runs
+from emulator.results.statistics.method.distribution import distributions
+from emulator.results.statistics.samples.measurements import measurements
+from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.worst.stragglers import lateness
+from emulator.results.verdict.judge import judge
+from emulator.results.verdict.rules import EXAMPLE, load_rules
 from emulator.shipped import PROFILES, TOPOLOGIES
-from emulator.statistics.distribution import distributions
-from emulator.statistics.measurements import measurements
-from emulator.statistics.stragglers import lateness
-from emulator.statistics.summary import summarise
-from emulator.suite.document import read_suite, shipped_suites
 from emulator.topology.load import load_topology
-from emulator.trace.workload import build_workload
-from emulator.verdict.judge import judge
-from emulator.verdict.rules import EXAMPLE, load_rules
+from emulator.trace.files.load import load_trace
+from emulator.trace.files.master.write import write_master
+from emulator.trace.meaning.workload import build_workload
 from emulator.views.as_json.store import runs_to_json, statistics_to_json
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.as_json.verdict import verdict_to_json
 from emulator.views.html.facts import read_facts
 from emulator.views.html.run_page import facts_to_json, run_page
-from emulator.views.terminal.audit_table import render as render_audit
 from emulator.views.terminal.store_table import render_runs, render_statistics
 from emulator.views.terminal.summary_table import render as render_summary
-from emulator.wire._pb import et_pb2
-from emulator.wire.control.tls import TlsFiles
-from emulator.wire.trace.load import load_trace
-from emulator.wire.trace.master.write import write_master
 from tests.property.test_trace_files import GRAPH, METADATA, NODES
 from tests.support.import_sources import WRITERS
 from tests.support.msccl_files import ring_all_reduce

@@ -10,16 +10,16 @@ import aiohttp
 from msgspec.structs import replace
 
 from charkha.service import Role
+from emulator.annexes.service.history import compare_folders, trend_of, trend_page
+from emulator.annexes.service.model import State
 from emulator.control.observations import FlowCounters
-from emulator.run_folder.manifest import TraceFacts
-from emulator.run_folder.reader import Run, read_run
-from emulator.service.history import compare_folders, trend_of, trend_page
-from emulator.service.model import State
-from emulator.suite.document import find_suite, read_suite
-from emulator.suite.page import suite_page
-from emulator.sweep.page import sweep_page
-from emulator.verdict.rules import RULES_FILE, rules_file
-from emulator.verdict.session import judge_session
+from emulator.experiment.series.suite.document import find_suite, read_suite
+from emulator.experiment.series.suite.page import suite_page
+from emulator.experiment.series.sweep.page import sweep_page
+from emulator.results.run_folder.manifest import TraceFacts
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.verdict.rules import RULES_FILE, rules_file
+from emulator.results.verdict.session import judge_session
 from emulator.views.html.comparison_page import comparison_page
 from emulator.views.html.facts import read_facts
 from emulator.views.html.live import Snapshots
@@ -34,10 +34,10 @@ from tests.support.runs import Row, collective, ranks, write_run
 from tests.support.service import add_users, in_this_process
 from tests.support.traces import coll, node
 from tests.support.viewed import viewed
-from tests.unit.service.test_history import run as service_run
-from tests.unit.suite.test_page import LOST, RUN
-from tests.unit.suite.test_table import RECORD
-from tests.unit.sweep.test_record import played
+from tests.unit.annexes.service.test_history import run as service_run
+from tests.unit.experiment.series.suite.test_page import LOST, RUN
+from tests.unit.experiment.series.suite.test_table import RECORD
+from tests.unit.experiment.series.sweep.test_record import played
 from tests.unit.views.html.test_session_page import session
 
 KINDS = (

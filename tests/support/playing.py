@@ -23,6 +23,7 @@ from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
 from agents.transports.domains import DomainEndpoint, DomainGroup, ScaleUpDomain
 from emulator.control.observations import Completion, RankSteps, RankSummary
+from emulator.control.wire.codec import decode_controller, encode_controller
 from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
 from emulator.host.core_wait import CoreWait
@@ -31,11 +32,10 @@ from emulator.planner.algorithms import parse_overrides
 from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import NO_STEPS, PlaySettings
 from emulator.planner.schedule import Collective
-from emulator.planner.workloads.synthetic import FileCall, SyntheticWorkload, WorkNode
 from emulator.topology.model import Domain
-from emulator.trace.model import CommKind, Communication, RankTrace, Workload
-from emulator.trace.workload import build_workload
-from emulator.wire.control.codec import decode_controller, encode_controller
+from emulator.trace.meaning.model import CommKind, Communication, RankTrace, Workload
+from emulator.trace.meaning.workload import build_workload
+from emulator.trace.synthetic.synthetic import FileCall, SyntheticWorkload, WorkNode
 from tests.support import traces as write
 from tests.support.memory_transport.transport import MemoryNetwork
 from tests.support.schedules import bytes_per_member

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.dut.changes import Change, plan_changes
-from emulator.dut.load import load_profile
-from emulator.dut.profile import Profile
-from emulator.lab.design import make_design
-from emulator.lab.model import Design
+from emulator.device.lab.design import make_design
+from emulator.device.lab.model import Design
+from emulator.device.profile.changes import Change, plan_changes
+from emulator.device.profile.load import load_profile
+from emulator.device.profile.profile import Profile
 from emulator.topology.load import load_topology
 
 TWO_HOSTS = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from emulator.trace.model import RankTrace
+from emulator.trace.meaning.model import RankTrace
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 _KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")

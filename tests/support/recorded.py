@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from emulator.comparison.comparability import check_comparability
-from emulator.comparison.groups import ExcludedRun, MeasuredRun, RunGroup
-from emulator.comparison.verdicts import Comparison, Rules, compare
-from emulator.statistics.classes import ClassKey
-from emulator.statistics.measurements import Measurements, Times
+from emulator.results.comparison.comparability import check_comparability
+from emulator.results.comparison.groups import ExcludedRun, MeasuredRun, RunGroup
+from emulator.results.comparison.verdicts import Comparison, Rules, compare
+from emulator.results.statistics.samples.classes import ClassKey
+from emulator.results.statistics.samples.measurements import Measurements, Times
 from tests.support.runs import manifest
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "recorded-times.parquet"

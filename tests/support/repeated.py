@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from emulator.run_folder.manifest import Trials
-from emulator.run_folder.reader import Run
+from emulator.results.run_folder.manifest import Trials
+from emulator.results.run_folder.reader import Run
 from tests.support.runs import Row, collective, ranks, write_run
 
 SIZES = (1_000, 64_000, 1_000_000)

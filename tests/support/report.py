@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from emulator.control.observations import ComputeSpans, FlowCounters, RankSummary
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Block, Chart, Section, Table
 from tests.support.runs import Row, collective, columns, manifest, ranks

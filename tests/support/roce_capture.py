@@ -6,15 +6,15 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from emulator.audit.audit import Audit
-from emulator.audit.link import CapturedFrame
-from emulator.audit.report import AuditReport
-from emulator.audit.rules import Rule
-from emulator.roce.headers import Aeth, Bth, Extension, Reth
-from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import congestion_notification, pack_icrc, pack_packet, pad_bytes
-from emulator.roce.psn import wrap
+from emulator.annexes.bench_kit.audit.audit import Audit
+from emulator.annexes.bench_kit.audit.link import CapturedFrame
+from emulator.annexes.bench_kit.audit.report import AuditReport
+from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.roce.wire.headers import Aeth, Bth, Extension, Reth
+from emulator.roce.wire.icrc import UdpPath, icrc
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.packet import congestion_notification, pack_icrc, pack_packet, pad_bytes
+from emulator.roce.wire.psn import wrap
 
 MTU = 1024
 ETHERNET = 1

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from emulator.control.observations import FlowCounters, RankSummary
-from emulator.run_folder.manifest import Manifest, TraceFacts, Trials
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import SAMPLES_SCHEMA, to_batch
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.manifest import Manifest, TraceFacts, Trials
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import SAMPLES_SCHEMA, to_batch
+from emulator.results.run_folder.writer import RunWriter
 
 MEASURED_ATTRIBUTES = {
     "charkha.duration_ns",

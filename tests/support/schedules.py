@@ -9,7 +9,7 @@ import numpy as np
 from emulator.planner.algorithms import schedule
 from emulator.planner.schedule import Collective, Lane, Step
 from emulator.planner.traffic.phases import peer_totals
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 
 def view(kind: CommKind, members: int, member: int, size_bytes: int, root: int = 0) -> Collective:

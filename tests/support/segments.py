@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from emulator.roce.messages import ResponseRun, Run, Verb
-from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Place
-from emulator.roce.psn import Psn, add
+from emulator.roce.connection.messages import ResponseRun, Run, Verb
+from emulator.roce.wire.opcodes import MEANINGS, Opcode, Operation, Place
+from emulator.roce.wire.psn import Psn, add
 
 
 class OpcodesByPlace(NamedTuple):

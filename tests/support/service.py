@@ -12,13 +12,13 @@ from pathlib import Path
 from aiohttp import web
 
 from charkha.service import Client, Role
-from emulator.service.catalogue import Catalogue
-from emulator.service.configuration import Configuration, Place
-from emulator.service.http import Routes
-from emulator.service.live_pages import LivePages
-from emulator.service.queues import Changes, Queues
-from emulator.service.service import Service
-from emulator.service.serving import opened, prepare, routes_of
+from emulator.annexes.service.catalogue import Catalogue
+from emulator.annexes.service.configuration import Configuration, Place
+from emulator.annexes.service.http import Routes
+from emulator.annexes.service.live_pages import LivePages
+from emulator.annexes.service.queues import Changes, Queues
+from emulator.annexes.service.service import Service
+from emulator.annexes.service.serving import opened, prepare, routes_of
 from tests.support.command import COMMAND
 
 QUICK = (

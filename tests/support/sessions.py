@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emulator.run_folder.reader import Run
-from emulator.run_folder.session import (
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.session import (
     JobFacts,
     Session,
     SessionFacts,

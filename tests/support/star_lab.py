@@ -6,8 +6,8 @@ import secrets
 import subprocess
 from pathlib import Path
 
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.schema import Part
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import Part
 from tests.support.command import COMMAND, Finished, charkha
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from emulator.control.observations import FlowCounters
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.writer import RunWriter
-from emulator.statistics.worst_steps import WorstStep
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.writer import RunWriter
+from emulator.results.statistics.worst.worst_steps import WorstStep
 from tests.support.runs import collective, columns, manifest, ranks
 
 NETWORK = {

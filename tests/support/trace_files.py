@@ -11,8 +11,8 @@ import zstandard
 from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
 from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 
-from emulator.wire._pb import et_pb2
-from emulator.wire.trace.frames import read_batches
+from emulator._pb import et_pb2
+from emulator.trace.files.frames import read_batches
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

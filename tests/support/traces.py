@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from emulator.trace.model import (
+from emulator.trace.analysis.summary import Summary, summarise
+from emulator.trace.meaning.model import (
     CommKind,
     NodeType,
     RankTrace,
@@ -17,8 +18,7 @@ from emulator.trace.model import (
     StorageAction,
     StorageLevel,
 )
-from emulator.trace.summary import Summary, summarise
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.workload import build_workload
 
 COMP, LOAD, STORE, METADATA, INVALID = (
     NodeType.COMP,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from emulator.planner.workloads.synthetic import WorkNode
-from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.transformer_stage import transformer_nodes
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
+from emulator.trace.synthetic.synthetic import WorkNode
+from emulator.trace.synthetic.transformer import Transformer
+from emulator.trace.synthetic.transformer_stage import transformer_nodes
 
 MODEL = Transformer(
     layers=4,

@@ -9,11 +9,11 @@ import numpy as np
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.pair_bytes import pair_bytes
-from emulator.trace.critical_path import CriticalPath
-from emulator.trace.graph_window import graph_window
-from emulator.trace.summary import summarise
-from emulator.trace.time_line import computed_time_line, recorded_time_line
-from emulator.trace.workload import build_workload
+from emulator.trace.analysis.critical_path import CriticalPath
+from emulator.trace.analysis.summary import summarise
+from emulator.trace.analysis.time_line import computed_time_line, recorded_time_line
+from emulator.trace.meaning.graph_window import graph_window
+from emulator.trace.meaning.workload import build_workload
 from emulator.views.html.trace_facts import TraceFacts, WindowFacts
 from tests.support.traces import Node, rank_trace
 

@@ -8,11 +8,11 @@ from random import Random
 
 from msgspec.structs import replace
 
-from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run, Verb
-from emulator.roce.opcodes import Operation
-from emulator.roce.psn import Psn, add, wrap
-from emulator.roce.queue_pair import QueuePair
-from emulator.roce.requester import NEVER
+from emulator.roce.connection.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run, Verb
+from emulator.roce.connection.queue_pair import QueuePair
+from emulator.roce.connection.requester import NEVER
+from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.psn import Psn, add, wrap
 from tests.support.segments import Segment, response_segments, segments
 
 LATENCY_NS = 5_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from emulator.planner.workloads.synthetic import WORLD_GROUP, SyntheticWorkload, WorkNode
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
+from emulator.trace.synthetic.synthetic import WORLD_GROUP, SyntheticWorkload, WorkNode
 
 
 def stuck_nodes(workload: SyntheticWorkload) -> list[str]:

@@ -7,26 +7,26 @@ from pathlib import Path
 import pytest
 
 from agents.reporter import LARGEST_BATCH
-from emulator.audit.collect import MAX_FLOWS
-from emulator.audit.pcap import LARGEST_FRAME
+from emulator.annexes.bench_kit.audit.collect import MAX_FLOWS
+from emulator.annexes.bench_kit.audit.pcap import LARGEST_FRAME
+from emulator.annexes.importers.documents import MOST_MEMBERS
+from emulator.annexes.importers.flight_recorder.plain_pickle import MAX_DEPTH, MAX_MEMO, VALUES_PER_BYTE
+from emulator.annexes.importers.text_files import MAX_FILE_BYTES, MAX_LINE_BYTES
+from emulator.annexes.service.catalogue import MOST_SPEC_VALUES
+from emulator.annexes.service.model import LARGEST_SPEC_BYTES
 from emulator.control.conversation import LARGEST_MESSAGE_BYTES
-from emulator.controller.control_service import LARGEST_GREETING_BYTES
-from emulator.importers.documents import MOST_MEMBERS
-from emulator.importers.flight_recorder.plain_pickle import MAX_DEPTH, MAX_MEMO, VALUES_PER_BYTE
-from emulator.importers.text_files import MAX_FILE_BYTES, MAX_LINE_BYTES
+from emulator.controller.roster.control_service import LARGEST_GREETING_BYTES
 from emulator.planner.msccl.document import MAX_CHUNKS, MAX_GPUS, MAX_INSTRUCTIONS, MAX_XML_BYTES
-from emulator.planner.workloads.sweep import MAX_SIZES
-from emulator.planner.workloads.synthetic import LARGEST_JOB_NODES
-from emulator.service.catalogue import MOST_SPEC_VALUES
-from emulator.service.model import LARGEST_SPEC_BYTES
 from emulator.topology.document import MAX_YAML_BYTES, MOST_VALUES
-from emulator.trace.meaning import MAX_SIZE_BYTES
-from emulator.wire.trace.compression import MAX_UNFOLD_RATIO, UNFOLD_ALLOWANCE_BYTES, ZSTD_WINDOW_LOG
-from emulator.wire.trace.et import MOST_DEPENDENCIES, MOST_DEPENDENCIES_A_NODE
-from emulator.wire.trace.frames import MAX_RECORD_BYTES
-from emulator.wire.trace.json_formats import MAX_OBJECT_CHARACTERS
-from emulator.wire.trace.load import MAX_GROUP_FILE_BYTES
-from emulator.wire.trace.records import MOST_ATTRIBUTES, MOST_ELEMENTS
+from emulator.trace.files.compression import MAX_UNFOLD_RATIO, UNFOLD_ALLOWANCE_BYTES, ZSTD_WINDOW_LOG
+from emulator.trace.files.et import MOST_DEPENDENCIES, MOST_DEPENDENCIES_A_NODE
+from emulator.trace.files.frames import MAX_RECORD_BYTES
+from emulator.trace.files.json_formats import MAX_OBJECT_CHARACTERS
+from emulator.trace.files.load import MAX_GROUP_FILE_BYTES
+from emulator.trace.files.records import MOST_ATTRIBUTES, MOST_ELEMENTS
+from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
+from emulator.trace.synthetic.sweep import MAX_SIZES
+from emulator.trace.synthetic.synthetic import LARGEST_JOB_NODES
 
 KIB, MIB, GIB, PIB = 1 << 10, 1 << 20, 1 << 30, 1 << 50
 PAGE = Path(__file__).parents[2] / "docs/limits.md"

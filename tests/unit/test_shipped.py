@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from emulator import shipped
-from emulator.experiment.absolute_paths import with_absolute_paths
-from emulator.experiment.document import read_experiment
-from emulator.experiment.spec import Experiment, Network
+from emulator.experiment.series.suite.document import shipped_suites
+from emulator.experiment.spec.absolute_paths import with_absolute_paths
+from emulator.experiment.spec.document import read_experiment
+from emulator.experiment.spec.spec import Experiment, Network
 from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, Shipped, first_line
-from emulator.suite.document import shipped_suites
 from emulator.topology.load import load_topology
-from emulator.wire.trace.load import load_trace
+from emulator.trace.files.load import load_trace
 
 ROOT = Path(__file__).parents[2]
 SWITCH = ROOT / "topologies" / "two-hosts-switch.yaml"

@@ -16,9 +16,9 @@ from agents.flows.background.ends import Durations, End, SendingEnd
 from agents.flows.background.roce import RoceEnd
 from agents.flows.background.tcp import TcpReceiver, TcpSender
 from agents.flows.background.udp import UdpReceiver, UdpSender
-from emulator.background.schedule import Schedule, batches
-from emulator.background.task import BackgroundTask
 from emulator.control.flows import FlowFigures, FlowTask
+from emulator.flows.background.schedule import Schedule, batches
+from emulator.flows.background.task import BackgroundTask
 from emulator.host.timer import TimerfdClock
 from emulator.schema import decode
 from emulator.units import BITS_PER_BYTE, NS_PER_S

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
-from emulator.background.schedule import WireSize
-from emulator.background.task import BackgroundTask
 from emulator.errors import HostError
-from emulator.statistics.descriptive import percentile
+from emulator.flows.background.schedule import WireSize
+from emulator.flows.background.task import BackgroundTask
+from emulator.results.statistics.method.descriptive import percentile
 
 MOST_KEPT = 1 << 20
 
@@ -38,7 +38,7 @@ class Durations:
         self.count += 1
 
     def percentile(self, q: float) -> float | None:
-        """See `emulator.statistics.descriptive.percentile`."""
+        """See `emulator.results.statistics.method.descriptive.percentile`."""
         return percentile(np.frombuffer(self._kept, np.int64), q) if self._kept else None
 
 

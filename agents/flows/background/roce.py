@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from agents.flows.background.ends import Tally
 from agents.nic.channel import Channel
 from agents.nic.standalone import StandaloneNic
-from emulator.background.task import BackgroundTask
 from emulator.errors import RunError
+from emulator.flows.background.task import BackgroundTask
+from emulator.roce.connection.messages import Delivered, Message, Verb
+from emulator.roce.connection.qp_facts import QpFacts
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.messages import Delivered, Message, Verb
-from emulator.roce.pacing import Pacer
-from emulator.roce.psn import Psn
-from emulator.roce.qp_facts import QpFacts
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.rate.pacing import Pacer
+from emulator.roce.wire.psn import Psn
 
 _MOST_POSTED = 1 << 14
 """Messages posted at once; fewer if they fill the window. The rest waits, and is forgotten when the job ends."""

@@ -15,8 +15,8 @@ from collections import deque
 from typing import cast
 
 from agents.flows.background.ends import Tally, open_socket
-from emulator.background.task import TCP_HEADER_BYTES, BackgroundTask
 from emulator.errors import HostError, RunError
+from emulator.flows.background.task import TCP_HEADER_BYTES, BackgroundTask
 
 _HEADER = struct.Struct(">QQ")
 _PIECE_BYTES = 1 << 18

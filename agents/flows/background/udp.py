@@ -17,8 +17,8 @@ from zlib import crc32
 
 from agents.flows.background.ends import Tally, open_socket
 from agents.nic.system_calls import UDP_GRO, cut_message
-from emulator.background.task import UDP_HEADER_BYTES, BackgroundTask
 from emulator.errors import HostError
+from emulator.flows.background.task import UDP_HEADER_BYTES, BackgroundTask
 from emulator.host.clock import clock_id
 from emulator.roce.tuning import LARGEST_CALL_BYTES, LARGEST_RECEPTION_BYTES, MOST_SEGMENTS
 

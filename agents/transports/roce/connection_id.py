@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from emulator.roce.connection.qp_facts import QpFacts
 from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.psn import Psn
-from emulator.roce.qp_facts import QpFacts
+from emulator.roce.wire.psn import Psn
 
 FIRST_QPN = 16
 PORTS_PER_MESSAGE = 16

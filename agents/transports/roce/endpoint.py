@@ -21,11 +21,11 @@ from agents.transports.roce.connection_id import FIRST_QPN, ConnectionId, qp_fac
 from agents.transports.roce.link import Link
 from agents.transports.roce.multipath import make_channel, make_pair
 from emulator.errors import LocalProtocolError
-from emulator.roce.congestion import FixedRate
+from emulator.roce.connection.messages import ConnectionSettings
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.constants import UDP_PORT
-from emulator.roce.messages import ConnectionSettings
 from emulator.roce.multipath.paths import Health
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.rate.congestion import FixedRate
 
 
 class RoceEndpoint:

@@ -11,7 +11,7 @@ from agents.nic.channel import Channel, Owner
 from agents.transports.base import EndpointEvents, FlowCounters
 from agents.transports.roce.counters import has_events, received, sent
 from agents.transports.roce.transfers import Incoming, Outgoing
-from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
+from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
 
 ChannelMaker: TypeAlias = Callable[[Owner, int], Channel]
 """Makes a queue pair, given its owner and index."""

@@ -13,13 +13,13 @@ from agents.nic.context import Context
 from agents.nic.nic import SoftwareNic
 from agents.nic.spray import SprayTransmitter
 from emulator.control.parameter import Parameter
-from emulator.roce.congestion import CongestionControl
+from emulator.roce.connection.messages import ConnectionSettings
+from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.messages import ConnectionSettings
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.queue_pair import MultipathPair
 from emulator.roce.multipath.receiver import MultipathReceiver
-from emulator.roce.qp_facts import QpFacts, packed
+from emulator.roce.rate.congestion import CongestionControl
 
 
 def make_pair(

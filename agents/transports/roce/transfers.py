@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from emulator.roce.connection.messages import Delivered, Message, Verb
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.messages import Delivered, Message, Verb
 from emulator.roce.tuning import LEAST_SHARE_BYTES, SMALLEST_CHARGE_BYTES
 
 _LARGEST_PATH_MTU = PATH_MTUS[-1]

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from emulator.roce.messages import Message, Verb
+from emulator.roce.connection.messages import Message, Verb
 
 LOWEST_BITS, MIDDLE_BITS, UPPER_BITS = 29, 18, 17
 _LOWEST_MASK, _MIDDLE_MASK = (1 << LOWEST_BITS) - 1, (1 << MIDDLE_BITS) - 1

@@ -9,7 +9,7 @@ from agents.transports.base import EndpointEvents, FlowCounters
 from agents.transports.verbs.dialect import Incoming, Outgoing
 from agents.transports.verbs.nic import Nic, Qp, QpRecord
 from emulator.errors import RemoteProtocolError
-from emulator.roce.messages import Delivered, Message
+from emulator.roce.connection.messages import Delivered, Message
 
 
 class Link:

@@ -11,7 +11,7 @@ from msgspec import Meta
 if TYPE_CHECKING:
     from agents.nic.channel import Owner
     from emulator.control.parameter import Parameter
-    from emulator.roce.messages import Message
+    from emulator.roce.connection.messages import Message
 
 
 _Word24 = Annotated[int, Meta(ge=0, lt=1 << 24)]

@@ -21,11 +21,11 @@ from agents.transports.verbs.nic import QpRecord, Ring
 from agents.transports.verbs.sysfs import Gid, hardware_counters
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError
+from emulator.roce.connection.gid import gid_of
+from emulator.roce.connection.messages import Delivered, Message
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.gid import gid_of
-from emulator.roce.messages import Delivered, Message
-from emulator.roce.opcodes import Operation
-from emulator.roce.payload import CONSTANT_BYTE
+from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.payload import CONSTANT_BYTE
 
 if TYPE_CHECKING:
     from agents.nic.channel import Owner

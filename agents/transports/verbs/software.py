@@ -10,13 +10,13 @@ from agents.nic.channel import Channel, Owner
 from agents.nic.standalone import StandaloneNic
 from agents.transports.verbs.nic import QpRecord, Ring
 from emulator.control.parameter import Parameter
+from emulator.roce.connection.memory import Access, Memory, MemoryRegion
+from emulator.roce.connection.messages import ConnectionSettings, Message
+from emulator.roce.connection.qp_facts import QpFacts
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.memory import Access, Memory, MemoryRegion
-from emulator.roce.messages import ConnectionSettings, Message
 from emulator.roce.options import RoceOptions
-from emulator.roce.psn import Psn
-from emulator.roce.qp_facts import QpFacts
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.wire.psn import Psn
 
 RING_ADDRESS = 0x10000
 FIRST_WINDOW_PACKETS = 64

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emulator.errors import HostError
 from emulator.host.rdma import DEVICES, require_device
-from emulator.roce.gid import gid_of
+from emulator.roce.connection.gid import gid_of
 
 _ROCE_V2 = "RoCE v2"
 

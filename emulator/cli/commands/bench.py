@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from emulator.cli.options.run import ALGORITHM_OF_ONE, ONLY, SWEEP, play_groups
 from emulator.cli.options.table import add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
-from emulator.trace.collective_names import COLLECTIVES, SEND_RECV
+from emulator.trace.meaning.collective_names import COLLECTIVES, SEND_RECV
 
 LAYOUTS = ("nccl-tests", "charkha")
 

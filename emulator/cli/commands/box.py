@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from emulator.box.boxes import DEFAULT_ID, Boxes
 from emulator.cli.options.converters import argument
 from emulator.cli.output import notify, print_json
 from emulator.cli.parser import Subparsers
-from emulator.dut.load import find_profile, load_profile
-from emulator.dut.profile import Profile
+from emulator.device.box.boxes import DEFAULT_ID, Boxes
+from emulator.device.profile.load import find_profile, load_profile
+from emulator.device.profile.profile import Profile
 from emulator.units import parse_rate
 from emulator.views.terminal import box_table
 from emulator.views.terminal.console import console

@@ -10,11 +10,11 @@ from emulator.cli.options.converters import at_least
 from emulator.cli.options.run import CONNECTION, NETWORK
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import notify, print_json, print_tables
-from emulator.experiment.calibrate import calibrate, doubts
-from emulator.experiment.parts import merge
-from emulator.experiment.testbed import topology_without_host
-from emulator.run_folder.places import check_file
-from emulator.statistics.calibration import FORMAT, default_path, to_json, write_calibration
+from emulator.experiment.play.calibrate import calibrate, doubts
+from emulator.experiment.settle.testbed import topology_without_host
+from emulator.experiment.spec.parts import merge
+from emulator.results.run_folder.places import check_file
+from emulator.results.statistics.tester.calibration import FORMAT, default_path, to_json, write_calibration
 from emulator.transports.registry import EVERYWHERE
 from emulator.views.terminal.calibration_table import render
 

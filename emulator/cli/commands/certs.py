@@ -7,12 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from emulator import exit_codes
-from emulator.certificates.roles import Role
-from emulator.certificates.secret_file import write_secret
 from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_tables
 from emulator.cli.parser import Subparsers
-from emulator.wire.control.credentials import read_token
+from emulator.control.certificates.roles import Role
+from emulator.control.certificates.secret_file import write_secret
+from emulator.control.wire.credentials import read_token
 
 _INIT = """example, on a protected machine:
   charkha certs init authority
@@ -84,14 +84,14 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _init(args: argparse.Namespace) -> int:
-    from emulator.certificates.authority import make_authority
+    from emulator.control.certificates.authority import make_authority
 
     print_tables(str(make_authority(args.folder, name=args.name)))
     return exit_codes.DONE
 
 
 def _issue(args: argparse.Namespace) -> int:
-    from emulator.certificates.authority import issue
+    from emulator.control.certificates.authority import issue
 
     issued = issue(
         args.folder,
@@ -106,7 +106,7 @@ def _issue(args: argparse.Namespace) -> int:
 
 
 def _token(args: argparse.Namespace) -> int:
-    from emulator.certificates.tokens import issue_token
+    from emulator.control.certificates.tokens import issue_token
 
     role, valid = Role(args.role), timedelta(hours=args.hours)
     secret = read_token(args.secret) or ""

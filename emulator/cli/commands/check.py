@@ -13,10 +13,10 @@ from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import notify_of_import, status
 from emulator.errors import InputError
-from emulator.experiment.spec import Experiment
-from emulator.experiment.workload import Alone, load_job
+from emulator.experiment.settle.workload import Alone, load_job
+from emulator.experiment.spec.spec import Experiment
 from emulator.planner.network.flow_loads import FlowLoad
-from emulator.trace.summary import summarise
+from emulator.trace.analysis.summary import summarise
 from emulator.views.as_json.plan import flows_to_json
 from emulator.views.as_json.trace import trace_to_json
 from emulator.views.terminal.flow_load_table import flow_table
@@ -49,7 +49,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _flows(experiment: Experiment, ranks: int) -> list[FlowLoad]:
     # Imported here: a trace alone is checked without the rooms that settle a run.
-    from emulator.experiment.flow_loads import check_flows
+    from emulator.experiment.settle.flow_loads import check_flows
 
     return check_flows(experiment, ranks=ranks)
 

@@ -9,18 +9,18 @@ from emulator import exit_codes
 from emulator.cli.options.converters import LARGEST_SEED, argument, at_least
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Subparsers
-from emulator.comparison.comparability import check_comparability
-from emulator.comparison.groups import groups_to_compare
-from emulator.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compare
 from emulator.errors import InputError
-from emulator.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
+from emulator.results.comparison.comparability import check_comparability
+from emulator.results.comparison.groups import groups_to_compare
+from emulator.results.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compare
+from emulator.results.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.units import parse_fraction
 from emulator.views.as_json.comparison import comparison_to_json
-from emulator.views.comparison_files import write_comparison
-from emulator.views.comparison_markdown import comparison_to_markdown
-from emulator.views.comparison_text import undecided_text
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
+from emulator.views.text.comparison_files import write_comparison
+from emulator.views.text.comparison_markdown import comparison_to_markdown
+from emulator.views.text.comparison_text import undecided_text
 
 _STATISTICS = {"p25": 0.25, "p50": MEDIAN, "p90": 0.9, "p95": 0.95, "p99": TAIL}
 _SLOWER, _STRICT, _LENIENT = _GATES = ("slower", "strict", "lenient")

@@ -8,7 +8,7 @@ import re
 import shtab
 
 from emulator.cli.parser import Subparsers
-from emulator.trace.collective_names import COLLECTIVES
+from emulator.trace.meaning.collective_names import COLLECTIVES
 
 SHELLS = ("bash", "zsh", "fish")
 _WORDS = "DIR|DST|FILE|GROUP|PATH|PCAP|ROOT|RULES|RUN|SRC|TOPOLOGY|TRACE"

@@ -9,9 +9,9 @@ from emulator.cli.options.converters import argument, at_least
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
-from emulator.experiment.spec import Trace
-from emulator.experiment.workload import load_from_files
-from emulator.trace.difference.compare import TraceSet, difference
+from emulator.experiment.settle.workload import load_from_files
+from emulator.experiment.spec.spec import Trace
+from emulator.trace.analysis.compare import TraceSet, difference
 from emulator.units import parse_fraction
 from emulator.views.as_json.trace import difference_to_json
 from emulator.views.terminal.trace_difference import render

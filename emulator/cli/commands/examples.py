@@ -9,9 +9,9 @@ from itertools import groupby
 from emulator.cli.output import print_json
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
+from emulator.experiment.series.suite.document import shipped_suites
 from emulator.shipped import PROFILES, TOPOLOGIES, TRACES, first_line
 from emulator.suggestions import did_you_mean
-from emulator.suite.document import shipped_suites
 
 _EPILOG = """example:
   charkha examples

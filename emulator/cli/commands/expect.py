@@ -9,10 +9,10 @@ from emulator import exit_codes
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
-from emulator.run_folder.reader import read_run
-from emulator.statistics.summary import summarise
-from emulator.verdict.judge import judge
-from emulator.verdict.rules import EXAMPLE, load_rules, rules_of
+from emulator.results.run_folder.reader import read_run
+from emulator.results.statistics.summary import summarise
+from emulator.results.verdict.judge import judge
+from emulator.results.verdict.rules import EXAMPLE, load_rules, rules_of
 from emulator.views.as_json.verdict import verdict_to_json
 from emulator.views.terminal.verdict_table import metrics_table, render
 

@@ -9,26 +9,26 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from emulator.annexes.importers.mooncake import read_requests
 from emulator.cli.options.converters import argument
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Group, Parser, Subparsers
-from emulator.importers.mooncake import read_requests
-from emulator.planner.workloads.checkpoint import Checkpointing
-from emulator.planner.workloads.checkpoint_workload import checkpoint_workload
-from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
-from emulator.planner.workloads.inference import Inference
-from emulator.planner.workloads.inference_requests import played_requests, poisson_requests
-from emulator.planner.workloads.inference_workload import inference_workload
-from emulator.planner.workloads.moe import MixtureOfExperts
-from emulator.planner.workloads.moe_workload import moe_workload
-from emulator.planner.workloads.options import WorkloadOption, workload_options
-from emulator.planner.workloads.synthetic import SyntheticWorkload
-from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.transformer_workload import transformer_workload
-from emulator.run_folder.places import check_folder
+from emulator.results.run_folder.places import check_folder
+from emulator.trace.files.write_workload import write_workload
+from emulator.trace.synthetic.checkpoint import Checkpointing
+from emulator.trace.synthetic.checkpoint_workload import checkpoint_workload
+from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
+from emulator.trace.synthetic.inference import Inference
+from emulator.trace.synthetic.inference_requests import played_requests, poisson_requests
+from emulator.trace.synthetic.inference_workload import inference_workload
+from emulator.trace.synthetic.moe import MixtureOfExperts
+from emulator.trace.synthetic.moe_workload import moe_workload
+from emulator.trace.synthetic.options import WorkloadOption, workload_options
+from emulator.trace.synthetic.synthetic import SyntheticWorkload
+from emulator.trace.synthetic.transformer import Transformer
+from emulator.trace.synthetic.transformer_workload import transformer_workload
 from emulator.views.as_json.workload import workload_to_json
 from emulator.views.terminal.written_trace import files_line, render
-from emulator.wire.trace.write_workload import write_workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from typing import NoReturn
 
 from emulator.cli.output import notify, print_json
 from emulator.cli.parser import Subparsers
-from emulator.dut.applying import undo_leftovers
+from emulator.device.lab import execute
+from emulator.device.lab.capacity import judge
+from emulator.device.lab.labs import Labs, lab_id_of
+from emulator.device.lab.state import Party
+from emulator.device.lab.status import describe
+from emulator.device.profile.applying import undo_leftovers
 from emulator.errors import HostError, InputError
-from emulator.lab import execute
-from emulator.lab.capacity import judge
-from emulator.lab.labs import Labs, lab_id_of
-from emulator.lab.state import Party
-from emulator.lab.status import describe
 from emulator.topology.load import load_topology
 from emulator.views.terminal.console import console
 from emulator.views.terminal.lab_picture import draw

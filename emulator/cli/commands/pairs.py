@@ -9,7 +9,7 @@ from emulator.cli.options.converters import whole
 from emulator.cli.options.run import play_groups
 from emulator.cli.options.table import Option, OptionGroup, add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
-from emulator.experiment.parts import merge
+from emulator.experiment.spec.parts import merge
 from emulator.units import parse_size
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    from emulator.experiment.testbed import topology_without_host
+    from emulator.experiment.settle.testbed import topology_without_host
 
     part = spec_part(args, GROUPS)
     if "ranks" not in part.get("job", {}).get("pair_sweep", {}):

@@ -12,11 +12,11 @@ from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import PlanError
-from emulator.experiment.plan import CollectiveLoad, plan_experiment
-from emulator.experiment.spec import Experiment
-from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.transformer_text import parse_transformer
-from emulator.trace.collective_names import COLLECTIVES, parse_collective
+from emulator.experiment.settle.plan import CollectiveLoad, plan_experiment
+from emulator.experiment.spec.spec import Experiment
+from emulator.trace.meaning.collective_names import COLLECTIVES, parse_collective
+from emulator.trace.synthetic.transformer import Transformer
+from emulator.trace.synthetic.transformer_text import parse_transformer
 from emulator.units import parse_size
 from emulator.views.as_json.plan import flow_links_to_json, flows_to_json, plan_to_json
 from emulator.views.terminal.console import console

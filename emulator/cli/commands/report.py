@@ -7,9 +7,9 @@ from pathlib import Path
 
 from emulator.cli.output import print_json
 from emulator.cli.parser import Subparsers
-from emulator.run_folder.places import HTML_MARK, check_file
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.session import is_session, load_session
+from emulator.results.run_folder.places import HTML_MARK, check_file
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.session import is_session, load_session
 
 _EPILOG = """example:
   charkha report runs/20261121-101500-transformer-8r
@@ -46,7 +46,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _report_session(args: argparse.Namespace) -> None:
-    from emulator.verdict.session import judge_session
+    from emulator.results.verdict.session import judge_session
     from emulator.views.as_json.interference import session_to_json
     from emulator.views.html.session_page import write_session_report
     from emulator.views.html.writing import REPORT

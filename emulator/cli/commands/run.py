@@ -10,8 +10,8 @@ from emulator.cli.options.run import COMPUTE, JOBS, TRACE, play_groups, trace_ar
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
 from emulator.errors import InputError
-from emulator.experiment.parts import merge, part_of
-from emulator.experiment.spec import Experiment
+from emulator.experiment.spec.parts import merge, part_of
+from emulator.experiment.spec.spec import Experiment
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser, Subparsers
@@ -86,8 +86,8 @@ def experiment_of(args: argparse.Namespace, *, by_hand: bool = False) -> Experim
 
 def _base(args: argparse.Namespace) -> dict[str, Any]:
     """The run spec that the options override."""
-    from emulator.experiment.document import experiment_of_run, read_experiment
-    from emulator.run_folder.reader import read_run
+    from emulator.experiment.spec.document import experiment_of_run, read_experiment
+    from emulator.results.run_folder.reader import read_run
 
     if args.file is not None:
         found = read_experiment(args.file)

@@ -11,16 +11,16 @@ from pathlib import Path
 from emulator.cli.options.converters import argument, at_least
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
-from emulator.run_folder.pruning import choose_runs, plan_removal, remove
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.store import RUNS, STATUSES, RunFilter, list_runs
-from emulator.statistics.distribution import distributions
-from emulator.statistics.measurements import measurements
-from emulator.statistics.stragglers import lateness
-from emulator.statistics.summary import summarise
+from emulator.results.run_folder.pruning import choose_runs, plan_removal, remove
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.store import RUNS, STATUSES, RunFilter, list_runs
+from emulator.results.statistics.method.distribution import distributions
+from emulator.results.statistics.samples.measurements import measurements
+from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.worst.stragglers import lateness
+from emulator.results.verdict.judge import judge
+from emulator.results.verdict.rules import rules_of
 from emulator.units import parse_moment
-from emulator.verdict.judge import judge
-from emulator.verdict.rules import rules_of
 from emulator.views.as_json.store import result_to_json, runs_to_json, statistics_to_json
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.terminal.store_table import (

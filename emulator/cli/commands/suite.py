@@ -9,9 +9,8 @@ from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
 from emulator.cli.playing import play_into
 from emulator.cli.playing_sessions import play_session_into
-from emulator.run_folder.places import check_folder
-from emulator.suite.document import Case, find_suite, read_suite
-from emulator.suite.listing import (
+from emulator.experiment.series.suite.document import Case, find_suite, read_suite
+from emulator.experiment.series.suite.listing import (
     history_to_json,
     list_to_json,
     read_history,
@@ -19,9 +18,10 @@ from emulator.suite.listing import (
     render_list,
     render_suite,
 )
-from emulator.suite.reports import write_reports
-from emulator.suite.runner import latest_folder, new_folder, play_suite
-from emulator.suite.table import render_result
+from emulator.experiment.series.suite.reports import write_reports
+from emulator.experiment.series.suite.runner import latest_folder, new_folder, play_suite
+from emulator.experiment.series.suite.table import render_result
+from emulator.results.run_folder.places import check_folder
 
 _EPILOG = """example:
   charkha suite run smoke

@@ -16,12 +16,12 @@ from emulator.errors import InputError
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
-    from emulator.experiment.campaign import CampaignProgress, Turn
-    from emulator.experiment.spec import Experiment
-    from emulator.run_folder.reader import Run
-    from emulator.run_folder.session import Session
-    from emulator.sweep.grid import Sweep
-    from emulator.verdict.judge import Outcome
+    from emulator.experiment.series.campaign import CampaignProgress, Turn
+    from emulator.experiment.series.sweep.grid import Sweep
+    from emulator.experiment.spec.spec import Experiment
+    from emulator.results.run_folder.reader import Run
+    from emulator.results.run_folder.session import Session
+    from emulator.results.verdict.judge import Outcome
 
 _EPILOG = """example:
   charkha sweep lab/examples/transformer-8r --vary qps=1,2,4
@@ -62,9 +62,9 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from emulator.run_folder.places import check_folder
-    from emulator.sweep.axis import VALUES
-    from emulator.sweep.grid import new_folder
+    from emulator.experiment.series.sweep.axis import VALUES
+    from emulator.experiment.series.sweep.grid import new_folder
+    from emulator.results.run_folder.places import check_folder
 
     experiment = experiment_of(args)
     if not args.vary:
@@ -77,7 +77,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _name_of(experiment: Experiment) -> str:
-    from emulator.experiment.play import name_of
+    from emulator.experiment.play.play import name_of
 
     return name_of(experiment) if len(experiment.jobs) == 1 else "-".join(job.name for job in experiment.jobs)
 
@@ -85,11 +85,11 @@ def _name_of(experiment: Experiment) -> str:
 def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -> int:
     from emulator.cli.playing import play_job, status
     from emulator.cli.playing_sessions import play_session_into
-    from emulator.experiment.campaign import CampaignProgress, play_campaign
-    from emulator.experiment.workload import LatestJob
-    from emulator.sweep.axis import parse_axis
-    from emulator.sweep.grid import check_points, make_sweep
-    from emulator.sweep.record import apart_from_starts
+    from emulator.experiment.series.campaign import CampaignProgress, play_campaign
+    from emulator.experiment.series.sweep.axis import parse_axis
+    from emulator.experiment.series.sweep.grid import check_points, make_sweep
+    from emulator.experiment.series.sweep.record import apart_from_starts
+    from emulator.experiment.settle.workload import LatestJob
 
     sweep = make_sweep(experiment, [parse_axis(text, experiment) for text in args.vary])
     progress = CampaignProgress(root, sweep.turns)
@@ -128,10 +128,10 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
 
 def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) -> Outcome | None:
     """Write and print the result; returns its verdict."""
-    from emulator.run_folder.stream import write_text
-    from emulator.sweep.page import REPORT, sweep_page
-    from emulator.sweep.record import record_of, record_to_json, write_record
-    from emulator.sweep.table import render_sweep_record
+    from emulator.experiment.series.sweep.page import REPORT, sweep_page
+    from emulator.experiment.series.sweep.record import record_of, record_to_json, write_record
+    from emulator.experiment.series.sweep.table import render_sweep_record
+    from emulator.results.run_folder.stream import write_text
     from emulator.views.html.page.document import render
 
     root, name = progress.root, _name_of(sweep.points[0].experiment)

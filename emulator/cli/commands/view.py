@@ -11,7 +11,7 @@ from emulator.cli.options.table import OptionGroup, add_options, build, spec_par
 from emulator.cli.output import print_json
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
-from emulator.run_folder.places import HTML_MARK, check_file
+from emulator.results.run_folder.places import HTML_MARK, check_file
 from emulator.units import parse_rate
 
 GROUPS = [OptionGroup("", (trace_argument(),)), TRACE]
@@ -53,7 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from emulator.experiment.view import DEFAULT_RATE_BPS, Look, view
+    from emulator.experiment.traces.view import DEFAULT_RATE_BPS, Look, view
     from emulator.views.html.trace_page import facts_to_json
 
     trace = build(spec_part(args, GROUPS), GROUPS).job.trace

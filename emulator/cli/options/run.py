@@ -9,8 +9,8 @@ from typing import Any
 
 from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
-from emulator.experiment.background_spec import parse_background
-from emulator.experiment.spec import (
+from emulator.experiment.spec.background_spec import parse_background
+from emulator.experiment.spec.spec import (
     AUTO,
     WORST,
     parse_compute,
@@ -22,7 +22,7 @@ from emulator.experiment.spec import (
 )
 from emulator.roce.options import OPTIONS as ROCE_OPTIONS
 from emulator.roce.options import RoceOptions, check_option, spelled
-from emulator.trace.collective_names import parse_class_name
+from emulator.trace.meaning.collective_names import parse_class_name
 from emulator.transports.registry import DEFAULT_TRANSPORT, LISTED, REGISTRY, TRANSPORTS
 from emulator.transports.verbs_options import VERBS_OPTIONS, VerbsOptions
 from emulator.units import format_size, parse_number, parse_size

@@ -9,9 +9,9 @@ from typing import Any
 from emulator.cli.options.table import OptionGroup, build
 from emulator.cli.parser import Parser
 from emulator.errors import InputError
-from emulator.experiment.document import read_experiment
-from emulator.experiment.parts import merge, part_of
-from emulator.experiment.spec import Experiment
+from emulator.experiment.spec.document import read_experiment
+from emulator.experiment.spec.parts import merge, part_of
+from emulator.experiment.spec.spec import Experiment
 
 
 def add_spec_file(parser: Parser) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from emulator.cli.options.converters import argument
 from emulator.cli.parser import Group, Parser
 from emulator.errors import InputError
-from emulator.experiment.parts import build_experiment
-from emulator.experiment.spec import Experiment
+from emulator.experiment.spec.parts import build_experiment
+from emulator.experiment.spec.spec import Experiment
 from emulator.schema import SchemaProblem, format_path
 
 Plain = dict[str, Any]

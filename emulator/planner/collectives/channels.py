@@ -18,7 +18,7 @@ from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, s
 from emulator.planner.collectives.ring import ring_pass
 from emulator.planner.group_layout import GroupLayout, apart
 from emulator.planner.schedule import Collective, Lane, Step, block
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, s
 from emulator.planner.collectives.ring import in_slices
 from emulator.planner.group_layout import GroupLayout, apart
 from emulator.planner.schedule import Collective, Lane, Step, Transfer
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 
 def all_reduce(collective: Collective, /) -> Sequence[Lane]:

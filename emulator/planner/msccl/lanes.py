@@ -16,7 +16,7 @@ from emulator.errors import PlanError
 from emulator.planner.msccl.program import Instruction, Program
 from emulator.planner.msccl.proof import Transfers
 from emulator.planner.schedule import Collective, Lane, Step, Transfer, block
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 MOST_LANES = 32
 

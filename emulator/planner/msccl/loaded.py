@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 if TYPE_CHECKING:
     from emulator.planner.msccl.lanes import ProgramLanes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 Cell: TypeAlias = tuple[str, int]
 """Buffer (`i`, `o` or `s`) and chunk in it."""

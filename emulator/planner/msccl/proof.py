@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from emulator.errors import PlanError
 from emulator.planner.msccl.program import Cell, Instruction, Opcode, Program, ThreadBlock
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 Connection: TypeAlias = tuple[int, int, int]
 """Sender, receiver, channel."""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from emulator.trace.model import IntArray
+from emulator.trace.meaning.model import IntArray
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from emulator.roce.constants import UDP_PORT
 from emulator.topology.model import Topology
-from emulator.trace.model import IntArray
+from emulator.trace.meaning.model import IntArray
 
 HashArray: TypeAlias = npt.NDArray[np.uint64]
 SourcePorts: TypeAlias = Callable[[IntArray, IntArray], IntArray]

@@ -21,7 +21,7 @@ from emulator.planner.network.domain import Domains
 from emulator.planner.network.lane_progress import LaneProgress, lanes_of
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation
-from emulator.trace.model import BoolArray, IntArray
+from emulator.trace.meaning.model import BoolArray, IntArray
 
 MOST_TRANSFERS = 2048
 """Transfers over all groups of an operation that are simulated, at most; that many take some milliseconds."""

@@ -19,7 +19,7 @@ from emulator.planner.network.header_overhead import NO_HEADERS, TCP_1500, WireO
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import Operation
 from emulator.topology.model import Domain, Topology
-from emulator.trace.model import BoolArray, Communication, IntArray, Workload
+from emulator.trace.meaning.model import BoolArray, Communication, IntArray, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 UNKNOWN_NS = -1

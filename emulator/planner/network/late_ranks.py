@@ -20,7 +20,7 @@ from emulator.planner.network.lane_progress import LaneProgress, lanes_of
 from emulator.planner.traffic.operation import Operation, Traffic
 from emulator.planner.traffic.phase import Phase
 from emulator.topology.model import Topology
-from emulator.trace.model import CommKind, IntArray
+from emulator.trace.meaning.model import CommKind, IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 MOST_TRANSFERS = 2048

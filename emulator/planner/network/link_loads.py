@@ -12,7 +12,7 @@ from emulator.planner.network.ecmp import FlowHash
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation
 from emulator.planner.traffic.phase import Phase
-from emulator.trace.model import BoolArray, IntArray
+from emulator.trace.meaning.model import BoolArray, IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 FLOWS_AT_ONCE = 1 << 20

@@ -11,7 +11,7 @@ import numpy as np
 from emulator.planner.network.arrays import FloatArray
 from emulator.planner.network.plan import Plan
 from emulator.topology.paths import Paths
-from emulator.trace.model import IntArray
+from emulator.trace.meaning.model import IntArray
 
 HOSTS = "hosts"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from emulator.topology.paths import Paths
-from emulator.trace.model import IntArray
+from emulator.trace.meaning.model import IntArray
 
 
 class NextHopTable:

@@ -29,7 +29,7 @@ from emulator.planner.traffic.operation import Operation, Traffic, check_size
 from emulator.planner.traffic.phase import Phase
 from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
-from emulator.trace.model import BoolArray, IntArray
+from emulator.trace.meaning.model import BoolArray, IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 MOST_TRANSFERS = 10**9

@@ -17,7 +17,7 @@ from emulator.planner.network.ecmp import FlowHash, GenericHash
 from emulator.planner.network.next_hops import NextHopTable
 from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
-from emulator.trace.model import BoolArray, IntArray
+from emulator.trace.meaning.model import BoolArray, IntArray
 
 
 class Crossing(NamedTuple):

@@ -18,7 +18,7 @@ from emulator.planner.collectives.trees import Place, chain, in_chunks, two_tree
 from emulator.planner.schedule import BARRIER_BYTES, Collective, block
 from emulator.planner.traffic import closed_forms_by_layout as by_layout
 from emulator.planner.traffic.phase import Phase
-from emulator.trace.model import CommKind, IntArray
+from emulator.trace.meaning.model import CommKind, IntArray
 
 Phases: TypeAlias = Iterator[Phase]
 ClosedForm: TypeAlias = Callable[[Collective, IntArray], Phases]

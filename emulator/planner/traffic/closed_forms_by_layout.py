@@ -18,7 +18,7 @@ from emulator.planner.collectives.pxn import given_on_node
 from emulator.planner.group_layout import apart
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phase import Phase
-from emulator.trace.model import CommKind, IntArray
+from emulator.trace.meaning.model import CommKind, IntArray
 
 Stage: TypeAlias = tuple[int, list[tuple[int, int]]]
 """(steps, (peer, bytes) of all of them), of one member."""

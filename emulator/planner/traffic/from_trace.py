@@ -12,7 +12,7 @@ from emulator.planner.algorithms import POINT_TO_POINT, depends_on_layout
 from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.traffic.operation import Operation, Place, Traffic
 from emulator.planner.traffic.phase import Phase
-from emulator.trace.model import CommKind, Communication, Workload
+from emulator.trace.meaning.model import CommKind, Communication, Workload
 
 
 def traffic_of_workload(

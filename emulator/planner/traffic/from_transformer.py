@@ -11,11 +11,11 @@ import numpy as np
 from emulator.planner.algorithms import POINT_TO_POINT
 from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.traffic.operation import Operation, Traffic, by_algorithm
-from emulator.planner.workloads.layout import Coordinates
-from emulator.planner.workloads.synthetic import GroupRole, WorkNode
-from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.transformer_stage import transformer_nodes
-from emulator.trace.model import CommKind, IntArray
+from emulator.trace.meaning.model import CommKind, IntArray
+from emulator.trace.synthetic.layout import Coordinates
+from emulator.trace.synthetic.synthetic import GroupRole, WorkNode
+from emulator.trace.synthetic.transformer import Transformer
+from emulator.trace.synthetic.transformer_stage import transformer_nodes
 from emulator.units import NS_PER_US
 
 

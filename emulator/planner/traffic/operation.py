@@ -14,8 +14,8 @@ from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phase import Phase
 from emulator.planner.traffic.phases import peer_totals, phases, transfers_per_group
-from emulator.planner.workloads.collective_loop import CollectiveLoop
-from emulator.trace.model import CommKind, IntArray
+from emulator.trace.meaning.model import CommKind, IntArray
+from emulator.trace.synthetic.collective_loop import CollectiveLoop
 
 TRANSFERS_AT_ONCE = 1 << 21
 """Transfers that are processed together; they take some tens of megabytes."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.trace.model import IntArray
+from emulator.trace.meaning.model import IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from emulator.planner.algorithms import canonical_kind, schedule
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.closed_forms import Phases, closed_form_of
 from emulator.planner.traffic.phase import Phase
-from emulator.trace.model import BoolArray, CommKind, IntArray
+from emulator.trace.meaning.model import BoolArray, CommKind, IntArray
 
 _ROOTED = (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 
-from emulator.roce.memory import Memory
+from emulator.roce.connection.memory import Memory
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.requester import MultipathRequester
 from emulator.roce.multipath.responder import MultipathResponder
 from emulator.roce.multipath.wire import SelectiveAck
-from emulator.roce.psn import Psn
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.wire.psn import Psn
 
 
 @dataclass(slots=True, eq=False)

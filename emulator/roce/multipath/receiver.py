@@ -12,10 +12,8 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from emulator.roce.connection.receiver import SHORTEST_PACKET_BYTES
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
-from emulator.roce.framing import BTH, Framing
-from emulator.roce.gf2 import U32Array
-from emulator.roce.icrc import UdpPath, ip_id_changes
 from emulator.roce.multipath.queue_pair import MultipathPair
 from emulator.roce.multipath.wire import (
     SELECTIVE_ACK,
@@ -26,12 +24,14 @@ from emulator.roce.multipath.wire import (
     parse_write,
     words_of,
 )
-from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import CNP_PAYLOAD
-from emulator.roce.payload import Payload
-from emulator.roce.psn import PSN_MASK, Psn
-from emulator.roce.receiver import SHORTEST_PACKET_BYTES
 from emulator.roce.tuning import KNOWN_PORTS, MOST_SEGMENTS
+from emulator.roce.wire.framing import BTH, Framing
+from emulator.roce.wire.gf2 import U32Array
+from emulator.roce.wire.icrc import UdpPath, ip_id_changes
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.packet import CNP_PAYLOAD
+from emulator.roce.wire.payload import Payload
+from emulator.roce.wire.psn import PSN_MASK, Psn
 
 _CNP = int(Opcode.CNP)
 _CNP_BYTES = BTH_BYTES + len(CNP_PAYLOAD) + ICRC_BYTES
@@ -40,7 +40,7 @@ _BECN = 1 << 30
 
 @dataclass(slots=True, eq=False)
 class MultipathReceiver:
-    """What comes to one queue pair; attributes as for `emulator.roce.receiver.Receiver`."""
+    """What comes to one queue pair; attributes as for `emulator.roce.connection.receiver.Receiver`."""
 
     pair: MultipathPair
     payload: Payload

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from emulator.roce.headers import Syndrome
-from emulator.roce.messages import Message, Run, Verb
+from emulator.roce.connection.messages import Message, Run, Verb
+from emulator.roce.connection.requester import LONGEST_TIMEOUT_FACTOR, NEVER, REFUSALS, Requester
 from emulator.roce.multipath.paths import LOSSES_TO_RETIRE, REORDER_PACKETS, Health, PathColumns
 from emulator.roce.multipath.wire import MOST_AHEAD, Reason, SelectiveAck
-from emulator.roce.psn import Psn, unwrapped, wrap
-from emulator.roce.requester import LONGEST_TIMEOUT_FACTOR, NEVER, REFUSALS, Requester
+from emulator.roce.wire.headers import Syndrome
+from emulator.roce.wire.psn import Psn, unwrapped, wrap
 from emulator.units import format_duration
 
 SPAN_WINDOWS = 8

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.messages import Delivered, Reply
+from emulator.roce.connection.messages import Delivered, Reply
+from emulator.roce.connection.responder import Responder
 from emulator.roce.multipath.wire import MOST_AHEAD, MOST_REPORTS, Placed, Reason, Report, SelectiveAck
-from emulator.roce.opcodes import Operation
-from emulator.roce.psn import Psn, add, distance, wrap
-from emulator.roce.responder import Responder
+from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.psn import Psn, add, distance, wrap
 
 PACKETS_PER_ACK = 64
 """Packets after which an acknowledgement does not wait for an idle moment: windows of paths are small."""

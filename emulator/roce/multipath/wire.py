@@ -22,13 +22,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from emulator.roce.connection.messages import Message, Reply
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
-from emulator.roce.framing import ACK_REQUEST, BTH
-from emulator.roce.gf2 import U32Array, word_table
-from emulator.roce.headers import P_KEYS, Buffer
-from emulator.roce.messages import Message, Reply
-from emulator.roce.opcodes import Opcode
-from emulator.roce.psn import PSN_MASK, Psn
+from emulator.roce.wire.framing import ACK_REQUEST, BTH
+from emulator.roce.wire.gf2 import U32Array, word_table
+from emulator.roce.wire.headers import P_KEYS, Buffer
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.psn import PSN_MASK, Psn
 
 SELECTIVE_ACK = 0xC0 | Opcode.RC_ACK
 MOST_AHEAD = 1024

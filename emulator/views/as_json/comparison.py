@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from emulator.comparison.causes import causes
-from emulator.comparison.groups import RunGroup
-from emulator.comparison.verdicts import ClassComparison, Comparison, Effect, PairComparison, Side, Verdict
-from emulator.run_folder.store import firmware_of
+from emulator.results.comparison.causes import causes
+from emulator.results.comparison.groups import RunGroup
+from emulator.results.comparison.verdicts import ClassComparison, Comparison, Effect, PairComparison, Side, Verdict
+from emulator.results.run_folder.store import firmware_of
 
 
 def comparison_to_json(comparison: Comparison) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.comparison.interference import ClassInterference, Interference, JobInterference
-from emulator.comparison.verdicts import Effect
-from emulator.statistics.classes import JCT
-from emulator.verdict.session import JudgedSession
+from emulator.results.comparison.interference import ClassInterference, Interference, JobInterference
+from emulator.results.comparison.verdicts import Effect
+from emulator.results.statistics.samples.classes import JCT
+from emulator.results.verdict.session import JudgedSession
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.as_json.verdict import verdict_to_json
 

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from emulator.run_folder.manifest import RUNNING, Manifest
-from emulator.run_folder.store import StoredRun, firmware_of
-from emulator.statistics.distribution import Distribution
-from emulator.statistics.stragglers import Lateness
-from emulator.views.figures import transport_of
-from emulator.views.result_columns import result_of
+from emulator.results.run_folder.manifest import RUNNING, Manifest
+from emulator.results.run_folder.store import StoredRun, firmware_of
+from emulator.results.statistics.method.distribution import Distribution
+from emulator.results.statistics.worst.stragglers import Lateness
+from emulator.views.columns.figures import transport_of
+from emulator.views.columns.result_columns import result_of
 
 
 def runs_to_json(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:

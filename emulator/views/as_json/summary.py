@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from emulator.statistics.summary import RunSummary
-from emulator.trace.imported import DROPPED, GUESSED
+from emulator.results.statistics.summary import RunSummary
+from emulator.trace.meaning.imported import DROPPED, GUESSED
 
 
 def summary_to_json(summary: RunSummary) -> dict[str, Any]:

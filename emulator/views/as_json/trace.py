@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from emulator.trace.difference.compare import Difference
-from emulator.trace.summary import Summary
+from emulator.trace.analysis.compare import Difference
+from emulator.trace.analysis.summary import Summary
 
 
 def trace_to_json(summary: Summary) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from emulator.statistics.classes import ClassKey
-from emulator.statistics.flow_figures import FlowKey
-from emulator.statistics.metric import IterationKey
-from emulator.verdict.judge import Finding, Verdict
-from emulator.views.verdict_text import headline
+from emulator.results.statistics.metric import IterationKey
+from emulator.results.statistics.samples.classes import ClassKey
+from emulator.results.statistics.traffic.flow_figures import FlowKey
+from emulator.results.verdict.judge import Finding, Verdict
+from emulator.views.text.verdict_text import headline
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:

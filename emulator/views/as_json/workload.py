@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emulator.planner.workloads.synthetic import SyntheticWorkload, Totals
+from emulator.trace.synthetic.synthetic import SyntheticWorkload, Totals
 from emulator.units import NS_PER_US
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from emulator.comparison.causes import causes
-from emulator.comparison.groups import RunGroup
-from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
-from emulator.run_folder.store import firmware_of
-from emulator.statistics.classes import ClassKey
-from emulator.views.columns import Column, Header, texts
-from emulator.views.comparison_text import (
+from emulator.results.comparison.causes import causes
+from emulator.results.comparison.groups import RunGroup
+from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
+from emulator.results.run_folder.store import firmware_of
+from emulator.results.statistics.samples.classes import ClassKey
+from emulator.views.columns.columns import Column, Header, texts
+from emulator.views.columns.figures import NONE, percent_cell
+from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, Table, table_of
+from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.page.reduction import distribution_curve
+from emulator.views.text.comparison_text import (
     CLASS,
     answer_words,
     cause_columns,
@@ -24,10 +28,6 @@ from emulator.views.comparison_text import (
     statistic_name,
     trend_rows,
 )
-from emulator.views.figures import NONE, percent_cell
-from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, Table, table_of
-from emulator.views.html.page.pictures import Picture, Rows
-from emulator.views.html.page.reduction import distribution_curve
 
 CHOICES = 24
 """Classes that the reader can select: those that take most time."""

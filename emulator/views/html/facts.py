@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from emulator.run_folder.manifest import RUNNING, Manifest, Trials
-from emulator.run_folder.reader import Run
-from emulator.run_folder.schema import Part
-from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.classes import JCT, ClassKey
-from emulator.statistics.distribution import Distribution, distribution
-from emulator.statistics.measurements import Measurements, Times, measurements
-from emulator.statistics.steps import Steps, read_steps
-from emulator.statistics.stragglers import Lateness, lateness
-from emulator.statistics.summary import RunSummary, summarise
-from emulator.statistics.table_columns import labels_and_codes, to_ints
-from emulator.trace.model import IntArray
-from emulator.verdict.judge import Verdict, judge
-from emulator.verdict.rules import rules_of
+from emulator.results.run_folder.manifest import RUNNING, Manifest, Trials
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.class_summary import ClassSummary
+from emulator.results.statistics.method.distribution import Distribution, distribution
+from emulator.results.statistics.samples.classes import JCT, ClassKey
+from emulator.results.statistics.samples.measurements import Measurements, Times, measurements
+from emulator.results.statistics.samples.steps import Steps, read_steps
+from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
+from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.statistics.worst.stragglers import Lateness, lateness
+from emulator.results.verdict.judge import Verdict, judge
+from emulator.results.verdict.rules import rules_of
+from emulator.trace.meaning.model import IntArray
 
 _SAMPLE_COLUMNS = ("iteration", "rank", "kind", "post_ns", "done_ns")
 

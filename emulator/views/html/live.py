@@ -22,9 +22,9 @@ from pathlib import Path
 from aiohttp import web
 
 from emulator.errors import EmulatorError
-from emulator.run_folder.layout import PARTIAL_MANIFEST
-from emulator.run_folder.manifest import RUNNING
-from emulator.run_folder.reader import Run, read_run
+from emulator.results.run_folder.layout import PARTIAL_MANIFEST
+from emulator.results.run_folder.manifest import RUNNING
+from emulator.results.run_folder.reader import Run, read_run
 from emulator.views.html.facts import read_facts
 from emulator.views.html.page.document import Page, Section, Text, render
 from emulator.views.html.run_page import run_page

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
-from emulator.statistics.dut_counters import counter_series
+from emulator.results.statistics.traffic.dut_counters import counter_series
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.as_json.verdict import verdict_to_json
 from emulator.views.html.facts import RunFacts

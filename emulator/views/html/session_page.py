@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from emulator.comparison.interference import covered_iterations, window_of
-from emulator.run_folder.schema import Part
-from emulator.run_folder.session import Session
-from emulator.run_folder.stream import write_text
-from emulator.statistics.iterations import iteration_spans
-from emulator.verdict.session import JudgedJob, JudgedSession, judge_session
-from emulator.views.columns import Column
-from emulator.views.figures import NONE, count_of, describe_scaling, duration_cell
-from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, render, table_of
-from emulator.views.html.page.pictures import Picture, Rows
-from emulator.views.html.sections.verdict import TONES
-from emulator.views.html.writing import REPORT
-from emulator.views.interference_columns import (
+from emulator.results.comparison.interference import covered_iterations, window_of
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.session import Session
+from emulator.results.run_folder.stream import write_text
+from emulator.results.statistics.samples.iterations import iteration_spans
+from emulator.results.verdict.session import JudgedJob, JudgedSession, judge_session
+from emulator.views.columns.columns import Column
+from emulator.views.columns.figures import NONE, count_of, describe_scaling, duration_cell
+from emulator.views.columns.interference_columns import (
     COLUMNS,
     interference_facts,
     interference_rows,
@@ -25,6 +21,10 @@ from emulator.views.interference_columns import (
     session_words,
     tester_problems,
 )
+from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, render, table_of
+from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.sections.verdict import TONES
+from emulator.views.html.writing import REPORT
 
 DRAWN = 400
 """Iterations of a job in the time line."""

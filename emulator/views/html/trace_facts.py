@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emulator.planner.traffic.pair_bytes import PairBytes
-from emulator.trace.critical_path import PathStep
-from emulator.trace.graph_window import GraphWindow
-from emulator.trace.model import IntArray, Workload
-from emulator.trace.summary import Summary
-from emulator.trace.time_line import TimeLine
+from emulator.trace.analysis.critical_path import PathStep
+from emulator.trace.analysis.summary import Summary
+from emulator.trace.analysis.time_line import TimeLine
+from emulator.trace.meaning.graph_window import GraphWindow
+from emulator.trace.meaning.model import IntArray, Workload
 
 
 @dataclass(frozen=True, slots=True)

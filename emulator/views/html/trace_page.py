@@ -8,7 +8,7 @@ from typing import Any
 
 from emulator.units import format_duration, format_size
 from emulator.views.as_json.trace import trace_to_json
-from emulator.views.figures import count_of, describe_warning, percent_cell
+from emulator.views.columns.figures import count_of, describe_warning, percent_cell
 from emulator.views.html.page.document import Block, Figure, Figures, Page, Section
 from emulator.views.html.trace_facts import TraceFacts
 from emulator.views.html.trace_sections.graph import graph

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from junitparser import Failure, Skipped, TestCase, TestSuite
 
-from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
+from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
 from emulator.units import NS_PER_S
-from emulator.views.comparison_text import interval_text, p_text, ratio_text, verdict_text
-from emulator.views.figures import duration_cell
+from emulator.views.columns.figures import duration_cell
 from emulator.views.junit.document import add_properties, to_text
+from emulator.views.text.comparison_text import interval_text, p_text, ratio_text, verdict_text
 
 
 def comparison_to_xml(comparison: Comparison, *, is_strict: bool = False) -> str:

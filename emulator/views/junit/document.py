@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from junitparser import Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
-from emulator.verdict.judge import Outcome
+from emulator.results.verdict.judge import Outcome
 
 
 def to_text(name: str, suites: Iterable[TestSuite]) -> str:

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from junitparser import Error, TestCase, TestSuite
 
-from emulator.run_folder.manifest import COMPLETE
-from emulator.run_folder.reader import Run
-from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.summary import RunSummary, summarise
+from emulator.results.run_folder.manifest import COMPLETE
+from emulator.results.run_folder.reader import Run
+from emulator.results.statistics.class_summary import ClassSummary
+from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.verdict.judge import Verdict, judge
+from emulator.results.verdict.rules import rules_of
 from emulator.units import NS_PER_S
-from emulator.verdict.judge import Verdict, judge
-from emulator.verdict.rules import rules_of
 from emulator.views.junit.document import add_properties, result_of, to_text
-from emulator.views.verdict_text import describe_finding, describe_subject, headline
+from emulator.views.text.verdict_text import describe_finding, describe_subject, headline
 
 
 def run_to_xml(run: Run) -> str:

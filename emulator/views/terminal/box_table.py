@@ -8,10 +8,10 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.box.boxes import BoxStatus
-from emulator.dut.profile_counters import DROPS, DUPLICATES
-from emulator.views.columns import Column, explain, paragraphs
-from emulator.views.figures import count_cell, link_rate_cell, size_cell
+from emulator.device.box.boxes import BoxStatus
+from emulator.device.counters.profile_counters import DROPS, DUPLICATES
+from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.columns.figures import count_cell, link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.statistics.calibration import Calibration, TransportCost
+from emulator.results.statistics.tester.calibration import Calibration, TransportCost
 from emulator.units import format_duration
-from emulator.views.columns import Column, bold, explain
-from emulator.views.figures import NONE, duration_cell, number_cell, rate_cell
+from emulator.views.columns.columns import Column, bold, explain
+from emulator.views.columns.figures import NONE, duration_cell, number_cell, rate_cell
 from emulator.views.terminal.table import FittedTable, facts_grid
 
 _TRANSPORTS: tuple[Column[TransportCost], ...] = (

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from rich.console import RenderableType
 
-from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, duration_cell
+from emulator.views.columns.columns import Column, explain
+from emulator.views.columns.figures import NONE, duration_cell
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.comparison.causes import causes
-from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Rules, Verdict
-from emulator.statistics.classes import JCT
+from emulator.results.comparison.causes import causes
+from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison, Rules, Verdict
+from emulator.results.statistics.samples.classes import JCT
 from emulator.units import format_size
-from emulator.views.columns import Column, explain
-from emulator.views.comparison_text import cause_columns, fact_lines, pair_columns, runs_text
-from emulator.views.figures import NONE
+from emulator.views.columns.columns import Column, explain
+from emulator.views.columns.figures import NONE
 from emulator.views.terminal.table import FittedTable, facts_grid
+from emulator.views.text.comparison_text import cause_columns, fact_lines, pair_columns, runs_text
 from emulator.visible import visible
 
 STYLES = {

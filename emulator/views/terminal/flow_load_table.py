@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
 from emulator.planner.network.plan import Plan
 from emulator.units import format_size
-from emulator.views.columns import Column, explain, paragraphs
-from emulator.views.figures import link_rate_cell, size_cell
+from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.columns.figures import link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
 SHOWN_LINKS = 12

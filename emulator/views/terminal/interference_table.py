@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.comparison.interference import Interference
-from emulator.views.columns import explain
-from emulator.views.interference_columns import COLUMNS, interference_facts, interference_rows
+from emulator.results.comparison.interference import Interference
+from emulator.views.columns.columns import explain
+from emulator.views.columns.interference_columns import COLUMNS, interference_facts, interference_rows
 from emulator.views.terminal.table import FittedTable, facts_grid
 
 EXPLAIN = explain(COLUMNS, title="Effect of the jobs of a session on each other:")

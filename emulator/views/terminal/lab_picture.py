@@ -8,13 +8,13 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.lab.links import Link
-from emulator.lab.model import Node, Port
-from emulator.lab.packet_sockets import SOCKET_DROPS
-from emulator.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
+from emulator.device.lab.links import Link
+from emulator.device.lab.model import Node, Port
+from emulator.device.lab.packet_sockets import SOCKET_DROPS
+from emulator.device.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.units import format_size
-from emulator.views.columns import Column, explain, paragraphs
-from emulator.views.figures import NONE, count_of, link_rate_cell, size_cell
+from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.columns.figures import NONE, count_of, link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
 
 _DROPS = (QUEUE_DROPS, SOCKET_DROPS, "rx_dropped", "tx_dropped")

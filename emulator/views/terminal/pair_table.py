@@ -10,11 +10,11 @@ from typing import NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from emulator.statistics.pair_bandwidths import SLOW_BELOW, Direction, SlowPair, SlowPort
-from emulator.statistics.pair_sweep import PairTable
+from emulator.results.statistics.bench.pair_bandwidths import SLOW_BELOW, Direction, SlowPair, SlowPort
+from emulator.results.statistics.bench.pair_sweep import PairTable
 from emulator.units import format_size
-from emulator.views.columns import Column, explain, paragraphs
-from emulator.views.figures import NONE, count_of, gbps_cell, link_rate_cell
+from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.columns.figures import NONE, count_of, gbps_cell, link_rate_cell
 from emulator.views.terminal.table import FittedTable
 
 MOST_IN_MATRIX = 8

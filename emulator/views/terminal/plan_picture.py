@@ -11,7 +11,7 @@ from rich.text import Text
 from emulator.planner.network.arrays import FloatArray
 from emulator.planner.network.load_balance import level_names, levels
 from emulator.planner.network.plan import Plan
-from emulator.trace.model import IntArray
+from emulator.trace.meaning.model import IntArray
 from emulator.units import format_size
 
 WHOLE_LEVEL, WHOLE_SWITCH = 8, 16

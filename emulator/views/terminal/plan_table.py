@@ -17,10 +17,10 @@ from emulator.planner.network.load_balance import (
     tiers,
 )
 from emulator.planner.network.plan import OperationPlan, Plan
-from emulator.statistics.nccl_conventions import nccl_size
+from emulator.results.statistics.method.nccl_conventions import nccl_size
 from emulator.units import format_size
-from emulator.views.columns import Column, explain, paragraphs
-from emulator.views.figures import NONE, count_of, duration_cell, link_rate_cell
+from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.columns.figures import NONE, count_of, duration_cell, link_rate_cell
 from emulator.views.terminal.flow_load_table import flow_table, link_table
 from emulator.views.terminal.plan_picture import picture
 from emulator.views.terminal.table import FittedTable

@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from emulator.run_folder.observer import RunObserver
+from emulator.results.run_folder.observer import RunObserver
 from emulator.units import BITS_PER_BYTE
 from emulator.visible import visible
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.run_folder.manifest import RUNNING, Manifest
-from emulator.run_folder.pruning import Removal
-from emulator.run_folder.store import StoredRun
-from emulator.statistics.distribution import Distribution
-from emulator.statistics.stragglers import SIGNIFICANCE, Lateness
+from emulator.results.run_folder.manifest import RUNNING, Manifest
+from emulator.results.run_folder.pruning import Removal
+from emulator.results.run_folder.store import StoredRun
+from emulator.results.statistics.method.distribution import Distribution
+from emulator.results.statistics.worst.stragglers import SIGNIFICANCE, Lateness
 from emulator.units import format_size
-from emulator.views.class_columns import DISTRIBUTION_COLUMNS
-from emulator.views.columns import Column, explain, paragraphs
-from emulator.views.figures import NONE, count_of, duration_cell, transport_of
-from emulator.views.result_columns import RESULT_COLUMNS, result_columns, result_of
+from emulator.views.columns.class_columns import DISTRIBUTION_COLUMNS
+from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.columns.figures import NONE, count_of, duration_cell, transport_of
+from emulator.views.columns.result_columns import RESULT_COLUMNS, result_columns, result_of
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import short, visible
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.run_folder.manifest import COMPLETE, LAST_DONE
-from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.dut_counters import describe_device
-from emulator.statistics.iterations import IterationSummary
-from emulator.statistics.summary import RunSummary
-from emulator.statistics.transfers import Times, TransferSummary
+from emulator.results.run_folder.manifest import COMPLETE, LAST_DONE
+from emulator.results.statistics.class_summary import ClassSummary
+from emulator.results.statistics.samples.iterations import IterationSummary
+from emulator.results.statistics.samples.transfers import Times, TransferSummary
+from emulator.results.statistics.summary import RunSummary
+from emulator.results.statistics.traffic.dut_counters import describe_device
+from emulator.results.verdict.tester import judge_tester
 from emulator.units import format_duration, format_size
-from emulator.verdict.tester import judge_tester
-from emulator.views.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
-from emulator.views.class_columns import CLASS_COLUMNS
-from emulator.views.columns import explain, paragraphs
-from emulator.views.figures import (
+from emulator.views.columns.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
+from emulator.views.columns.class_columns import CLASS_COLUMNS
+from emulator.views.columns.columns import explain, paragraphs
+from emulator.views.columns.figures import (
     CCT_UNTIL_DONE,
     NONE,
     count_of,
@@ -29,16 +29,16 @@ from emulator.views.figures import (
     percent_cell,
     rate_cell,
 )
-from emulator.views.network_text import (
+from emulator.views.columns.worst_flow_columns import WORST_FLOW_COLUMNS
+from emulator.views.columns.worst_step_columns import WORST_STEP_COLUMNS
+from emulator.views.terminal.table import FittedTable, facts_grid
+from emulator.views.text.network_text import (
     describe_flows,
     describe_loss_focus,
     describe_network,
     describe_paths,
     explain_ideal,
 )
-from emulator.views.terminal.table import FittedTable, facts_grid
-from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
-from emulator.views.worst_step_columns import WORST_STEP_COLUMNS
 from emulator.visible import short, visible
 
 EXPLAIN = paragraphs(

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from emulator.statistics.dut_counters import describe_device
-from emulator.statistics.sweep import SweepRow, SweepTable
+from emulator.results.statistics.bench.sweep import SweepRow, SweepTable
+from emulator.results.statistics.traffic.dut_counters import describe_device
 from emulator.units import NS_PER_US, format_size
-from emulator.views.class_columns import BUSBW_FACTOR
-from emulator.views.columns import Column, Header, bold, explain, paragraphs
-from emulator.views.figures import describe_warning, duration_cell, number_cell, rate_cell
-from emulator.views.nccl_table import NcclRow, nccl_table
-from emulator.views.network_text import describe_flows, describe_paths
+from emulator.views.columns.class_columns import BUSBW_FACTOR
+from emulator.views.columns.columns import Column, Header, bold, explain, paragraphs
+from emulator.views.columns.figures import describe_warning, duration_cell, number_cell, rate_cell
+from emulator.views.columns.worst_step_columns import describe_worst_step
 from emulator.views.terminal.table import FittedTable
-from emulator.views.worst_step_columns import describe_worst_step
+from emulator.views.text.nccl_table import NcclRow, nccl_table
+from emulator.views.text.network_text import describe_flows, describe_paths
 
 NCCL_TESTS, CHARKHA = "nccl-tests", "charkha"
 LAYOUTS = (NCCL_TESTS, CHARKHA)

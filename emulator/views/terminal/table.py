@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from emulator.views.columns import Column, Row, filled
+from emulator.views.columns.columns import Column, Row, filled
 from emulator.visible import visible
 
 

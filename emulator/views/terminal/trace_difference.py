@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from emulator.trace.difference.compare import Aspect, Difference, Finding
-from emulator.views.columns import Column, Header, explain, paragraphs
+from emulator.trace.analysis.compare import Aspect, Difference, Finding
+from emulator.views.columns.columns import Column, Header, explain, paragraphs
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 

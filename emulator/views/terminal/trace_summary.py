@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from rich.console import Group, RenderableType
 
 from emulator.errors import format_ranks
-from emulator.trace.model import Group as ProcessGroup
-from emulator.trace.summary import OperationClass, Spread, StorageUse, Summary
+from emulator.trace.analysis.summary import OperationClass, Spread, StorageUse, Summary
+from emulator.trace.meaning.model import Group as ProcessGroup
 from emulator.units import format_duration, format_size
-from emulator.views.columns import Column, explain, paragraphs
+from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import visible
 

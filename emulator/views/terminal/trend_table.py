@@ -8,13 +8,13 @@ from typing import TypeAlias
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.comparison.verdicts import ClassComparison, Comparison, Verdict
-from emulator.statistics.classes import ClassKey
-from emulator.views.columns import Column, explain
-from emulator.views.comparison_text import fact_lines, ratio_text, statistic_name, trend_rows
-from emulator.views.figures import NONE, duration_cell
+from emulator.results.comparison.verdicts import ClassComparison, Comparison, Verdict
+from emulator.results.statistics.samples.classes import ClassKey
+from emulator.views.columns.columns import Column, explain
+from emulator.views.columns.figures import NONE, duration_cell
 from emulator.views.terminal.comparison_table import STYLES, forced_lines
 from emulator.views.terminal.table import FittedTable, facts_grid
+from emulator.views.text.comparison_text import fact_lines, ratio_text, statistic_name, trend_rows
 
 MARKS = {Verdict.SLOWER: "slower", Verdict.FASTER: "faster", Verdict.NO_DIFFERENCE: "=", Verdict.INCONCLUSIVE: "?"}
 """Verdict -> what follows a ratio."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.statistics.metrics import METRICS
-from emulator.verdict.judge import Verdict
-from emulator.views.columns import explain
+from emulator.results.statistics.metrics import METRICS
+from emulator.results.verdict.judge import Verdict
+from emulator.views.columns.columns import explain
+from emulator.views.columns.verdict_columns import COLUMNS, STYLES
 from emulator.views.terminal.table import FittedTable
-from emulator.views.verdict_columns import COLUMNS, STYLES
-from emulator.views.verdict_text import headline, words
+from emulator.views.text.verdict_text import headline, words
 
 EXPLAIN = explain(COLUMNS, title="Checks of the verdict, worst first:")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Traffic
+from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, Traffic
 from emulator.units import NS_PER_US, format_duration, format_size
-from emulator.views.columns import Column, explain
-from emulator.views.figures import count_of
+from emulator.views.columns.columns import Column, explain
+from emulator.views.columns.figures import count_of
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 

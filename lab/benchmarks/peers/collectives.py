@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from emulator.trace.model import IntArray
+from emulator.trace.meaning.model import IntArray
 from emulator.transports.registry import TRANSPORTS
 from lab.benchmarks.peers.children import MeasurementFailed, run, run_python
 from lab.benchmarks.peers.quantities import Quantity

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
+from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError
-from emulator.importers.registry import IMPORTERS, import_trace
-from emulator.importers.writing import write_imported
-from emulator.trace.workload import build_workload
-from emulator.wire.trace.load import load_trace
+from emulator.trace.files.load import load_trace
+from emulator.trace.meaning.workload import build_workload
 from tests.support.import_sources import WRITERS, recorder_dump, write_sample
 
 EXAMPLES = int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", "600"))

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from emulator.annexes.importers.registry import IMPORTERS, import_trace
 from emulator.errors import InputError
-from emulator.importers.registry import IMPORTERS, import_trace
 from tests.support.import_sources import AICB_HEADER, AICB_LAYERS, RANKS, inspector_records, log_lines, recorder_dump
 from tests.support.pytorch_traces import KinetoDocument, data_parallel_host, data_parallel_rank, tensor
 

@@ -9,7 +9,7 @@ import pytest
 import agents.process
 from agents.staying_agent import StayingAgent
 from emulator.cli.main import main
-from emulator.wire.control import credentials
+from emulator.control.wire import credentials
 
 TARGET = "192.0.2.1:4790"
 

@@ -11,7 +11,7 @@ from emulator.control.observations import Completions
 from emulator.controller.program_stream import ProgramStream
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.rank_program import PlaySettings
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.memory_transport.transport import MemoryNetwork
 from tests.support.traces import coll, node, rank_trace
 from tests.support.virtual_clock import VirtualClock

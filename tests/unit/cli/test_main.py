@@ -84,11 +84,11 @@ def test_options_before_the_command_and_paths_that_look_like_one(capsys: pytest.
     [
         (
             ["check", "/nowhere"],
-            ["emulator.lab", "emulator.views.html", "emulator.controller", "emulator.dut", "zmq"],
+            ["emulator.device.lab", "emulator.views.html", "emulator.controller", "emulator.device", "zmq"],
         ),
         (["runs", "list", "/nowhere"], ["emulator.controller", "agents.transports.zmq", "scipy"]),
-        (["run", "--help"], ["emulator.controller", "emulator.lab", "scipy", "grpc", "zmq", "jsonschema"]),
-        (["bench", "--help"], ["emulator.controller", "emulator.lab", "scipy", "grpc", "zmq", "jsonschema"]),
+        (["run", "--help"], ["emulator.controller", "emulator.device.lab", "scipy", "grpc", "zmq", "jsonschema"]),
+        (["bench", "--help"], ["emulator.controller", "emulator.device.lab", "scipy", "grpc", "zmq", "jsonschema"]),
     ],
 )
 def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str]) -> None:

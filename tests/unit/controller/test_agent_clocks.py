@@ -7,8 +7,8 @@ import time
 import pytest
 
 from emulator.control import conversation as control
-from emulator.controller import agent_clocks
-from emulator.controller.agent_clocks import FIRST_BURST, LOOKS, NEXT_BURST, AgentClocks
+from emulator.controller.clocks import agent_clocks
+from emulator.controller.clocks.agent_clocks import FIRST_BURST, LOOKS, NEXT_BURST, AgentClocks
 
 AHEAD_NS = 5_000_000
 

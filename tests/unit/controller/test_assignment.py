@@ -8,7 +8,7 @@ import pytest
 
 from emulator.control.conversation import DomainPlace
 from emulator.controller.assignment import agents_at, assign_ranks, domains_of, networks_beside
-from emulator.controller.listen_address import ListenAddress
+from emulator.controller.roster.listen_address import ListenAddress
 from emulator.errors import PlanError
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback

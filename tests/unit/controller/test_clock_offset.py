@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from emulator.controller.clock_offset import ClockEstimate, ClockWatch, Exchange, difference_error_ns
+from emulator.controller.clocks.clock_offset import ClockEstimate, ClockWatch, Exchange, difference_error_ns
 
 
 class Agent:

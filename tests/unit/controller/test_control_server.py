@@ -2,7 +2,7 @@ import importlib
 
 import pytest
 
-from emulator.controller.control_server import suppress_grpc_tracebacks
+from emulator.controller.roster.control_server import suppress_grpc_tracebacks
 
 
 def test_tracebacks_of_cancelled_calls_are_not_printed(

@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import pytest
 
-from emulator.controller import control_server
-from emulator.controller.control_server import DescriptorWatch
-from emulator.controller.listen_address import ListenAddress
+from emulator.controller.roster import control_server
+from emulator.controller.roster.control_server import DescriptorWatch
+from emulator.controller.roster.listen_address import ListenAddress
 from emulator.errors import HostError
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emulator.controller.dut_monitor import DutCounters, shared_monitors
-from emulator.run_folder.schema import Columns
+from emulator.controller.recording.dut_monitor import DutCounters, shared_monitors
+from emulator.results.run_folder.schema import Columns
 
 
 class Monitor:

@@ -10,9 +10,9 @@ import pytest
 
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
-from emulator.controller import control_server
-from emulator.controller.gathering import gather_agents
-from emulator.controller.listen_address import ListenAddress
+from emulator.controller.roster import control_server
+from emulator.controller.roster.gathering import gather_agents
+from emulator.controller.roster.listen_address import ListenAddress
 from emulator.errors import ControllerRefusal, HostError, RunError
 
 HELLO = control.Hello(

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulator.controller import late_posts
-from emulator.controller.late_posts import add_remaining_ideals
+from emulator.controller.recording import late_posts
+from emulator.controller.recording.late_posts import add_remaining_ideals
 from emulator.planner.network.header_overhead import WireOverhead
-from emulator.run_folder.schema import Part
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.writer import RunWriter
 from emulator.topology.model import Host, Topology
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.runs import Row, collective, columns, manifest
 from tests.support.traces import coll, rank_trace
 

@@ -12,7 +12,7 @@ from emulator.controller.ledger import TOLERANCE_NS, Ledger, Span, span_of
 from emulator.controller.run_plan import RunPlan
 from emulator.errors import RemoteProtocolError
 from emulator.planner.algorithm_choice import AlgorithmChoice
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import coll, rank_trace
 
 SPAN = Span(100, 200)

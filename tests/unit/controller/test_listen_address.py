@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.controller.listen_address import ListenAddress
+from emulator.controller.roster.listen_address import ListenAddress
 from emulator.errors import PlanError
 from emulator.topology.model import default_loopback
 

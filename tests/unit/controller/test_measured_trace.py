@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.controller.measured_trace import NodeAnnotation, annotate, round_to_micros, trace_metadata
-from emulator.run_folder.manifest import Exclusion, Scaling, Trials
-from emulator.run_folder.reader import Run
+from emulator.controller.recording.measured_trace import NodeAnnotation, annotate, round_to_micros, trace_metadata
+from emulator.results.run_folder.manifest import Exclusion, Scaling, Trials
+from emulator.results.run_folder.reader import Run
 from tests.support.runs import MEASURED_ATTRIBUTES, collective, manifest, pair, ranks, write_run
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from emulator.controller.program_stream import CHUNK_NODES, ProgramStream
 from emulator.planner.rank_program import PlannedCommunication
-from emulator.trace.model import CommKind, RankTrace
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import CommKind, RankTrace
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import METADATA, coll, node, rank_trace, recv, send
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from emulator.control.observations import Completions, RankSummary
-from emulator.controller.recorder import HOLD_S, Recorder
-from emulator.run_folder.layout import BROKEN
-from emulator.run_folder.manifest import Exclusion
-from emulator.run_folder.observer import RunObserver
+from emulator.controller.recording.recorder import HOLD_S, Recorder
+from emulator.results.run_folder.layout import BROKEN
+from emulator.results.run_folder.manifest import Exclusion
+from emulator.results.run_folder.observer import RunObserver
 
 
 class Log(RunObserver):

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from emulator.control.observations import Completions, FlowCounters, FlowEvents, RankSteps, StepRecords
-from emulator.controller.recorder import Recorder
-from emulator.controller.worst_instances import WorstInstances
-from emulator.run_folder.catalogue import Catalogue
-from emulator.run_folder.schema import Part
-from emulator.run_folder.writer import RunWriter
-from emulator.trace.workload import build_workload
+from emulator.controller.recording.recorder import Recorder
+from emulator.controller.recording.worst_instances import WorstInstances
+from emulator.results.run_folder.catalogue import Catalogue
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.writer import RunWriter
+from emulator.trace.meaning.workload import build_workload
 from tests.support.playing import everyone
 from tests.support.runs import manifest
 from tests.support.traces import coll

@@ -9,8 +9,8 @@ import pytest
 
 from emulator.controller.run_plan import REPORTS_PER_S, RunPlan, SessionPlan
 from emulator.planner.algorithm_choice import AlgorithmChoice
-from emulator.trace.storage import play_on_storage_hosts
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.storage import play_on_storage_hosts
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import Node, node, rank_trace, storage
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.control.observations import RankSteps
-from emulator.controller import step_assembly
-from emulator.controller.step_assembly import StepAssembly, joined
-from emulator.run_folder.schema import Part, to_batch
+from emulator.controller.recording import step_assembly
+from emulator.controller.recording.step_assembly import StepAssembly, joined
+from emulator.results.run_folder.schema import Part, to_batch
 
 Sent = tuple[int, int, int]
 """(source, destination, lane)"""

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from emulator.control.observations import FlowCounters
-from emulator.controller.step_facts import QueuePair, StepFacts, complete_steps
+from emulator.controller.recording.step_facts import QueuePair, StepFacts, complete_steps
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.header_overhead import WireOverhead
-from emulator.run_folder.schema import Part
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.writer import RunWriter
 from emulator.topology.model import Topology, default_loopback
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.playing import everyone
 from tests.support.runs import manifest
 from tests.support.topologies import shipped_topology

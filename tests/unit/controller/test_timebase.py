@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.controller.clock_offset import ClockEstimate, Offset, difference_error_ns
+from emulator.controller.clocks.clock_offset import ClockEstimate, Offset, difference_error_ns
+from emulator.controller.recording.timebase import ONE_CLOCK, SEVERAL_CLOCKS, describe_clock, settle_stamps
 from emulator.controller.run_plan import RunOutcome
-from emulator.controller.timebase import ONE_CLOCK, SEVERAL_CLOCKS, describe_clock, settle_stamps
-from emulator.run_folder.schema import Part
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import manifest
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.controller.topology_description import describe_dut, describe_path, describe_topology
+from emulator.controller.recording.topology_description import describe_dut, describe_path, describe_topology
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
 

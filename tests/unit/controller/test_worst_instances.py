@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.controller.worst_instances import WorstInstances
-from emulator.statistics.classes import class_rows
-from emulator.statistics.collectives import merge
+from emulator.controller.recording.worst_instances import WorstInstances
+from emulator.results.statistics.samples.classes import class_rows
+from emulator.results.statistics.samples.collectives import merge
 from tests.support.runs import Row, collective, columns, pair, table
 
 HOSTS = (0, 1)

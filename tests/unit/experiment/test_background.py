@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from emulator.background.task import BackgroundTask
 from emulator.errors import PlanError
-from emulator.experiment.background import plan_background
-from emulator.experiment.background_spec import Background, parse_background
-from emulator.experiment.flow_places import FreeAddresses, PlannedFlow
-from emulator.experiment.flows import flow_parameters
+from emulator.experiment.settle.background import plan_background
+from emulator.experiment.settle.flow_places import FreeAddresses, PlannedFlow
+from emulator.experiment.settle.flows import flow_parameters
+from emulator.experiment.spec.background_spec import Background, parse_background
+from emulator.flows.background.task import BackgroundTask
 from emulator.roce.options import RoceOptions
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.load import load_topology

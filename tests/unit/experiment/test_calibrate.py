@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.experiment.calibrate import can_be_cabled, doubts
-from emulator.statistics.calibration import Calibration, TimerJitter, TransportCost
+from emulator.experiment.play.calibrate import can_be_cabled, doubts
+from emulator.results.statistics.tester.calibration import Calibration, TimerJitter, TransportCost
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
 from tests.support.topologies import shipped_topology

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError
-from emulator.experiment.calibration import calibration_of, deciding_parameters
-from emulator.experiment.resolve import resolve
-from emulator.experiment.spec import Experiment, Network, Observe, Transport
-from emulator.statistics.calibration import (
+from emulator.experiment.settle.calibration import calibration_of, deciding_parameters
+from emulator.experiment.settle.resolve import resolve
+from emulator.experiment.spec.spec import Experiment, Network, Observe, Transport
+from emulator.results.statistics.tester.calibration import (
     LOOPBACK,
     Calibration,
     TimerJitter,

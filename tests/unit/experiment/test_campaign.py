@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from emulator.errors import HostError, InputError, RunError, RunInterrupted
-from emulator.experiment.absolute_paths import with_absolute_paths
-from emulator.experiment.campaign import CampaignProgress, Turn, play_campaign, schedule
-from emulator.experiment.spec import AUTO, Campaign, Device, Experiment, Job, Trace
-from emulator.run_folder.reader import Run, read_run
-from emulator.run_folder.writer import RunWriter
-from emulator.statistics.classes import count_classes
-from emulator.trace.workload import build_workload
+from emulator.experiment.series.campaign import CampaignProgress, Turn, play_campaign, schedule
+from emulator.experiment.spec.absolute_paths import with_absolute_paths
+from emulator.experiment.spec.spec import AUTO, Campaign, Device, Experiment, Job, Trace
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.writer import RunWriter
+from emulator.results.statistics.samples.classes import count_classes
+from emulator.trace.meaning.workload import build_workload
 from tests.support import traces
 from tests.support.runs import manifest, ranks, write_run
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError, PlanError
-from emulator.experiment.absolute_paths import with_absolute_paths
-from emulator.experiment.document import experiment_of_run, is_file, name_of, read_experiment, to_yaml
-from emulator.experiment.spec import Agents, Campaign, Experiment, Job, Network, Observe, Trace
+from emulator.experiment.spec.absolute_paths import with_absolute_paths
+from emulator.experiment.spec.document import experiment_of_run, is_file, name_of, read_experiment, to_yaml
+from emulator.experiment.spec.spec import Agents, Campaign, Experiment, Job, Network, Observe, Trace
 from emulator.planner.algorithms import algorithm_names, choose, parse_overrides
 from emulator.planner.msccl.loaded import loaded_algorithms
-from emulator.run_folder.manifest import TraceFacts
-from emulator.trace.model import CommKind
-from emulator.wire.trace.files import find_trace
-from emulator.wire.trace.load import digest
+from emulator.results.run_folder.manifest import TraceFacts
+from emulator.trace.files.files import find_trace
+from emulator.trace.files.load import digest
+from emulator.trace.meaning.model import CommKind
 from tests.support.msccl_files import ring_all_reduce
 from tests.support.runs import write_run
 

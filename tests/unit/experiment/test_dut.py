@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError, PlanError
-from emulator.experiment.dut import watch_dut
-from emulator.experiment.resolve import resolve
-from emulator.experiment.spec import Device, Experiment
-from emulator.experiment.testbed import Testbed
+from emulator.experiment.play.dut import watch_dut
+from emulator.experiment.settle.resolve import resolve
+from emulator.experiment.settle.testbed import Testbed
+from emulator.experiment.spec.spec import Device, Experiment
 from emulator.topology.load import load_topology
 
 PROFILE = Path(__file__).parents[3] / "lab" / "profiles" / "fw-a.yaml"

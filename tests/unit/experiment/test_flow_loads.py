@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from emulator.errors import PlanError
-from emulator.experiment.flow_loads import check_flows
-from emulator.experiment.spec import Experiment
+from emulator.experiment.settle.flow_loads import check_flows
+from emulator.experiment.spec.spec import Experiment
 from emulator.schema import decode
 
 HOSTS = """

@@ -11,10 +11,10 @@ import pytest
 from emulator.control.flows import FlowFigures, FlowReport
 from emulator.controller.assignment import assign_ranks
 from emulator.errors import PlanError
-from emulator.experiment.flow_places import FreeAddresses, PlannedFlow
-from emulator.experiment.flow_spec import PerftestFlow
-from emulator.experiment.flows import assign_flows, flow_parameters, plan_flows, result_rows
-from emulator.peer.task import PeerTask
+from emulator.experiment.settle.flow_places import FreeAddresses, PlannedFlow
+from emulator.experiment.settle.flows import assign_flows, flow_parameters, plan_flows, result_rows
+from emulator.experiment.spec.flow_spec import PerftestFlow
+from emulator.flows.perftest.task import PeerTask
 from emulator.roce.options import RoceOptions
 from emulator.schema import decode
 from emulator.topology.load import load_topology

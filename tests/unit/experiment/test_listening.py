@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError, PlanError
-from emulator.experiment.listening import listening
-from emulator.experiment.spec import Agents
+from emulator.experiment.settle.listening import listening
+from emulator.experiment.spec.spec import Agents
 
 
 def test_local_agents_need_no_address() -> None:

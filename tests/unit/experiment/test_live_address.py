@@ -1,6 +1,6 @@
 import pytest
 
-from emulator.experiment.live_address import LiveAddress, parse_live_address
+from emulator.experiment.play.live_address import LiveAddress, parse_live_address
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from emulator.experiment.log import RunLog
+from emulator.experiment.play.log import RunLog
 
 
 def test_events_of_a_run_are_logged_at_level_info(caplog: pytest.LogCaptureFixture) -> None:

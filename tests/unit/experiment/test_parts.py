@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.experiment.parts import build_experiment, merge, part_of
+from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.schema import SchemaProblem
 
 SWEEP = {"job": {"sweep": {"collective": "all_reduce", "ranks": 4}}}

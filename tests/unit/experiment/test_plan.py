@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError, PlanError
-from emulator.experiment.plan import CollectiveLoad, plan_experiment
-from emulator.experiment.spec import Experiment, Network, Trace, Transport
-from emulator.trace.model import CommKind
+from emulator.experiment.settle.plan import CollectiveLoad, plan_experiment
+from emulator.experiment.spec.spec import Experiment, Network, Trace, Transport
+from emulator.trace.meaning.model import CommKind
 
 ROOT = Path(__file__).parents[3]
 RAILS = ROOT / "topologies" / "rail-4x4.yaml"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.experiment.play import has_samples, name_of, new_run_folder
-from emulator.experiment.spec import Experiment, Job, Pairs
-from emulator.run_folder.writer import RunWriter
+from emulator.experiment.play.play import has_samples, name_of, new_run_folder
+from emulator.experiment.spec.spec import Experiment, Job, Pairs
+from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import collective, columns, manifest, write_run
 
 

@@ -15,8 +15,8 @@ from emulator.cli.options.table import add_options, build, spec_part
 from emulator.cli.parser import Parser
 from emulator.control.parameter import Parameter
 from emulator.errors import PlanError
-from emulator.experiment.resolve import Resolved, resolve
-from emulator.experiment.spec import Experiment, Network, Transport
+from emulator.experiment.settle.resolve import Resolved, resolve
+from emulator.experiment.spec.spec import Experiment, Network, Transport
 from emulator.roce.options import RoceOptions
 from emulator.topology.load import load_topology
 from emulator.topology.model import Host, Topology, default_loopback

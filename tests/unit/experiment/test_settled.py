@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulator.experiment.settled import Identity
+from emulator.experiment.settle.settled import Identity
 
 
 def test_runs_of_the_same_moment_have_different_ids() -> None:

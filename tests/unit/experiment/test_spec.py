@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from emulator.experiment.spec import Device, Experiment, Job, Network, Sweep, Trace, Transport
+from emulator.experiment.spec.spec import Device, Experiment, Job, Network, Sweep, Trace, Transport
 from emulator.schema import SchemaProblem, decode, json_schema
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 TRACE = {"trace": {"path": "t"}}
 FLOW = {"kind": "perftest", "host": "a", "peer": "b"}

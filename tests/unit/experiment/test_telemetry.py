@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from emulator.annexes.telemetry.publishing import PASSWORD_VARIABLE, broker, publishing
+from emulator.annexes.telemetry.reporter import RunFacts
 from emulator.errors import InputError
-from emulator.experiment.spec import Observe
-from emulator.experiment.telemetry import PASSWORD_VARIABLE, broker, publishing
-from emulator.telemetry.reporter import RunFacts
+from emulator.experiment.spec.spec import Observe
 
 FACTS = RunFacts("run-1", "trace", 2, 3, 6, "runs/x")
 

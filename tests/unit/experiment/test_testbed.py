@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError, TopologyError
-from emulator.experiment.spec import Experiment, Network
-from emulator.experiment.testbed import enter_testbed, topology_without_host
+from emulator.experiment.settle.testbed import enter_testbed, topology_without_host
+from emulator.experiment.spec.spec import Experiment, Network
 
 TOPOLOGY = Path(__file__).parents[3] / "topologies" / "two-hosts-switch.yaml"
 

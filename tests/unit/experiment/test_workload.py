@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from emulator.errors import PlanError, TraceError
-from emulator.experiment.spec import Job, Pairs, Sweep, Trace
-from emulator.experiment.workload import load_from_files, load_job, planned_sweep
-from emulator.trace.model import CommKind
+from emulator.experiment.settle.workload import load_from_files, load_job, planned_sweep
+from emulator.experiment.spec.spec import Job, Pairs, Sweep, Trace
+from emulator.trace.meaning.model import CommKind
 from tests.support.trace_files import write
 
 EXAMPLE = str(Path(__file__).parents[3] / "lab" / "examples" / "transformer-8r")

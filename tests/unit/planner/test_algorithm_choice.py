@@ -10,8 +10,8 @@ from emulator.planner.algorithms import POINT_TO_POINT, parse_overrides
 from emulator.planner.default_algorithms import PARALLEL_BLOCK_BYTES, PARALLEL_GROUP, default_algorithm
 from emulator.planner.group_layout import Layouts
 from emulator.planner.msccl.loaded import load_algorithm
-from emulator.trace.model import CommKind, Workload
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import CommKind, Workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.msccl_files import all_pairs_all_to_all, ring_all_reduce
 from tests.support.playing import everyone
 from tests.support.traces import coll, rank_trace, recv, send

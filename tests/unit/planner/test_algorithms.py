@@ -11,7 +11,7 @@ from emulator.planner.algorithms import algorithm_names, choose, installed_algor
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.default_algorithms import default_table
 from emulator.planner.schedule import Collective
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.installed import install
 
 OWN = """

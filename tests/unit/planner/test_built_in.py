@@ -7,7 +7,7 @@ import pytest
 from emulator.errors import PlanError
 from emulator.planner.built_in import MOST_CHANNELS, built_in, channels_of
 from emulator.planner.schedule import Collective
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 
 @pytest.mark.parametrize("channels", [1, 3, MOST_CHANNELS])

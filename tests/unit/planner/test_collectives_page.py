@@ -14,7 +14,7 @@ from emulator.planner.algorithms import ENTRY_POINT_GROUP, installed_algorithms,
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.default_algorithms import default_table
 from emulator.planner.schedule import Collective
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.collective_simulator import members_of, play, unroll
 from tests.support.installed import install
 from tests.support.schedules import bytes_by_member

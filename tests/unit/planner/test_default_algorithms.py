@@ -14,7 +14,7 @@ from emulator.planner.default_algorithms import (
     default_algorithm,
     default_table,
 )
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 K = CommKind
 

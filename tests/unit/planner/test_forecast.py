@@ -8,8 +8,8 @@ import pytest
 from emulator.planner.forecast import Forecast, forecast, sent_bytes
 from emulator.planner.group_layout import Layouts
 from emulator.planner.network.ideal_times import UNKNOWN_NS
-from emulator.trace.model import Communication, Workload
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import Communication, Workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.playing import everyone
 from tests.support.traces import coll, node, rank_trace, recv, send
 

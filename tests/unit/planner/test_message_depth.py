@@ -8,7 +8,7 @@ from emulator.errors import PlanError
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective, Lane, Step, Transfer
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 
 def depth(kind: CommKind, algorithm: str, members: int) -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import ProtocolError
-from emulator.roce.cm import (
+from emulator.roce.connection.gid import address_of_gid, gid_of
+from emulator.roce.wire.cm import (
     MAD_BYTES,
     Drep,
     Dreq,
@@ -28,7 +29,6 @@ from emulator.roce.cm import (
     parse_mad,
     service_id,
 )
-from emulator.roce.gid import address_of_gid, gid_of
 
 CAPTURE = Path(__file__).parents[2] / "data" / "rdma_cm" / "rping.pcap"
 HEADERS = 14 + 20 + 8 + 12 + 8  # Ethernet, IPv4, UDP, BTH, DETH

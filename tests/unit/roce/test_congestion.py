@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.roce.congestion import FixedRate
+from emulator.roce.rate.congestion import FixedRate
 
 
 @pytest.mark.parametrize("rate", [None, 1e9])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.roce.credits import CREDITS, credit_code
-from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.messages import ConnectionSettings, Message, Verb
-from emulator.roce.psn import Psn
-from emulator.roce.requester import Requester
+from emulator.roce.connection.credits import CREDITS, credit_code
+from emulator.roce.connection.messages import ConnectionSettings, Message, Verb
+from emulator.roce.connection.requester import Requester
+from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.wire.psn import Psn
 
 FOUR = CREDITS.index(4)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.roce.foreign_receiver import ForeignReceiver
-from emulator.roce.headers import Aeth, Bth, Deth, Extension, ImmDt, Reth, Syndrome
-from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.memory import Memory, MemoryRegion
-from emulator.roce.messages import ConnectionSettings, Message, Reply, Verb
-from emulator.roce.opcodes import Opcode, Operation
-from emulator.roce.packet import CNP_PAYLOAD, Packet, pack_icrc, pack_packet, pad_bytes
-from emulator.roce.psn import Psn
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.connection.foreign_receiver import ForeignReceiver
+from emulator.roce.connection.memory import Memory, MemoryRegion
+from emulator.roce.connection.messages import ConnectionSettings, Message, Reply, Verb
+from emulator.roce.connection.queue_pair import QueuePair
+from emulator.roce.wire.headers import Aeth, Bth, Deth, Extension, ImmDt, Reth, Syndrome
+from emulator.roce.wire.icrc import UdpPath, icrc
+from emulator.roce.wire.opcodes import Opcode, Operation
+from emulator.roce.wire.packet import CNP_PAYLOAD, Packet, pack_icrc, pack_packet, pad_bytes
+from emulator.roce.wire.psn import Psn
 
 SOURCE, DESTINATION = bytes((10, 99, 0, 2)), bytes((10, 99, 0, 9))
 QPN, PORT, PSN, RKEY = 0x11, 50_000, Psn(0xFFFFFE), 77

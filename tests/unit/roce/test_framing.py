@@ -2,15 +2,15 @@
 
 import pytest
 
-from emulator.roce.framing import BTH_RETH_IMM, ICRC, Framing
-from emulator.roce.headers import Aeth, ImmDt, Reth
-from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.messages import Message, Reply, Verb
-from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import Packet, is_congestion_notification, parse_packet
-from emulator.roce.payload import Payload, Staging
-from emulator.roce.psn import Psn
-from emulator.roce.runs import follows_first
+from emulator.roce.connection.messages import Message, Reply, Verb
+from emulator.roce.wire.framing import BTH_RETH_IMM, ICRC, Framing
+from emulator.roce.wire.headers import Aeth, ImmDt, Reth
+from emulator.roce.wire.icrc import UdpPath, icrc
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.packet import Packet, is_congestion_notification, parse_packet
+from emulator.roce.wire.payload import Payload, Staging
+from emulator.roce.wire.psn import Psn
+from emulator.roce.wire.runs import follows_first
 
 V4 = UdpPath.between("127.0.0.1", "127.3.2.1", source_port=50_001)
 V6 = UdpPath.between("::1", "fd00::2", source_port=60_001)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.roce.gf2 import WordTable, multiply, power_of_x, shift_table, word_table
+from emulator.roce.wire.gf2 import WordTable, multiply, power_of_x, shift_table, word_table
 
 ONE, X = 1 << 31, 1 << 30
 words = st.integers(0, (1 << 32) - 1)

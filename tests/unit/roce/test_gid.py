@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.roce.gid import address_of_gid, gid_of
+from emulator.roce.connection.gid import address_of_gid, gid_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import struct
 import pytest
 from hypothesis import strategies as st
 
-from emulator.roce.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ieth, ImmDt, Reth, Syndrome
-from emulator.roce.psn import Psn
+from emulator.roce.wire.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ieth, ImmDt, Reth, Syndrome
+from emulator.roce.wire.psn import Psn
 
 u8, u16, u24, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 24, 32, 64))
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.audit.capture import Capture
+from emulator.annexes.bench_kit.audit.capture import Capture
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
-from emulator.roce.gf2 import power_of_x, word_table
-from emulator.roce.headers import Bth
-from emulator.roce.icrc import UdpPath, icrc, icrc_of_datagram, ip_id_changes, psn_changes, recover_ip_id
-from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import Packet, pack_icrc, parse_packet
-from emulator.roce.psn import Psn, wrap
+from emulator.roce.wire.gf2 import power_of_x, word_table
+from emulator.roce.wire.headers import Bth
+from emulator.roce.wire.icrc import UdpPath, icrc, icrc_of_datagram, ip_id_changes, psn_changes, recover_ip_id
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.packet import Packet, pack_icrc, parse_packet
+from emulator.roce.wire.psn import Psn, wrap
 from tests.support.roce_capture import ip_datagram
 from tests.support.shared_traces import require_shared
 

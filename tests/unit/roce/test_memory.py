@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator.roce.connection.memory import EVERYTHING, Access, Memory, MemoryRegion
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
-from emulator.roce.memory import EVERYTHING, Access, Memory, MemoryRegion
 
 BASE, LENGTH, RKEY = 1 << 40, 64, 7
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator.roce.connection.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Run, Verb, packets_of
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Run, Verb, packets_of
-from emulator.roce.opcodes import Operation
-from emulator.roce.psn import PSN_SPACE, Psn
+from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.psn import PSN_SPACE, Psn
 
 
 @given(st.integers(0, 1 << 31), st.sampled_from(PATH_MTUS))

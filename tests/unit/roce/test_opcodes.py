@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.roce.headers import Aeth, AtomicAckEth, AtomicEth, Deth, ExtensionType, Ieth, ImmDt, Reth
-from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Place, Service
+from emulator.roce.wire.headers import Aeth, AtomicAckEth, AtomicEth, Deth, ExtensionType, Ieth, ImmDt, Reth
+from emulator.roce.wire.opcodes import MEANINGS, Opcode, Operation, Place, Service
 
 RC = {
     0x00: (Operation.SEND, Place.FIRST, ()),

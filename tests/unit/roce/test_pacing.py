@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.roce.pacing import Pacer
+from emulator.roce.rate.pacing import Pacer
 
 
 def test_a_pacer_holds_the_mean_rate_whatever_the_sizes() -> None:

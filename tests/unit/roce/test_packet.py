@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.roce.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, Ieth, ImmDt, Reth
-from emulator.roce.opcodes import MEANINGS, Opcode
-from emulator.roce.packet import (
+from emulator.roce.wire.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, Ieth, ImmDt, Reth
+from emulator.roce.wire.opcodes import MEANINGS, Opcode
+from emulator.roce.wire.packet import (
     Packet,
     Problem,
     congestion_notification,
@@ -20,7 +20,7 @@ from emulator.roce.packet import (
     pad_bytes,
     parse_packet,
 )
-from emulator.roce.psn import Psn
+from emulator.roce.wire.psn import Psn
 
 U8, U24 = st.integers(0, 0xFF), st.integers(0, 0xFFFFFF)
 U32, U64 = st.integers(0, 0xFFFFFFFF), st.integers(0, (1 << 64) - 1)

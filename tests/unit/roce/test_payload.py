@@ -1,6 +1,6 @@
 import pytest
 
-from emulator.roce.payload import Payload
+from emulator.roce.wire.payload import Payload
 
 
 @pytest.mark.parametrize(

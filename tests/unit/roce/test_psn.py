@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.roce.psn import PSN_SPACE, Psn, add, compare, distance, wrap
+from emulator.roce.wire.psn import PSN_SPACE, Psn, add, compare, distance, wrap
 
 PSNS = st.integers(0, PSN_SPACE - 1).map(Psn)
 HALF = PSN_SPACE // 2

@@ -1,6 +1,6 @@
 """Addresses of queue pairs as IP headers have them."""
 
-from emulator.roce.qp_facts import packed
+from emulator.roce.connection.qp_facts import packed
 
 
 def test_an_address_is_packed_as_in_an_ip_header() -> None:

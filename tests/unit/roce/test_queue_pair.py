@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from emulator.roce.congestion import FixedRate
-from emulator.roce.dcqcn import ReactionPoint, preset
-from emulator.roce.headers import Syndrome
-from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
-from emulator.roce.opcodes import Opcode
-from emulator.roce.psn import Psn
-from emulator.roce.queue_pair import PACKET_OVERHEAD_BYTES, QueuePair
-from emulator.roce.requester import NEVER
+from emulator.roce.connection.messages import Arrival, ConnectionSettings, Message, Verb
+from emulator.roce.connection.queue_pair import PACKET_OVERHEAD_BYTES, QueuePair
+from emulator.roce.connection.requester import NEVER
+from emulator.roce.rate.congestion import FixedRate
+from emulator.roce.rate.dcqcn import ReactionPoint, preset
+from emulator.roce.wire.headers import Syndrome
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.psn import Psn
 
 
 def sent_at_once(pair: QueuePair, now: int) -> list[int]:

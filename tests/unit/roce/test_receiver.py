@@ -6,17 +6,17 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from emulator.roce.framing import ICRC, Framing
-from emulator.roce.headers import Bth
-from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.messages import Arrival, Message, Reply, Verb
-from emulator.roce.opcodes import Opcode
+from emulator.roce.connection.messages import Arrival, Message, Reply, Verb
+from emulator.roce.connection.queue_pair import QueuePair
+from emulator.roce.connection.receiver import Receiver
 from emulator.roce.options import RoceOptions
-from emulator.roce.payload import Payload, Staging
-from emulator.roce.psn import Psn, add
-from emulator.roce.queue_pair import QueuePair
-from emulator.roce.receiver import Receiver
 from emulator.roce.tuning import KNOWN_PORTS
+from emulator.roce.wire.framing import ICRC, Framing
+from emulator.roce.wire.headers import Bth
+from emulator.roce.wire.icrc import UdpPath, icrc
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.payload import Payload, Staging
+from emulator.roce.wire.psn import Psn, add
 
 PORT, COUNT, PSN, QPN, RKEY = 50_000, 30, Psn(9), 16, 77
 SOURCE, DESTINATION = bytes((192, 0, 2, 1)), bytes((192, 0, 2, 2))

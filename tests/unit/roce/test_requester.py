@@ -1,10 +1,10 @@
 """What a requester sends, sends again and gives up; the window alone is in test_window.py."""
 
-from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
-from emulator.roce.psn import Psn
-from emulator.roce.requester import NEVER, Requester
+from emulator.roce.connection.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
+from emulator.roce.connection.requester import NEVER, Requester
 from emulator.roce.tuning import LEAST_PACKETS_AFTER_LOSS, PATIENCE_NS
+from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.wire.psn import Psn
 
 
 def sender(packets: int, *, window_packets: int = 64) -> Requester:

@@ -3,11 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from emulator.roce.constants import LARGEST_MESSAGE_BYTES
-from emulator.roce.credits import credit_code
-from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.memory import Access, Memory, MemoryRegion
-from emulator.roce.messages import (
+from emulator.roce.connection.credits import credit_code
+from emulator.roce.connection.memory import Access, Memory, MemoryRegion
+from emulator.roce.connection.messages import (
     LEAST_REACH_PACKETS,
     Arrival,
     AtomicResponse,
@@ -16,9 +14,11 @@ from emulator.roce.messages import (
     Reply,
     ResponseRun,
 )
-from emulator.roce.opcodes import Opcode, Operation
-from emulator.roce.psn import Psn
-from emulator.roce.responder import Responder
+from emulator.roce.connection.responder import Responder
+from emulator.roce.constants import LARGEST_MESSAGE_BYTES
+from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.wire.opcodes import Opcode, Operation
+from emulator.roce.wire.psn import Psn
 
 
 def middle(psn: int) -> Arrival:

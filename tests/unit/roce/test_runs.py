@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.roce.headers import Bth, ImmDt, Reth
-from emulator.roce.icrc import UdpPath, icrc, ip_id_changes
-from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import pack_icrc, pack_packet
-from emulator.roce.psn import PSN_SPACE, Psn, wrap
-from emulator.roce.runs import (
+from emulator.roce.wire.headers import Bth, ImmDt, Reth
+from emulator.roce.wire.icrc import UdpPath, icrc, ip_id_changes
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.packet import pack_icrc, pack_packet
+from emulator.roce.wire.psn import PSN_SPACE, Psn, wrap
+from emulator.roce.wire.runs import (
     PacketColumns,
     Prediction,
     Template,

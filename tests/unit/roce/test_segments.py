@@ -2,11 +2,11 @@
 
 import pytest
 
-from emulator.roce.headers import NO_CREDIT_LIMIT, Aeth, ImmDt, Reth
-from emulator.roce.messages import Message, ResponseRun, Run, Verb
-from emulator.roce.opcodes import MEANINGS, Operation, Place
-from emulator.roce.psn import Psn
-from emulator.roce.segments import message_segments, read_request, response_segments
+from emulator.roce.connection.messages import Message, ResponseRun, Run, Verb
+from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Aeth, ImmDt, Reth
+from emulator.roce.wire.opcodes import MEANINGS, Operation, Place
+from emulator.roce.wire.psn import Psn
+from emulator.roce.wire.segments import message_segments, read_request, response_segments
 
 SEGMENTED = (Verb.SEND, Verb.SEND_IMM, Verb.WRITE, Verb.WRITE_IMM)
 

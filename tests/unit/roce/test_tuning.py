@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from emulator.roce import constants, tuning
+from emulator.roce.connection.messages import Arrival, ConnectionSettings
+from emulator.roce.connection.responder import Responder
 from emulator.roce.constants import ACKS_PER_WINDOW, BTH_BYTES, ICRC_BYTES, LEAST_WINDOW_PACKETS, PATH_MTUS
-from emulator.roce.headers import Aeth, Bth, ImmDt, Reth
-from emulator.roce.messages import Arrival, ConnectionSettings
-from emulator.roce.opcodes import Opcode
 from emulator.roce.options import RoceOptions
-from emulator.roce.psn import PSN_SPACE, Psn
-from emulator.roce.responder import Responder
+from emulator.roce.wire.headers import Aeth, Bth, ImmDt, Reth
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.psn import PSN_SPACE, Psn
 
 
 def test_lengths_of_headers_are_those_of_their_layouts() -> None:

@@ -1,12 +1,12 @@
 import pytest
 
+from emulator.roce.connection.window import SendWindow, window_bytes
 from emulator.roce.tuning import (
     LEAST_PACKETS_AFTER_LOSS,
     LEAST_WINDOW_BYTES,
     MOST_PACKETS_AFTER_LOSS,
     MOST_WINDOW_BYTES,
 )
-from emulator.roce.window import SendWindow, window_bytes
 
 
 def window(most: int = 512) -> SendWindow:

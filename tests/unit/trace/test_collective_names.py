@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.trace.collective_names import COLLECTIVES, parse_class_name, parse_collective
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.collective_names import COLLECTIVES, parse_class_name, parse_collective
+from emulator.trace.meaning.model import CommKind
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from emulator.trace.communication_order import communication_dependencies
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.communication_order import communication_dependencies
+from emulator.trace.meaning.workload import build_workload
 from tests.support.random_traces import random_traces
 from tests.support.traces import Node, coll, node, rank_trace
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.trace.critical_path import (
+from emulator.trace.analysis.critical_path import (
     CriticalPath,
     PathStep,
     longest_path_ns,
@@ -20,9 +20,9 @@ from emulator.trace.critical_path import (
     topological_order,
     traced_ns,
 )
-from emulator.trace.merged_graph import Graph, graph_of
-from emulator.trace.model import IntArray, Workload
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.merged_graph import Graph, graph_of
+from emulator.trace.meaning.model import IntArray, Workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.random_traces import random_traces
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.deadlock import SHOWN_WAITS
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.deadlock import SHOWN_WAITS
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 PAIRS = {"a": (0, 1), "b": (0, 1)}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from emulator.trace.exclusive_durations import exclusive_micros
-from emulator.trace.model import NodeType, StorageLevel
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.exclusive_durations import exclusive_micros
+from emulator.trace.meaning.model import NodeType, StorageLevel
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import Node, node, rank_trace, storage
 
 

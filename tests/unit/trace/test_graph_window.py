@@ -1,9 +1,9 @@
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace import graph_window as module
-from emulator.trace.graph_window import graph_window, position_of
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning import graph_window as module
+from emulator.trace.meaning.graph_window import graph_window, position_of
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import node, rank_trace
 
 CHAIN = [node(10 * at, deps=[10 * (at - 1)] if at > 1 else []) for at in range(1, 8)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.groups import parse_group_file
-from emulator.trace.model import Workload
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.groups import parse_group_file
+from emulator.trace.meaning.model import Workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import coll, rank_trace
 
 Groups = dict[str, tuple[int, ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.trace.key_value_names import key_value_name, request_of
+from emulator.trace.meaning.key_value_names import key_value_name, request_of
 
 
 def test_names_are_read_back() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.model import CommKind, Communication, Resource, Workload
-from emulator.trace.workload import TraceOptions, build_workload
+from emulator.trace.meaning.model import CommKind, Communication, Resource, Workload
+from emulator.trace.meaning.workload import TraceOptions, build_workload
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from emulator.trace.merged_graph import graph_of, layout_of, merged_graph
-from emulator.trace.model import IntArray
-from emulator.trace.workload import TraceOptions, split_traces
+from emulator.trace.meaning.merged_graph import graph_of, layout_of, merged_graph
+from emulator.trace.meaning.model import IntArray
+from emulator.trace.meaning.workload import TraceOptions, split_traces
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 

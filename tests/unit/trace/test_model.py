@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.trace.model import CommKind, Group, NodeType
-from emulator.wire._pb import et_pb2
+from emulator._pb import et_pb2
+from emulator.trace.meaning.model import CommKind, Group, NodeType
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CommKind if kind.is_collective])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.model import RankTrace
-from emulator.trace.order import canonical_order, short_cycle, shortest_cycle_through
+from emulator.trace.meaning.model import RankTrace
+from emulator.trace.meaning.order import canonical_order, short_cycle, shortest_cycle_through
 from tests.support.traces import Node, node, rank_trace
 
 

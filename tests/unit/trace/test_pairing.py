@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.errors import TraceError
-from emulator.trace.meaning import Meaning
-from emulator.trace.model import CommKind, Communication, NodeType, RawCommunication, Workload
-from emulator.trace.pairing import split_matrix
-from emulator.trace.workload import TraceOptions, build_workload
+from emulator.trace.meaning.meaning import Meaning
+from emulator.trace.meaning.model import CommKind, Communication, NodeType, RawCommunication, Workload
+from emulator.trace.meaning.pairing import split_matrix
+from emulator.trace.meaning.workload import TraceOptions, build_workload
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.model import NodeType, Resource, Workload
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import NodeType, Resource, Workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import COMP, INVALID, LOAD, METADATA, STORE, Node, coll, node, rank_trace, storage
 
 

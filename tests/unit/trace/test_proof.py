@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from emulator.trace.model import Workload
-from emulator.trace.proof import DEFAULT_WINDOW, prove
-from emulator.trace.workload import TraceOptions, build_workload, split_traces
+from emulator.trace.meaning.model import Workload
+from emulator.trace.meaning.proof import DEFAULT_WINDOW, prove
+from emulator.trace.meaning.workload import TraceOptions, build_workload, split_traces
 from tests.support.traces import Node, coll, rank_trace, recv, send
 
 PAIRS = {"a": (0, 1), "b": (0, 1)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.meaning import TraceOptions
-from emulator.trace.model import CommKind, NodeType, RankTrace, Resource, StorageLevel, Workload
-from emulator.trace.storage import play_on_storage_hosts
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.meaning import TraceOptions
+from emulator.trace.meaning.model import CommKind, NodeType, RankTrace, Resource, StorageLevel, Workload
+from emulator.trace.meaning.storage import play_on_storage_hosts
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import Node, coll, node, rank_trace, storage
 
 NODES = [

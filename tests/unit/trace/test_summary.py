@@ -7,8 +7,8 @@ import json
 
 from rich.console import Console
 
-from emulator.trace.summary import OperationClass, Spread, StorageUse, Summary, summarise
-from emulator.trace.workload import build_workload
+from emulator.trace.analysis.summary import OperationClass, Spread, StorageUse, Summary, summarise
+from emulator.trace.meaning.workload import build_workload
 from emulator.views.as_json.trace import trace_to_json
 from emulator.views.terminal.trace_summary import render
 from tests.support.traces import coll, example_summary, node, rank_trace, storage

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emulator.trace.model import Resource, Workload
-from emulator.trace.time_line import computed_time_line, recorded_time_line
-from emulator.trace.workload import build_workload
+from emulator.trace.analysis.time_line import computed_time_line, recorded_time_line
+from emulator.trace.meaning.model import Resource, Workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.random_traces import random_traces
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
@@ -79,7 +79,7 @@ def test_random_sets_keep_the_rules(seed: int) -> None:
 
 
 def _critical(workload: Workload, lasting: np.ndarray) -> int:
-    from emulator.trace.critical_path import longest_path_ns
+    from emulator.trace.analysis.critical_path import longest_path_ns
 
     return longest_path_ns(workload, communication_ns=lasting)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.trace import warnings
+from emulator.trace.meaning import warnings
 
 NAMES = [value for name, value in vars(warnings).items() if name.isupper()]
 DOCS = Path(__file__).parents[3] / "docs" / "traces.md"

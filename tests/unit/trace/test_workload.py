@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import node, rank_trace
 
 

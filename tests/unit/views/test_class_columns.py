@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.classes import JCT, ClassKey
-from emulator.statistics.distribution import Distribution
-from emulator.views.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS
-from emulator.views.columns import filled
-from emulator.views.figures import NONE
+from emulator.results.statistics.class_summary import ClassSummary
+from emulator.results.statistics.method.distribution import Distribution
+from emulator.results.statistics.samples.classes import JCT, ClassKey
+from emulator.views.columns.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS
+from emulator.views.columns.columns import filled
+from emulator.views.columns.figures import NONE
 
 ROW = ClassSummary("all_reduce", 8, 1 << 20, "ring", 3, 60, 1e9, 1.75e9, 80.0, 1e6, 2e6, 3e6, 1000, None, None, 99.0)
 UNKNOWN = ClassSummary("send_recv", 2, 8, "", 1, 0, *[None] * 10)

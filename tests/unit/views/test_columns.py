@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.views.columns import Column, Header, explain, filled
-from emulator.views.figures import NONE
+from emulator.views.columns.columns import Column, Header, explain, filled
+from emulator.views.columns.figures import NONE
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from emulator.comparison.groups import RunGroup
-from emulator.comparison.verdicts import Comparison
-from emulator.views.comparison_files import write_comparison
+from emulator.results.comparison.groups import RunGroup
+from emulator.results.comparison.verdicts import Comparison
+from emulator.views.text.comparison_files import write_comparison
 from tests.support.recorded import compared, recorded
 
 

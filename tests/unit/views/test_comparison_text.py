@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.comparison.groups import RunGroup
-from emulator.comparison.verdicts import Rules, Verdict
-from emulator.views.comparison_text import (
+from emulator.results.comparison.groups import RunGroup
+from emulator.results.comparison.verdicts import Rules, Verdict
+from emulator.views.columns.figures import NONE
+from emulator.views.text.comparison_text import (
     fact_lines,
     interval_text,
     needs_text,
@@ -17,7 +18,6 @@ from emulator.views.comparison_text import (
     trend_rows,
     verdict_text,
 )
-from emulator.views.figures import NONE
 from tests.support.recorded import compared, recorded, slower_firmware, three_versions, too_few_runs
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.control.parameter import Parameter
-from emulator.run_folder.manifest import Scaling
-from emulator.views.figures import (
+from emulator.results.run_folder.manifest import Scaling
+from emulator.views.columns.figures import (
     NONE,
     count_of,
     describe_early,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.forecast import Forecast
-from emulator.views.forecast_text import describe_forecast
+from emulator.views.text.forecast_text import describe_forecast
 
 MOVES = "plays 6 iterations (1 warm-up) of 3 MiB payload from 2 ranks (at most 2 MiB each) in 14 communications: 18 MiB"
 

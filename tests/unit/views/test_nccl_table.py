@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.trace.model import CommKind
-from emulator.views.nccl_table import NcclRow, nccl_number, nccl_table
+from emulator.trace.meaning.model import CommKind
+from emulator.views.text.nccl_table import NcclRow, nccl_number, nccl_table
 
 GOLDEN = """\
 # Collective test starting: all_reduce

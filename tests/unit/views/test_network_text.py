@@ -1,9 +1,15 @@
 from __future__ import annotations
 
-from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
-from emulator.statistics.worst_flows import LossFocus
-from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network, explain_ideal, gbit_cell
+from emulator.results.statistics.class_summary import ClassSummary
+from emulator.results.statistics.traffic.network_traffic import NetworkTraffic, PortLoad
+from emulator.results.statistics.worst.worst_flows import LossFocus
+from emulator.views.text.network_text import (
+    describe_flows,
+    describe_loss_focus,
+    describe_network,
+    explain_ideal,
+    gbit_cell,
+)
 
 
 def test_network_engineers_read_gigabits_and_percent_of_line_rate() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.verdict.judge import Finding, Outcome
-from emulator.views.figures import NONE
-from emulator.views.verdict_columns import COLUMNS, STYLES
+from emulator.results.verdict.judge import Finding, Outcome
+from emulator.views.columns.figures import NONE
+from emulator.views.columns.verdict_columns import COLUMNS, STYLES
 from tests.unit.views.terminal.test_verdict_table import rule, verdict
 
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.manifest import ABORTED
-from emulator.statistics.classes import ClassKey
-from emulator.statistics.flow_figures import FlowKey
-from emulator.statistics.metric import IterationKey, Unit
-from emulator.statistics.metrics import METRICS
-from emulator.statistics.summary import RunSummary, summarise
-from emulator.verdict.judge import Finding, Outcome, judge
-from emulator.verdict.rules import Bound, Rule, Rules, Selection
-from emulator.views.verdict_text import describe_finding, describe_subject, headline, metric_cell, value_cell
+from emulator.results.run_folder.manifest import ABORTED
+from emulator.results.statistics.metric import IterationKey, Unit
+from emulator.results.statistics.metrics import METRICS
+from emulator.results.statistics.samples.classes import ClassKey
+from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.statistics.traffic.flow_figures import FlowKey
+from emulator.results.verdict.judge import Finding, Outcome, judge
+from emulator.results.verdict.rules import Bound, Rule, Rules, Selection
+from emulator.views.text.verdict_text import describe_finding, describe_subject, headline, metric_cell, value_cell
 from tests.support.runs import collective, ranks, write_run
 
 

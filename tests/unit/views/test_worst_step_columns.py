@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emulator.statistics.worst_steps import WorstStep
-from emulator.views.worst_step_columns import WORST_STEP_COLUMNS, describe_worst_step
+from emulator.results.statistics.worst.worst_steps import WorstStep
+from emulator.views.columns.worst_step_columns import WORST_STEP_COLUMNS, describe_worst_step
 from tests.support.steps import WORST as STEP
 
 

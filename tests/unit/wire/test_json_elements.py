@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emulator.wire import json_elements
-from emulator.wire.json_elements import BadDocument, ElementReader
+from emulator.trace.files import json_elements
+from emulator.trace.files.json_elements import BadDocument, ElementReader
 
 
 class Around(msgspec.Struct):

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import jinja2
 from markupsafe import Markup
 
-from emulator.views.columns import Column, Header, Row, filled
-from emulator.views.figures import NONE
+from emulator.views.columns.columns import Column, Header, Row, filled
+from emulator.views.columns.figures import NONE
 from emulator.views.html.page.library import packed, packed_library
 from emulator.views.html.page.pictures import Picture
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.statistics.classes import BETWEEN_HOSTS, IN_A_HOST
-from emulator.statistics.descriptive import Values
-from emulator.trace.model import BoolArray, IntArray
+from emulator.results.statistics.method.descriptive import Values
+from emulator.results.statistics.samples.classes import BETWEEN_HOSTS, IN_A_HOST
+from emulator.trace.meaning.model import BoolArray, IntArray
 from emulator.units import format_size
-from emulator.views.figures import percent_cell
+from emulator.views.columns.figures import percent_cell
 from emulator.views.html.page.document import Chart, Part, Table
 from emulator.views.html.page.pictures import Picture, Rows
 

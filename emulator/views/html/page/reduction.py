@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from emulator.statistics.descriptive import Values
-from emulator.trace.model import IntArray
+from emulator.results.statistics.method.descriptive import Values
+from emulator.trace.meaning.model import IntArray
 
 CURVE_POINTS = 160
 TAIL_POINTS = 24

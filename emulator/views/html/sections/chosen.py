@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.statistics.descriptive import median_index
-from emulator.statistics.iterations import played_iterations
-from emulator.trace.model import IntArray
+from emulator.results.statistics.method.descriptive import median_index
+from emulator.results.statistics.samples.iterations import played_iterations
+from emulator.trace.meaning.model import IntArray
 from emulator.units import format_duration
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.reduction import spread_evenly
@@ -28,7 +28,7 @@ class Iteration:
     Attributes:
         rows: its rows in iterations.parquet, by rank.
         start_ns: of its first rank.
-        jct_ns: see emulator.statistics.iterations: with the pace `continuous` it may begin later.
+        jct_ns: see emulator.results.statistics.samples.iterations: with the pace `continuous` it may begin later.
     """
 
     number: int

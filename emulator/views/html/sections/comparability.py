@@ -1,6 +1,6 @@
 """What must be equal in two runs before their results are compared.
 
-`charkha compare` enforces it (emulator.comparison.comparability); this section shows it for one run.
+`charkha compare` enforces it (emulator.results.comparison.comparability); this section shows it for one run.
 
 Source: draft-calabria-bmwg-ai-fabric-training-bench-04, Comparability Set.
 """
@@ -11,17 +11,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from emulator.comparison.comparability import compared_parameters
 from emulator.control.parameter import Parameter
-from emulator.run_folder.manifest import Manifest
-from emulator.statistics.nccl_conventions import busbw_factor
-from emulator.statistics.network_traffic import crosses_network
-from emulator.statistics.table_columns import to_ints
-from emulator.trace.collective_names import SEND_RECV
-from emulator.trace.model import CommKind
+from emulator.results.comparison.comparability import compared_parameters
+from emulator.results.run_folder.manifest import Manifest
+from emulator.results.statistics.method.nccl_conventions import busbw_factor
+from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.traffic.network_traffic import crosses_network
+from emulator.trace.meaning.collective_names import SEND_RECV
+from emulator.trace.meaning.model import CommKind
 from emulator.units import format_size
-from emulator.views.columns import texts
-from emulator.views.figures import NONE, count_of, describe_scaling, link_rate_cell
+from emulator.views.columns.columns import texts
+from emulator.views.columns.figures import NONE, count_of, describe_scaling, link_rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Table
 from emulator.views.html.sections.topology_drawing import ranks_of_hosts

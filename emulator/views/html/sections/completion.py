@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.descriptive import median
+from emulator.results.statistics.class_summary import ClassSummary
+from emulator.results.statistics.method.descriptive import median
 from emulator.units import format_size
-from emulator.views.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS
-from emulator.views.columns import Column
-from emulator.views.figures import NONE, count_of
+from emulator.views.columns.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS
+from emulator.views.columns.columns import Column
+from emulator.views.columns.figures import NONE, count_of
 from emulator.views.html.facts import RunFacts, class_names
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve, iteration_slices
-from emulator.views.network_text import explain_ideal
+from emulator.views.text.network_text import explain_ideal
 
 DRAWN = 8
 """Classes in one chart: as many as there are colours."""

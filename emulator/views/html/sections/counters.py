@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from emulator.statistics.dut_counters import (
+from emulator.results.statistics.traffic.dut_counters import (
     DROPS,
     CounterName,
     DeviceFrames,
@@ -18,8 +18,8 @@ from emulator.statistics.dut_counters import (
     device_frames,
 )
 from emulator.units import NS_PER_S
-from emulator.views.columns import Header, texts
-from emulator.views.figures import NONE, count_cell
+from emulator.views.columns.columns import Header, texts
+from emulator.views.columns.figures import NONE, count_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from emulator.statistics.descriptive import median
-from emulator.statistics.metric import Scope, Unit
-from emulator.statistics.metrics import METRICS
-from emulator.trace.model import IntArray
-from emulator.views.columns import Header
-from emulator.views.figures import count_cell, duration_cell
+from emulator.results.statistics.method.descriptive import median
+from emulator.results.statistics.metric import Scope, Unit
+from emulator.results.statistics.metrics import METRICS
+from emulator.trace.meaning.model import IntArray
+from emulator.views.columns.columns import Header
+from emulator.views.columns.figures import count_cell, duration_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from emulator.statistics.stragglers import Lateness, RankLateness, StepLateness
-from emulator.views.columns import Column
-from emulator.views.figures import count_of, duration_cell, number_cell
+from emulator.results.statistics.worst.stragglers import Lateness, RankLateness, StepLateness
+from emulator.views.columns.columns import Column
+from emulator.views.columns.figures import count_of, duration_cell, number_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Section, Table, Text, table_of
 

@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from emulator.run_folder.manifest import LAST_DONE, HostFacts, Manifest
-from emulator.statistics.summary import TesterFacts
+from emulator.results.run_folder.manifest import LAST_DONE, HostFacts, Manifest
+from emulator.results.statistics.summary import TesterFacts
 from emulator.units import format_duration
-from emulator.views.columns import Header, texts
-from emulator.views.figures import (
+from emulator.views.columns.columns import Header, texts
+from emulator.views.columns.figures import (
     CCT_UNTIL_DONE,
     NONE,
     describe_scaling,

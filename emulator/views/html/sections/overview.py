@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from emulator.run_folder.manifest import ABORTED, INTERRUPTED, Manifest
-from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.classes import IN_A_HOST
-from emulator.statistics.iterations import IterationSummary
-from emulator.statistics.metrics import METRICS
-from emulator.statistics.network_traffic import NetworkTraffic
-from emulator.trace.imported import GUESSED
+from emulator.results.run_folder.manifest import ABORTED, INTERRUPTED, Manifest
+from emulator.results.statistics.class_summary import ClassSummary
+from emulator.results.statistics.metrics import METRICS
+from emulator.results.statistics.samples.classes import IN_A_HOST
+from emulator.results.statistics.samples.iterations import IterationSummary
+from emulator.results.statistics.traffic.network_traffic import NetworkTraffic
+from emulator.trace.meaning.imported import GUESSED
 from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
-from emulator.views.figures import (
+from emulator.views.columns.figures import (
     NONE,
     count_cell,
     count_of,
@@ -27,7 +27,7 @@ from emulator.views.figures import (
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
 from emulator.views.html.sections.counters import count_drops
-from emulator.views.network_text import describe_network, explain_ideal, gbit_cell
+from emulator.views.text.network_text import describe_network, explain_ideal, gbit_cell
 
 _COUNTERS = ("retransmissions", "timeouts", "naks", "ecn_marks", "cnps", "out_of_order")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from emulator.statistics.steps import RecordedInstance, Steps
-from emulator.statistics.table_columns import UNKNOWN
-from emulator.statistics.worst_steps import MOST_LISTED, Waited, WorstStep
+from emulator.results.statistics.samples.steps import RecordedInstance, Steps
+from emulator.results.statistics.samples.table_columns import UNKNOWN
+from emulator.results.statistics.worst.worst_steps import MOST_LISTED, Waited, WorstStep
 from emulator.units import format_duration
+from emulator.views.columns.worst_step_columns import WORST_STEP_COLUMNS
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import spread_evenly
-from emulator.views.worst_step_columns import WORST_STEP_COLUMNS
 
 INSTANCES, LANES, LINES = 12, 32, 600
 """Collectives to choose from, ranks of one, and transfers of one."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from emulator.trace.model import IntArray
+from emulator.trace.meaning.model import IntArray
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Chart
 from emulator.views.html.page.pictures import Picture, Rows

@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 from emulator.errors import format_ranks
-from emulator.run_folder.manifest import Manifest
+from emulator.results.run_folder.manifest import Manifest
 from emulator.units import format_duration
-from emulator.views.columns import Header, texts
-from emulator.views.figures import NONE, count_of, link_rate_cell
+from emulator.views.columns.columns import Header, texts
+from emulator.views.columns.figures import NONE, count_of, link_rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Drawing, Table
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from emulator.statistics.descriptive import Values, median, percentile
-from emulator.statistics.flow_counters import media
-from emulator.statistics.flow_figures import communication_times, goodput
-from emulator.statistics.metrics import METRICS
-from emulator.statistics.network_traffic import PathCounts, crosses_network, path_counts
-from emulator.statistics.table_columns import to_ints
-from emulator.statistics.worst_flows import endpoint_names
-from emulator.trace.model import BoolArray
-from emulator.views.columns import Header
-from emulator.views.figures import NONE, count_cell, duration_cell, rate_cell
+from emulator.results.statistics.method.descriptive import Values, median, percentile
+from emulator.results.statistics.metrics import METRICS
+from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.traffic.flow_counters import media
+from emulator.results.statistics.traffic.flow_figures import communication_times, goodput
+from emulator.results.statistics.traffic.network_traffic import PathCounts, crosses_network, path_counts
+from emulator.results.statistics.worst.worst_flows import endpoint_names
+from emulator.trace.meaning.model import BoolArray
+from emulator.views.columns.columns import Header
+from emulator.views.columns.figures import NONE, count_cell, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, Spans
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pair_grid import PairGrid

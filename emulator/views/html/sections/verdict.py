@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.verdict.judge import Outcome, Verdict
+from emulator.results.verdict.judge import Outcome, Verdict
+from emulator.views.columns.verdict_columns import COLUMNS
 from emulator.views.html.page.document import Answer, Section, table_of
-from emulator.views.verdict_columns import COLUMNS
-from emulator.views.verdict_text import words
+from emulator.views.text.verdict_text import words
 
 TONES = {Outcome.PASS: "good", Outcome.FAIL: "bad"}
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from emulator.control.observations import EVENTS
-from emulator.statistics.summary import WORST_FLOWS
-from emulator.statistics.table_columns import to_ints
-from emulator.views.columns import Header
-from emulator.views.figures import NONE, count_of
+from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.summary import WORST_FLOWS
+from emulator.views.columns.columns import Header
+from emulator.views.columns.figures import NONE, count_of
+from emulator.views.columns.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, Table, table_of
-from emulator.views.network_text import describe_loss_focus
-from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
+from emulator.views.text.network_text import describe_loss_focus
 
 ROWS = 100
 _ABOUT = (

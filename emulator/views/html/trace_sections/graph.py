@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.trace.model import RankProgram, Resource
+from emulator.trace.meaning.model import RankProgram, Resource
 from emulator.units import format_duration, format_size
-from emulator.views.columns import Header, texts
-from emulator.views.figures import count_of
+from emulator.views.columns.columns import Header, texts
+from emulator.views.columns.figures import count_of
 from emulator.views.html.page.document import Drawing, Section, Table, Text
 from emulator.views.html.trace_facts import TraceFacts, WindowFacts
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.trace.model import RankProgram, Resource
-from emulator.trace.time_line import TimeLine
+from emulator.trace.analysis.time_line import TimeLine
+from emulator.trace.meaning.model import RankProgram, Resource
 from emulator.units import format_duration
-from emulator.views.columns import Column
-from emulator.views.figures import percent_cell
+from emulator.views.columns.columns import Column
+from emulator.views.columns.figures import percent_cell
 from emulator.views.html.page.document import Bar, Block, Chart, Part, Section, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import Interval, joined_intervals, spread_evenly, states

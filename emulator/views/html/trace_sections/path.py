@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from emulator.errors import format_ranks
-from emulator.trace.difference.identity import Member, members
-from emulator.trace.model import Resource, Workload
+from emulator.trace.analysis.identity import Member, members
+from emulator.trace.meaning.model import Resource, Workload
 from emulator.units import format_duration
-from emulator.views.columns import Column
-from emulator.views.figures import count_of, percent_cell
+from emulator.views.columns.columns import Column
+from emulator.views.columns.figures import count_of, percent_cell
 from emulator.views.html.page.document import Bar, Block, Chart, Part, Section, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.trace_facts import TraceFacts

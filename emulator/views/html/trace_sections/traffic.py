@@ -7,9 +7,9 @@ from collections import defaultdict
 import numpy as np
 
 from emulator.planner.traffic.pair_bytes import PairBytes
-from emulator.trace.model import Workload
+from emulator.trace.meaning.model import Workload
 from emulator.units import format_size
-from emulator.views.columns import Header
+from emulator.views.columns.columns import Header
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pair_grid import PairGrid
 from emulator.views.html.page.pictures import Picture, Rows

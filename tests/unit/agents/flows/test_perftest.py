@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agents.flows.perftest import figures_of
-from emulator.peer.parameters import TestVerb, make_test
-from emulator.peer.records import Report
-from emulator.peer.results import PeerResult, Received, Sent
+from emulator.flows.perftest.parameters import TestVerb, make_test
+from emulator.flows.perftest.records import Report
+from emulator.flows.perftest.results import PeerResult, Received, Sent
 
 REPORT = Report(size_bytes=1000, iterations=5, peak=0.0, average=1.0, messages_per_us=0.002)
 

@@ -10,14 +10,14 @@ from agents.nic.sockets import Senders
 from agents.nic.transmitter import Transmitter
 from agents.transports.roce.connection_id import ConnectionId, qp_facts
 from emulator.host.clock import Clock
-from emulator.roce.framing import Framing
-from emulator.roce.icrc import UdpPath
-from emulator.roce.messages import Delivered, Message, Reply, Verb
-from emulator.roce.opcodes import Opcode
+from emulator.roce.connection.messages import Delivered, Message, Reply, Verb
+from emulator.roce.connection.qp_facts import packed
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
-from emulator.roce.psn import Psn, add
-from emulator.roce.qp_facts import packed
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.wire.framing import Framing
+from emulator.roce.wire.icrc import UdpPath
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.psn import Psn, add
 from tests.support.virtual_clock import VirtualClock
 
 PORT, PSN, WINDOW = 50_000, Psn(9), 20

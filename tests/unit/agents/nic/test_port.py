@@ -8,9 +8,9 @@ import pytest
 
 from agents.nic.port import Bucket, PortPacer
 from emulator.planner.network.header_overhead import roce_packet_bytes
-from emulator.roce.messages import Message, Run, Verb
-from emulator.roce.psn import Psn
+from emulator.roce.connection.messages import Message, Run, Verb
 from emulator.roce.tuning import PORT_LEAD_NS
+from emulator.roce.wire.psn import Psn
 from tests.support.virtual_clock import VirtualClock
 
 PATH_MTU = 1024

@@ -10,7 +10,7 @@ import pytest
 from agents.nic import send_batch
 from agents.nic.send_batch import SendBatch
 from agents.nic.system_calls import MESSAGE, PIECE, control_bytes, cut_message, socket_address
-from emulator.roce.payload import Payload, Staging
+from emulator.roce.wire.payload import Payload, Staging
 
 NAME = socket_address("192.0.2.1", 4791)
 

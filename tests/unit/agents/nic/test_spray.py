@@ -11,15 +11,15 @@ from agents.nic.sockets import Sender, Senders
 from agents.nic.spray import SprayTransmitter
 from agents.nic.system_calls import SocketAddress
 from emulator.host.clock import Clock
-from emulator.roce.messages import Message, Verb
+from emulator.roce.connection.messages import Message, Verb
+from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.queue_pair import MultipathPair
 from emulator.roce.multipath.receiver import MultipathReceiver
 from emulator.roce.multipath.requester import Burst, Spray
 from emulator.roce.multipath.wire import Report, SelectiveAck
 from emulator.roce.options import RoceOptions
-from emulator.roce.psn import PSN_SPACE, Psn
-from emulator.roce.qp_facts import QpFacts, packed
+from emulator.roce.wire.psn import PSN_SPACE, Psn
 from tests.support.virtual_clock import VirtualClock
 
 PATHS, MTU, RKEY, QPN, PSN = 3, 1024, 77, 21, Psn(PSN_SPACE - 40)

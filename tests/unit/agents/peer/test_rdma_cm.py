@@ -7,8 +7,8 @@ import pytest
 from agents.nic.connections import Connection, Local
 from agents.peer.rdma_cm import in_order
 from emulator.errors import RemoteProtocolError
-from emulator.peer.records import QpRecord
-from emulator.roce.psn import ZERO_PSN
+from emulator.flows.perftest.records import QpRecord
+from emulator.roce.wire.psn import ZERO_PSN
 
 
 def connection(qpn: int) -> Connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.play.compute import ComputeResource
 from agents.play.window import Node
-from emulator.trace.model import Resource
+from emulator.trace.meaning.model import Resource
 
 
 def node(node_id: int, *, ready: int, duration: int) -> Node:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from emulator.controller.program_stream import ProgramStream
 from emulator.errors import TraceError
 from emulator.planner.algorithms import algorithm_names
-from emulator.trace.model import CommKind, RankTrace, Resource
-from emulator.trace.proof import prove
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import CommKind, RankTrace, Resource
+from emulator.trace.meaning.proof import prove
+from emulator.trace.meaning.workload import build_workload
 from tests.support.full import examples
 from tests.support.playing import Played, check_bytes, check_order, play
 from tests.support.traces import METADATA, Node, coll, node, rank_trace, recv, send

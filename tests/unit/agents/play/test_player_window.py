@@ -15,9 +15,9 @@ from emulator.control.observations import Completion
 from emulator.controller.program_stream import ProgramStream
 from emulator.errors import LocalProtocolError
 from emulator.planner.rank_program import Chunk, PlaySettings
-from emulator.trace.model import CommKind, RankTrace
-from emulator.trace.proof import prove
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import CommKind, RankTrace
+from emulator.trace.meaning.proof import prove
+from emulator.trace.meaning.workload import build_workload
 from tests.support.memory_transport.transport import MemoryNetwork
 from tests.support.playing import Played, check_bytes, check_order, play
 from tests.support.traces import METADATA, Node, coll, node, rank_trace, recv, send

@@ -8,7 +8,7 @@ import pytest
 
 from emulator.control.observations import RankSteps
 from emulator.planner.algorithms import algorithm_names
-from emulator.trace.model import CommKind, RankTrace
+from emulator.trace.meaning.model import CommKind, RankTrace
 from tests.support.playing import Played, everyone, play
 from tests.support.traces import coll, rank_trace, recv, send
 

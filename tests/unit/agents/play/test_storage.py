@@ -12,9 +12,9 @@ from agents.play import tags
 from agents.play.storage import StorageEndpoint
 from emulator.errors import LocalProtocolError
 from emulator.planner.rank_program import Chunk, PlannedCommunication
-from emulator.trace.model import CommKind
-from emulator.trace.storage import play_on_storage_hosts
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import CommKind
+from emulator.trace.meaning.storage import play_on_storage_hosts
+from emulator.trace.meaning.workload import build_workload
 from tests.support.memory_transport.transport import MemoryNetwork
 from tests.support.playing import Played, check_bytes, check_order, everyone, play
 from tests.support.traces import Node, coll, storage

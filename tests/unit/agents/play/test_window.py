@@ -9,7 +9,7 @@ import pytest
 
 from agents.play.window import Window
 from emulator.planner.rank_program import Chunk
-from emulator.trace.model import Resource
+from emulator.trace.meaning.model import Resource
 
 
 def chunk(first: int, dependencies: Sequence[Sequence[int]], ids: Mapping[int, int] | None = None) -> Chunk:

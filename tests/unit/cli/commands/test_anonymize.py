@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from emulator._pb import et_pb2
 from emulator.cli.main import main
-from emulator.wire._pb import et_pb2
 from tests.support.trace_files import attribute, collective, compute, write
 
 SECRETS = ("acme", "/home/alice", "node17", "secret-run", "libtorch")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator.cli.main import main
-from emulator.roce.opcodes import Opcode
+from emulator.roce.wire.opcodes import Opcode
 from tests.support.roce_capture import MTU, Conversation
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.box.boxes import Boxes
-from emulator.box.model import Box, BoxPort
-from emulator.box.store import BoxStore
+from emulator.device.box.boxes import Boxes
+from emulator.device.box.model import Box, BoxPort
+from emulator.device.box.store import BoxStore
 from tests.support.command import refused
 
 PORTS = (BoxPort("eth1", "02:00:00:00:00:01", 1500), BoxPort("eth2", "02:00:00:00:00:02", 1500))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emulator.cli.main import main
-from emulator.wire.trace.load import load_trace
+from emulator.trace.files.load import load_trace
 from tests.support.command import refused
 from tests.support.limits import limited
 from tests.support.trace_files import collective, compute, parse_trace, trace_bytes

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from emulator.cli.main import main
+from emulator.experiment.series.suite.document import shipped_suites
 from emulator.shipped import PROFILES, TOPOLOGIES, TRACES
-from emulator.suite.document import shipped_suites
 
 
 def test_every_file_is_listed_below_its_kind(capsys: pytest.CaptureFixture[str]) -> None:

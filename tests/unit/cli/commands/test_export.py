@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.exports.formats import FORMATS
 from emulator.cli.main import main
-from emulator.export.formats import FORMATS
 from tests.support.command import refused
 from tests.support.runs import collective, ranks, write_run
 

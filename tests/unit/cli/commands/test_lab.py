@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from emulator.cli.main import main
-from emulator.lab.design import make_design
-from emulator.lab.labs import Labs
-from emulator.lab.state import UP, LabState, LabStore, Owner, Party
+from emulator.device.lab.design import make_design
+from emulator.device.lab.labs import Labs
+from emulator.device.lab.state import UP, LabState, LabStore, Owner, Party
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.command import ROOT, refused

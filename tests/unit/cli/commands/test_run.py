@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from emulator.cli.main import main
-from emulator.experiment.document import read_experiment
+from emulator.experiment.spec.document import read_experiment
 from tests.support.command import EXAMPLE
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator.cli.main import main
-from emulator.run_folder.manifest import TraceFacts
+from emulator.results.run_folder.manifest import TraceFacts
 from tests.support.repeated import write_runs
 from tests.support.runs import collective, pair, ranks, write_run
 

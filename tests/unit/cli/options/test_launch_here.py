@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.launch.launch_here import agents_of
 from emulator.cli.main import main
-from emulator.cli.options.launch_here import agents_of
 from tests.support.command import refused
 
 HOSTS = "hosts: [{name: a, per_rank: 127.95.0.0/24}, {name: b, per_rank: 127.96.0.0/24}]\n"

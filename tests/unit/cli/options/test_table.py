@@ -14,8 +14,8 @@ from emulator.cli.commands import bench, run
 from emulator.cli.options.table import Option, OptionGroup, add_options, build, spec_part
 from emulator.cli.parser import Parser
 from emulator.errors import InputError
-from emulator.experiment.parts import part_of
-from emulator.experiment.spec import (
+from emulator.experiment.spec.parts import part_of
+from emulator.experiment.spec.spec import (
     Agents,
     Campaign,
     Device,

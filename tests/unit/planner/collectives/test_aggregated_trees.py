@@ -13,7 +13,7 @@ from emulator.planner.collectives.aggregated_trees import (
 from emulator.planner.collectives.blocks import Blocks
 from emulator.planner.collectives.halving_doubling import powers_below
 from emulator.planner.schedule import Collective
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from emulator.planner.schedule import Step, Transfer
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.schedules import bytes_per_member, covered, lanes_by_member, moved, view
 
 GROUPS = [1, 2, 5, 8]

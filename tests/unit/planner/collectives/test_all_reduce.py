@@ -6,7 +6,7 @@ import pytest
 
 from emulator.planner.collectives.trees import CHUNK_BYTES, two_trees
 from emulator.planner.schedule import Step, Transfer
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.schedules import bytes_per_member, lanes_by_member, moved, view
 
 POWERS, OTHERS = [2, 4, 8, 16], [3, 5, 6, 7, 12]

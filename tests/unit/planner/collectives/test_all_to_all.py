@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emulator.planner.algorithms import schedule
 from emulator.planner.schedule import Step, Transfer
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.collective_simulator import uneven_all_to_all
 from tests.support.schedules import lanes_by_member, steps_of
 

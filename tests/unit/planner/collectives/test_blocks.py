@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from emulator.planner.collectives.blocks import Blocks, array_of, shards_of, transfer, transfers
 from emulator.planner.schedule import Transfer, block
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.schedules import covered, view
 
 SIZES, PARTS = st.integers(0, 300), st.integers(1, 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.collectives.trees import CHUNK_BYTES, binomial
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.schedules import bytes_per_member, lanes_by_member, view
 
 BROADCAST, REDUCE = CommKind.BROADCAST, CommKind.REDUCE

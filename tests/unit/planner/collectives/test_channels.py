@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emulator.planner.collectives.channels import Ring
 from emulator.planner.group_layout import layout_of
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.layouts import beyond, even_layout
 
 S = 6 * 8 * 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.collectives.trees import binomial_subtree
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.schedules import bytes_per_member, covered, lanes_by_member, moved, view
 
 GATHER, SCATTER = CommKind.GATHER, CommKind.SCATTER

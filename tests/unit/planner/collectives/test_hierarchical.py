@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.group_layout import layout_of
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.layouts import beyond, even_layout
 
 S = 6 * 8 * 1000

@@ -9,7 +9,7 @@ import pytest
 from emulator.errors import PlanError
 from emulator.planner.collectives.pxn import pxn
 from emulator.planner.schedule import Collective
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.layouts import beyond, even_layout
 
 S = 6 * 8 * 1000

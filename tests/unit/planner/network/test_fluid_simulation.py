@@ -15,7 +15,7 @@ from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 EIGHT = Path(__file__).parents[4] / "topologies" / "eight-hosts-switch.yaml"
 BYTE_NS = 80  # at 100 Mbit/s

@@ -13,7 +13,7 @@ from emulator.planner.network.ideal_times import (
 )
 from emulator.planner.traffic.operation import Operation
 from emulator.topology.model import Domain, Host, Topology
-from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
+from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
 from tests.support.topologies import shipped_topology
 
 NO_OVERHEAD = WireOverhead(1, 1)

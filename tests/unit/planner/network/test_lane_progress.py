@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from emulator.planner.network.lane_progress import LaneProgress, lanes_of
 from emulator.planner.traffic.operation import Operation
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 ONE = np.ones(1, np.int64)
 

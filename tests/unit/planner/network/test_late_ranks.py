@@ -20,7 +20,7 @@ from emulator.planner.network.late_ranks import LateRanks, RemainingTimes
 from emulator.planner.traffic.operation import Operation, Place, Traffic
 from emulator.planner.traffic.phase import Phase
 from emulator.topology.model import Domain, Host, Topology
-from emulator.trace.model import CommKind as K
+from emulator.trace.meaning.model import CommKind as K
 
 NO_OVERHEAD, GBIT = WireOverhead(1, 1), 10**9
 TWO_A_HOST, ONE_A_HOST = (0, 0, 1, 1), (0, 1, 2, 3)

@@ -12,7 +12,7 @@ from emulator.planner.network.link_loads import Incast, OperationLoads, flow_bat
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation, traffic_of_collective
 from emulator.topology.load import load_topology
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 FABRIC = "fabric: {leaves: 2, spines: 2, hosts_per_leaf: 2, rate: 8Gbit}\n"  # a byte takes 1 ns
 

@@ -11,7 +11,7 @@ from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
 from emulator.topology.paths import Paths
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 

@@ -19,11 +19,11 @@ from emulator.planner.traffic.operation import (
     check_size,
     traffic_of_collective,
 )
-from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.transformer_workload import transformer_totals
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
-from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
+from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
+from emulator.trace.synthetic.transformer import Transformer
+from emulator.trace.synthetic.transformer_workload import transformer_totals
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 BARE = WireOverhead(1, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.planner.network.port_shares import port_shares
-from emulator.roce.rate_cap import NO_CAP, port_cap_bps
+from emulator.roce.rate.rate_cap import NO_CAP, port_cap_bps
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 

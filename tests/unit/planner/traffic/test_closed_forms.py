@@ -18,7 +18,7 @@ from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phase import Phase
 from emulator.planner.traffic.phases import peer_totals, phases, transfers_per_group
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]
 RINGS = [(kind, "ring:channels=3") for kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER)]

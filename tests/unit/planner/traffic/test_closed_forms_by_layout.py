@@ -6,7 +6,7 @@ import numpy as np
 
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phases import peer_totals, phases
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 from tests.support.layouts import even_layout
 
 S = 6 * 8 * 1000

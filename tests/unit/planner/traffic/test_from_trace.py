@@ -9,7 +9,7 @@ import numpy as np
 from emulator.planner.algorithms import POINT_TO_POINT
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import Operation, Place, Traffic
-from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
+from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
 
 GROUPS = (Group("", (0, 1, 2, 3)), Group("a", (0, 1)), Group("b", (2, 3)))
 

@@ -11,7 +11,7 @@ from emulator.errors import PlanError
 from emulator.planner.traffic import operation as module
 from emulator.planner.traffic.operation import Operation, check_size, traffic_of_collective
 from emulator.planner.traffic.phase import Phase
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 MIB = 1 << 20
 

@@ -12,8 +12,8 @@ from emulator.planner.schedule import Collective
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import Traffic
 from emulator.planner.traffic.pair_bytes import busiest_bytes, pair_bytes
-from emulator.trace.model import CommKind, Workload
-from emulator.trace.workload import build_workload
+from emulator.trace.meaning.model import CommKind, Workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.random_traces import random_traces
 from tests.support.traces import coll, rank_trace, recv, send
 

@@ -13,7 +13,7 @@ from emulator.planner.algorithms import schedule
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phases import peer_totals, phases, transfers_per_group
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
 
 MEMBERS = 8
 ALL = [(kind, name) for kind, names in BUILT_IN.items() for name in names]

@@ -1,11 +1,11 @@
 """DCQCN sets the rate of a queue pair; marks also name the paths."""
 
-from emulator.roce.congestion import FixedRate
-from emulator.roce.messages import ConnectionSettings, Message, Verb
+from emulator.roce.connection.messages import ConnectionSettings, Message, Verb
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.queue_pair import MultipathPair
 from emulator.roce.multipath.wire import Placed, Reason, SelectiveAck
-from emulator.roce.psn import Psn
+from emulator.roce.rate.congestion import FixedRate
+from emulator.roce.wire.psn import Psn
 
 
 def test_marked_packets_cause_a_notification_and_are_named() -> None:

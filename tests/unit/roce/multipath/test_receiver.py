@@ -2,15 +2,15 @@
 
 import pytest
 
-from emulator.roce.framing import BTH, ICRC, Framing
-from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.messages import ConnectionSettings, Message, Verb
+from emulator.roce.connection.messages import ConnectionSettings, Message, Verb
 from emulator.roce.multipath.queue_pair import MultipathPair
 from emulator.roce.multipath.receiver import MultipathReceiver
 from emulator.roce.multipath.wire import SelectiveAck
-from emulator.roce.opcodes import Opcode
-from emulator.roce.payload import Payload
-from emulator.roce.psn import Psn
+from emulator.roce.wire.framing import BTH, ICRC, Framing
+from emulator.roce.wire.icrc import UdpPath, icrc
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.payload import Payload
+from emulator.roce.wire.psn import Psn
 
 SOURCE, DESTINATION, PORT, QPN = bytes(4), bytes((127, 0, 0, 1)), 50_000, 9
 PATH = UdpPath(SOURCE, DESTINATION, PORT)

@@ -1,11 +1,11 @@
 """How packets are dealt to paths, and what is sent again; tests/property/test_multipath.py has the rest."""
 
-from emulator.roce.messages import ConnectionSettings, Message, Verb
+from emulator.roce.connection.messages import ConnectionSettings, Message, Verb
+from emulator.roce.connection.requester import NEVER
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.requester import SPAN_WINDOWS, MultipathRequester
 from emulator.roce.multipath.wire import Reason, Report, SelectiveAck
-from emulator.roce.psn import Psn
-from emulator.roce.requester import NEVER
+from emulator.roce.wire.psn import Psn
 
 MS = 1_000_000
 

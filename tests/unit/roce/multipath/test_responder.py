@@ -1,10 +1,10 @@
 """What a receiver of sprayed packets delivers, and what it says is here."""
 
-from emulator.roce.headers import Syndrome
-from emulator.roce.messages import ConnectionSettings
+from emulator.roce.connection.messages import ConnectionSettings
 from emulator.roce.multipath.responder import PACKETS_PER_ACK, MultipathResponder
 from emulator.roce.multipath.wire import MOST_AHEAD, MOST_REPORTS, Placed, Reason, SelectiveAck
-from emulator.roce.psn import Psn
+from emulator.roce.wire.headers import Syndrome
+from emulator.roce.wire.psn import Psn
 
 
 def packet(psn: int, *, ends: bool = False, address: int | None = None) -> Placed:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.messages import Message, Verb
+from emulator.roce.connection.messages import Message, Verb
 from emulator.roce.multipath.wire import (
     SELECTIVE_ACK,
     Reason,
@@ -17,8 +16,9 @@ from emulator.roce.multipath.wire import (
     words_of,
     write_header,
 )
-from emulator.roce.packet import Problem, parse_packet
-from emulator.roce.psn import Psn
+from emulator.roce.wire.icrc import UdpPath, icrc
+from emulator.roce.wire.packet import Problem, parse_packet
+from emulator.roce.wire.psn import Psn
 
 PATH = UdpPath(bytes(4), bytes(4), 50_000)
 

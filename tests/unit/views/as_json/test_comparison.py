@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from emulator.comparison.groups import RunGroup
-from emulator.comparison.verdicts import Comparison
+from emulator.results.comparison.groups import RunGroup
+from emulator.results.comparison.verdicts import Comparison
 from emulator.views.as_json.comparison import comparison_to_json
 from tests.support.recorded import compared, recorded, slower_firmware
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from emulator.run_folder.manifest import Manifest
-from emulator.run_folder.store import UNREADABLE, StoredRun
-from emulator.statistics.distribution import distributions
-from emulator.statistics.measurements import measurements
+from emulator.results.run_folder.manifest import Manifest
+from emulator.results.run_folder.store import UNREADABLE, StoredRun
+from emulator.results.statistics.method.distribution import distributions
+from emulator.results.statistics.samples.measurements import measurements
 from emulator.views.as_json.store import runs_to_json, statistics_to_json
-from emulator.views.figures import NONE
+from emulator.views.columns.figures import NONE
 from tests.support.runs import collective, manifest, write_run
 
 ROOT = Path("runs")

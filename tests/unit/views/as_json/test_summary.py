@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from emulator.run_folder.manifest import Scaling
-from emulator.statistics.summary import summarise
+from emulator.results.run_folder.manifest import Scaling
+from emulator.results.statistics.summary import summarise
 from emulator.views.as_json.summary import summary_to_json
 from tests.support.runs import collective, ranks, write_run
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
+from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
 from emulator.views.as_json.workload import workload_to_json
 
 LOOP = CollectiveLoop(kind=CommKind.ALL_REDUCE, ranks=4, size_bytes=1 << 20, count=3, compute_micros=10)

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.comparison.groups import RunGroup
-from emulator.run_folder.manifest import Scaling
+from emulator.results.comparison.groups import RunGroup
+from emulator.results.run_folder.manifest import Scaling
 from emulator.views.html.comparison_page import comparison_page
 from emulator.views.html.page.document import Block, Chart, Facts, Page, Table, render
 from tests.support.recorded import compared, recorded, slowed, slower_firmware

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from emulator.run_folder.manifest import RUNNING, Exclusion, Trials
-from emulator.run_folder.reader import read_run
+from emulator.results.run_folder.manifest import RUNNING, Exclusion, Trials
+from emulator.results.run_folder.reader import read_run
 from emulator.views.html.facts import class_names, read_facts
 from tests.support.report import facts_of
 from tests.support.runs import collective, pair, ranks

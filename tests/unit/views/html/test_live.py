@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.live import Snapshots
 from emulator.views.html.page.document import Page, Text, render
 from tests.support.runs import collective, columns, manifest, ranks

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from emulator.control.observations import ComputeSpans, FlowCounters
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.writer import RunWriter
-from emulator.statistics.summary import summarise
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.writer import RunWriter
+from emulator.results.statistics.summary import summarise
 from emulator.views.as_json.summary import summary_to_json
-from emulator.views.class_columns import CLASS_COLUMNS
-from emulator.views.columns import filled
-from emulator.views.figures import NONE, duration_cell, rate_cell
+from emulator.views.columns.class_columns import CLASS_COLUMNS
+from emulator.views.columns.columns import filled
+from emulator.views.columns.figures import NONE, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Block, Chart, Facts, Figures, Page, Table, render
 from emulator.views.html.run_page import facts_to_json, run_page

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.run_folder.session import Session
-from emulator.verdict.session import judge_session
+from emulator.results.run_folder.session import Session
+from emulator.results.verdict.session import judge_session
 from emulator.views.as_json.interference import session_to_json
 from emulator.views.html.page.document import Chart, Facts, Table
 from emulator.views.html.session_page import session_page
@@ -11,7 +11,7 @@ from emulator.views.terminal.interference_table import render_interference
 from tests.support.report import block_of, drawn, records
 from tests.support.sessions import PlayedJob, write_jobs
 from tests.support.terminal import rows_of, shown
-from tests.unit.comparison.test_interference import ALONE
+from tests.unit.results.comparison.test_interference import ALONE
 
 
 def session(folder: Path) -> Session:

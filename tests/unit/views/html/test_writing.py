@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import HostError
-from emulator.run_folder.reader import Run
+from emulator.results.run_folder.reader import Run
 from emulator.views.html.facts import read_facts
 from emulator.views.html.writing import report_html, write_report
 from tests.support.runs import collective, ranks, write_run

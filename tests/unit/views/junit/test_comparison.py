@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from emulator.comparison.verdicts import Comparison
+from emulator.results.comparison.verdicts import Comparison
 from emulator.views.junit.comparison import comparison_to_xml
 from tests.support.recorded import slower_firmware, too_few_runs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from emulator.control.observations import FlowCounters
-from emulator.run_folder.reader import Run
+from emulator.results.run_folder.reader import Run
 from emulator.views.junit.run import run_to_xml
 from tests.support.runs import collective, pair, ranks, write_run
 

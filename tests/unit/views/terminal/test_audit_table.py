@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.audit.report import AuditReport, to_json
-from emulator.roce.headers import Bth
-from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import pack_packet
-from emulator.roce.psn import Psn
-from emulator.views.terminal import audit_table
-from emulator.views.terminal.audit_table import EXPLAIN, render
+from emulator.annexes.bench_kit.audit import audit_table
+from emulator.annexes.bench_kit.audit.audit_table import EXPLAIN, render
+from emulator.annexes.bench_kit.audit.report import AuditReport, to_json
+from emulator.roce.wire.headers import Bth
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.packet import pack_packet
+from emulator.roce.wire.psn import Psn
 from tests.support.roce_capture import MTU, Conversation, conversation
 from tests.support.terminal import shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.statistics.calibration import AgentClock, Calibration, TimerJitter, TransportCost
+from emulator.results.statistics.tester.calibration import AgentClock, Calibration, TimerJitter, TransportCost
 from emulator.views.terminal.calibration_table import render
 from tests.support.terminal import rows_of, shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.views.figures import NONE
+from emulator.views.columns.figures import NONE
 from emulator.views.terminal.campaign_table import render
 from tests.support.terminal import rows_of, shown
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.comparison.groups import RunGroup
-from emulator.run_folder.manifest import Scaling
-from emulator.views.comparison_text import (
+from emulator.results.comparison.groups import RunGroup
+from emulator.results.run_folder.manifest import Scaling
+from emulator.views.columns.figures import NONE
+from emulator.views.terminal.comparison_table import render
+from emulator.views.terminal.trend_table import render_trend
+from emulator.views.text.comparison_text import (
     interval_text,
     ratio_text,
 )
-from emulator.views.figures import NONE
-from emulator.views.terminal.comparison_table import render
-from emulator.views.terminal.trend_table import render_trend
 from tests.support.recorded import compared, recorded, slower_firmware, three_versions, too_few_runs
 from tests.support.terminal import rows_of, shown
 

@@ -6,24 +6,24 @@ import re
 
 import pytest
 
-from emulator.views.columns import Column, Header, explain
+from emulator.views.columns.columns import Column, Header, explain
 from emulator.views.terminal.table import FittedTable
 
 TABLES = (
-    "audit_table",
+    "emulator.annexes.bench_kit.audit.audit_table",
     "box_table",
     "calibration_table",
     "campaign_table",
     "comparison_table",
     "flow_load_table",
-    "import_report",
+    "emulator.annexes.importers.import_report",
     "interference_table",
     "lab_picture",
     "pair_table",
     "plan_table",
-    "probe_table",
-    "peer_table",
-    "sampled_trace",
+    "emulator.annexes.bench_kit.probe.probe_table",
+    "emulator.annexes.bench_kit.peer.peer_table",
+    "emulator.annexes.sharing.sampled_trace",
     "store_table",
     "summary_table",
     "sweep",
@@ -31,14 +31,14 @@ TABLES = (
     "trace_summary",
     "trend_table",
     "verdict_table",
-    "watching",
+    "emulator.annexes.telemetry.watching",
     "written_trace",
 )
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_header_of_every_table_is_explained(table: str) -> None:
-    module = importlib.import_module(f"emulator.views.terminal.{table}")
+    module = importlib.import_module(table if "." in table else f"emulator.views.terminal.{table}")
     found = [value for value in vars(module).values() if isinstance(value, tuple)]
     headers = [one for value in found for one in value if isinstance(one, Header) and one.header]
     assert headers or hasattr(module, "_columns")
@@ -49,7 +49,7 @@ def test_every_header_of_every_table_is_explained(table: str) -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_an_explanation_fits_a_terminal(table: str) -> None:
-    module = importlib.import_module(f"emulator.views.terminal.{table}")
+    module = importlib.import_module(table if "." in table else f"emulator.views.terminal.{table}")
     assert max(map(len, module.EXPLAIN.splitlines())) <= 100
 
 
@@ -78,8 +78,8 @@ def test_the_name_of_a_column_is_one_line() -> None:
 
 
 def test_a_column_without_any_value_takes_no_room() -> None:
-    from emulator.views.columns import filled
-    from emulator.views.figures import NONE
+    from emulator.views.columns.columns import filled
+    from emulator.views.columns.figures import NONE
 
     columns: list[Column[int]] = [
         Column("n", cell=str),

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.lab.design import make_design
-from emulator.lab.links import Link
-from emulator.lab.state import UP, LabState, Owner
-from emulator.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
+from emulator.device.lab.design import make_design
+from emulator.device.lab.links import Link
+from emulator.device.lab.state import UP, LabState, Owner
+from emulator.device.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.topology.load import load_topology
-from emulator.views.figures import NONE
+from emulator.views.columns.figures import NONE
 from emulator.views.terminal.lab_picture import draw
 from tests.support.command import ROOT
 from tests.support.terminal import shown

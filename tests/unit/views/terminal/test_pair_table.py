@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from emulator.statistics.pair_bandwidths import find_slow
-from emulator.statistics.pair_sweep import PairTable
+from emulator.results.statistics.bench.pair_bandwidths import find_slow
+from emulator.results.statistics.bench.pair_sweep import PairTable
 from emulator.views.terminal.pair_table import render_pairs
 from tests.support.terminal import shown
 

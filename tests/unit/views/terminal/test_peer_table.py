@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from emulator.peer.echo import EchoResult, Exchange, make_echo
-from emulator.peer.parameters import TestVerb, make_test
-from emulator.peer.records import Report
-from emulator.peer.results import PeerResult, Received, Sent
-from emulator.views.terminal.peer_table import render, render_echo
+from emulator.annexes.bench_kit.peer.peer_table import render, render_echo
+from emulator.flows.perftest.echo import EchoResult, Exchange, make_echo
+from emulator.flows.perftest.parameters import TestVerb, make_test
+from emulator.flows.perftest.records import Report
+from emulator.flows.perftest.results import PeerResult, Received, Sent
 from tests.support.terminal import rows_of, shown
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.probe.verdict import Outcome, Verdict
-from emulator.views.as_json.probe import probe_to_json
-from emulator.views.terminal.probe_table import render
+from emulator.annexes.bench_kit.probe.as_json import probe_to_json
+from emulator.annexes.bench_kit.probe.probe_table import render
+from emulator.annexes.bench_kit.probe.verdict import Outcome, Verdict
 from tests.support.terminal import rows_of, shown
 
 VERDICTS = [

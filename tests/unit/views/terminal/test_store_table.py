@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.manifest import RUNNING, Figures, Manifest
-from emulator.run_folder.pruning import Removal
-from emulator.run_folder.store import UNREADABLE, StoredRun
-from emulator.statistics.distribution import distributions
-from emulator.statistics.measurements import measurements
-from emulator.statistics.stragglers import lateness
+from emulator.results.run_folder.manifest import RUNNING, Figures, Manifest
+from emulator.results.run_folder.pruning import Removal
+from emulator.results.run_folder.store import UNREADABLE, StoredRun
+from emulator.results.statistics.method.distribution import distributions
+from emulator.results.statistics.samples.measurements import measurements
+from emulator.results.statistics.worst.stragglers import lateness
 from emulator.views.as_json.store import runs_to_json, statistics_to_json
-from emulator.views.figures import NONE
+from emulator.views.columns.figures import NONE
 from emulator.views.terminal.store_table import render_removals, render_runs, render_statistics
 from tests.support.runs import collective, manifest, pair, write_run
 from tests.support.terminal import rows_of, shown

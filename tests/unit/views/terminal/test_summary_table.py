@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from emulator.control.observations import FlowCounters
-from emulator.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
-from emulator.statistics.summary import RunSummary, summarise
+from emulator.results.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
+from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.views.as_json.summary import summary_to_json
-from emulator.views.figures import NONE
+from emulator.views.columns.figures import NONE
 from emulator.views.terminal.summary_table import render
 from tests.support.runs import collective, pair, ranks, write_run
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from emulator.run_folder.manifest import Trials
-from emulator.statistics.sweep import SweepRow, SweepTable
-from emulator.trace.model import CommKind
+from emulator.results.run_folder.manifest import Trials
+from emulator.results.statistics.bench.sweep import SweepRow, SweepTable
+from emulator.trace.meaning.model import CommKind
 from emulator.views.terminal.sweep import CHARKHA, EXPLAIN, LAYOUTS, NCCL_TESTS, render_sweep
 from tests.support.steps import WORST as STEP
 

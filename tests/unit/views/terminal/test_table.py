@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from emulator.views.columns import Column
-from emulator.views.figures import NONE
+from emulator.views.columns.columns import Column
+from emulator.views.columns.figures import NONE
 from emulator.views.terminal.table import FittedTable, facts_grid
 from tests.support.terminal import rows_of, shown
 

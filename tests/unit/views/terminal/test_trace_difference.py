@@ -1,4 +1,4 @@
-from emulator.trace.difference.compare import Aspect, Difference, Finding
+from emulator.trace.analysis.compare import Aspect, Difference, Finding
 from emulator.views.terminal.trace_difference import render, sentence
 from tests.support.terminal import shown
 

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from emulator.trace.summary import Summary, summarise
-from emulator.trace.workload import TraceOptions, build_workload
+from emulator.trace.analysis.summary import Summary, summarise
+from emulator.trace.meaning.workload import TraceOptions, build_workload
 from emulator.views.terminal.trace_summary import render
 from tests.support.traces import coll, example_summary, node, rank_trace
 

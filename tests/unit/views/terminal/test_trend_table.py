@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from emulator.views.comparison_text import (
+from emulator.views.terminal.trend_table import render_trend
+from emulator.views.text.comparison_text import (
     ratio_text,
     trend_rows,
 )
-from emulator.views.terminal.trend_table import render_trend
 from tests.support.recorded import three_versions
 from tests.support.terminal import rows_of, shown
 

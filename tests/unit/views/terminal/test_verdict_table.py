@@ -5,10 +5,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from emulator.statistics.metrics import METRICS
-from emulator.statistics.summary import summarise
-from emulator.verdict.judge import judge
-from emulator.verdict.rules import Bound, Rule, Rules, Selection
+from emulator.results.statistics.metrics import METRICS
+from emulator.results.statistics.summary import summarise
+from emulator.results.verdict.judge import judge
+from emulator.results.verdict.rules import Bound, Rule, Rules, Selection
 from emulator.views.terminal.verdict_table import metrics_table, render
 from tests.support.runs import collective, ranks, write_run
 

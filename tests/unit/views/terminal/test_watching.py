@@ -6,9 +6,9 @@ import json
 
 from rich.console import Console
 
-from emulator.telemetry.observed_run import ObservedRun
-from emulator.views.figures import NONE
-from emulator.views.terminal.watching import EXPLAIN, render
+from emulator.annexes.telemetry.observed_run import ObservedRun
+from emulator.annexes.telemetry.watching import EXPLAIN, render
+from emulator.views.columns.figures import NONE
 
 ROW = {"collective": "all_reduce", "group_size": 8, "size_bytes": 1 << 20, "algorithm": "ring", "count": 3}
 

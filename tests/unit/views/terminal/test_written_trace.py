@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
-from emulator.trace.model import CommKind
+from emulator.trace.meaning.model import CommKind
+from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
 from emulator.views.terminal.written_trace import EXPLAIN, files_line, render
 
 LOOP = CollectiveLoop(kind=CommKind.ALL_REDUCE, ranks=4, size_bytes=1 << 20, count=3, compute_micros=10)

@@ -10,11 +10,11 @@ import pytest
 
 from agents.transports.roce.connection_id import ConnectionId, qp_facts
 from agents.transports.roce.counters import HEADER_DROPS, has_events, received, sent
-from emulator.roce.headers import Syndrome
-from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
-from emulator.roce.opcodes import Opcode
-from emulator.roce.psn import Psn
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.connection.messages import Arrival, ConnectionSettings, Message, Verb
+from emulator.roce.connection.queue_pair import QueuePair
+from emulator.roce.wire.headers import Syndrome
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.psn import Psn
 
 FACTS = qp_facts(
     ConnectionId(rank=1, host="192.0.2.2", peer=4, peer_host="192.0.2.5", index=1, qps=1),

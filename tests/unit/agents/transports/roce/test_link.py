@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agents.transports.roce.link import Link
-from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
-from emulator.roce.opcodes import Operation
+from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
+from emulator.roce.wire.opcodes import Operation
 
 SETTINGS = ConnectionSettings(path_mtu=1024, window_packets=16)
 PEER = 7

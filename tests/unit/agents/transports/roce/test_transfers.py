@@ -3,8 +3,8 @@ from random import Random
 import pytest
 
 from agents.transports.roce.transfers import Incoming, Outgoing
-from emulator.roce.messages import Delivered, Message, Verb
-from emulator.roce.opcodes import Operation
+from emulator.roce.connection.messages import Delivered, Message, Verb
+from emulator.roce.wire.opcodes import Operation
 
 
 def delivered(message: Message) -> Delivered:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.transports.verbs.dialect import LOWEST_BITS, MOST_IN_FLIGHT, Arrived, Incoming, Kind, Outgoing
-from emulator.roce.messages import Message
+from emulator.roce.connection.messages import Message
 
 ADDRESS, RKEY = 0x7F00_0000_1000, 0x1234
 

@@ -13,8 +13,8 @@ from agents.transports.verbs.link import Link
 from agents.transports.verbs.nic import QpRecord
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
-from emulator.roce.messages import Delivered, Message
-from emulator.roce.opcodes import Operation
+from emulator.roce.connection.messages import Delivered, Message
+from emulator.roce.wire.opcodes import Operation
 
 OWN = QpRecord(qpn=5, psn=1, rkey=7, address=4096, slots=4, slot_bytes=100, path_mtu=1024)
 PEER = QpRecord(qpn=6, psn=2, rkey=8, address=8192, slots=2, slot_bytes=50, path_mtu=1024)

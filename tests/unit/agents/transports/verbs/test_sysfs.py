@@ -7,7 +7,7 @@ import pytest
 from agents.transports.verbs.sysfs import Gid, find_gid, gids, hardware_counters
 from emulator.errors import HostError
 from emulator.host.rdma import has_devices
-from emulator.roce.gid import gid_of
+from emulator.roce.connection.gid import gid_of
 
 NONE = "0000:0000:0000:0000:0000:0000:0000:0000"
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from emulator.views.columns import Header
+from emulator.views.columns.columns import Header
 from emulator.views.html.page.document import (
     Bar,
     Chart,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.run_folder.reader import read_run
+from emulator.results.run_folder.reader import read_run
 from emulator.views.html.facts import read_facts
 from emulator.views.html.sections.beside import beside
 from tests.support.flow_results import write_flow_results

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.control.parameter import Parameter
-from emulator.run_folder.manifest import TraceFacts
+from emulator.results.run_folder.manifest import TraceFacts
 from emulator.views.html.sections import chosen
 from emulator.views.html.sections.chosen import choose, whole_iterations
 from tests.support.report import facts_of, played

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from emulator.comparison.comparability import NOTED_PARAMETERS, compared_parameters
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
-from emulator.run_folder.manifest import Scaling
-from emulator.views.figures import NONE
+from emulator.results.comparison.comparability import NOTED_PARAMETERS, compared_parameters
+from emulator.results.run_folder.manifest import Scaling
+from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.sections.comparability import comparability
 from tests.support.report import facts_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.manifest import RUNNING
-from emulator.views.figures import NONE
+from emulator.results.run_folder.manifest import RUNNING
+from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Chart, Table, Text
 from emulator.views.html.sections.completion import DRAWN, ITERATION_POINTS, completion

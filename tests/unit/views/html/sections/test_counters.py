@@ -1,8 +1,8 @@
 from pathlib import Path
 from typing import Any
 
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Chart, Section, Table, Text
 from emulator.views.html.sections.counters import count_drops, device_counters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.run_folder.manifest import Exclusion, Trials
+from emulator.results.run_folder.manifest import Exclusion, Trials
 from emulator.views.html.page.document import Chart, Text
 from emulator.views.html.sections.iterations import iterations
 from tests.support.report import block_of, drawn, facts_of, played, records

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from emulator.control.parameter import Parameter
-from emulator.run_folder.manifest import RUNNING, Clock, Exclusion, HostFacts, Trials
-from emulator.views.figures import NONE
+from emulator.results.run_folder.manifest import RUNNING, Clock, Exclusion, HostFacts, Trials
+from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Facts, Table, Text
 from emulator.views.html.sections.method import DRAFT, FEW_HOSTS, description

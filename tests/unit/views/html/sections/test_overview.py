@@ -10,9 +10,9 @@ import pytest
 
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
-from emulator.run_folder.manifest import ABORTED, RUNNING, Scaling
+from emulator.results.run_folder.manifest import ABORTED, RUNNING, Scaling
 from emulator.units import format_duration
-from emulator.views.figures import NONE
+from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Figure, Figures, Text
 from emulator.views.html.sections.overview import labels, overview, sentence, warnings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Chart, Section, Table
 from emulator.views.html.sections import steps as section_of

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from emulator.controller.topology_description import describe_dut, describe_topology
+from emulator.controller.recording.topology_description import describe_dut, describe_topology
 from emulator.topology.load import load_topology
-from emulator.views.figures import NONE, link_rate_cell
+from emulator.views.columns.figures import NONE, link_rate_cell
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import render
 from emulator.views.html.run_page import run_page

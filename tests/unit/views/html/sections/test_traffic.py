@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from emulator.control.observations import FlowCounters
-from emulator.run_folder.manifest import RUNNING, TraceFacts
-from emulator.views.figures import NONE
+from emulator.results.run_folder.manifest import RUNNING, TraceFacts
+from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page import pair_grid
 from emulator.views.html.page.document import Chart, Table, Text

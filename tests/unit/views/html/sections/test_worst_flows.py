@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from emulator.control.observations import FlowCounters
-from emulator.run_folder.reader import read_run
-from emulator.run_folder.writer import RunWriter
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Table
 from emulator.views.html.sections.worst_flows import worst

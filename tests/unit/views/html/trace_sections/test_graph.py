@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from emulator.views.figures import NONE
+from emulator.views.columns.figures import NONE
 from emulator.views.html.page.document import Drawing, Page, Table, Text, render
 from emulator.views.html.trace_sections.graph import graph
 from tests.support.report import block_of, records

@@ -1,0 +1,165 @@
+"""What every importer delivers: the nodes of each rank, with communication in the terms of Chakra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from emulator.annexes.importers.losses import Losses
+from emulator.trace.meaning.model import CommKind
+
+
+@dataclass(slots=True)
+class Operation:
+    """A communication operation as one rank issued it.
+
+    Attributes:
+        where: file and record, for messages.
+        size_bytes: Chakra's comm_size: input bytes per rank; of a scatter, the root's; 0 if only the root knows it.
+        group: name of the process group; None if the source does not name it.
+        ranks: world ranks of the group if the operation lists them.
+        group_size: number of ranks in the group if the operation says so, else 0.
+        send_splits, recv_splits: all-to-all: bytes to and from each member; None: even.
+        root, peer: rank within the group, -1: none or unknown.
+        peer_in_world: world rank of the peer, where the source says that instead; -1: it does not.
+        is_from_any: a receive from whichever rank sends.
+        reads, writes: storages of the tensors.
+        handle: what tells process groups without a name apart in the records of this rank.
+        candidates: world ranks of the process groups that it may be in, () for all; empty: that is settled.
+    """
+
+    where: str
+    name: str
+    kind: CommKind
+    size_bytes: int
+    group: str | None = None
+    ranks: tuple[int, ...] | None = None
+    group_size: int = 0
+    send_splits: tuple[int, ...] | None = None
+    recv_splits: tuple[int, ...] | None = None
+    root: int = -1
+    peer: int = -1
+    peer_in_world: int = -1
+    is_from_any: bool = False
+    tag: int = 0
+    is_guess: bool = False
+    reads: frozenset[int] = frozenset()
+    writes: frozenset[int] = frozenset()
+    handle: object = None
+    candidates: tuple[tuple[int, ...], ...] = ()
+
+
+class Place(Enum):
+    """What a node occupies."""
+
+    CPU = "cpu"
+    DEVICE = "device"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedNode:
+    """A node of a rank. Dependencies have smaller ids.
+
+    Attributes:
+        start_ns, duration_ns: as recorded; start from the beginning of the rank's trace.
+        operation: of a node on the network.
+    """
+
+    node_id: int
+    name: str
+    place: Place
+    deps: tuple[int, ...] = ()
+    start_ns: int = 0
+    duration_ns: int = 0
+    operation: Operation | None = None
+
+
+class NodeList:
+    """The nodes of a rank one after the other, without times of their start; what becomes of records is counted."""
+
+    def __init__(self) -> None:
+        self.nodes: list[ImportedNode] = []
+        self.losses = Losses()
+
+    def add(self, name: str, place: Place, deps: tuple[int, ...], duration_ns: int) -> int:
+        """Add compute, or a wait; returns its id."""
+        self.nodes.append(ImportedNode(len(self.nodes) + 1, name, place, deps, duration_ns=duration_ns))
+        return len(self.nodes)
+
+    def issue(self, operation: Operation, deps: tuple[int, ...]) -> int:
+        """Add a communication; returns its id."""
+        number = len(self.nodes) + 1
+        self.nodes.append(ImportedNode(number, operation.name, Place.NETWORK, deps, operation=operation))
+        return number
+
+
+@dataclass(slots=True)
+class ImportedRank:
+    """What was read of one rank.
+
+    Attributes:
+        files: names of the files it came from.
+        mode: which of its files were used: host and Kineto, Kineto, or host.
+        world_size: number of ranks of the job if the source says so, else 0.
+        groups: process group → world ranks; () stands for all ranks.
+        nodes: ascending ids.
+    """
+
+    rank: int
+    files: Sequence[str]
+    mode: str
+    world_size: int
+    groups: Mapping[str, tuple[int, ...]]
+    nodes: Collection[ImportedNode]
+    losses: Losses = field(default_factory=Losses)
+
+    @property
+    def operations(self) -> list[Operation]:
+        """In the order in which they were issued."""
+        known: list[Operation] | None = getattr(self.nodes, "operations", None)
+        return known or [node.operation for node in self.nodes if node.operation is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTrace:
+    """All ranks of a job, those that were found.
+
+    Attributes:
+        source: as the user named it.
+        missing: ranks of the job that no file belongs to.
+    """
+
+    source: Path
+    format: str
+    ranks: Sequence[ImportedRank]
+    missing: Sequence[int]
+    losses: Losses
+
+    @classmethod
+    def of(
+        cls,
+        source: Path,
+        source_format: str,
+        ranks: Sequence[int],
+        make: Callable[[int], ImportedRank],
+        *,
+        world_size: int,
+        losses: Losses,
+        on_rank: Callable[[int, int], None] | None,
+    ) -> ImportedTrace:
+        """The trace of a job whose ranks are made one by one; what was counted of each is added to `losses`.
+
+        Args:
+            on_rank: called with (ranks made, ranks to make) after each.
+        """
+        made: list[ImportedRank] = []
+        for rank in ranks:
+            made.append(make(rank))
+            losses.add(made[-1].losses)
+            if on_rank is not None:
+                on_rank(len(made), len(ranks))
+        missing = sorted(set(range(world_size)) - set(ranks))
+        return cls(source, source_format, made, missing, losses)

@@ -1,0 +1,295 @@
+"""What the records of a host trace say of process groups and of calls of collectives.
+
+Source: PyTorch, torch/csrc/profiler/standalone/execution_trace_observer.cpp;
+torch/csrc/distributed/c10d/ParamCommsUtils.hpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from emulator.annexes.importers.pytorch.call import Call
+from emulator.annexes.importers.pytorch.host_records import GROUPS, HostNode, HostRecords, Integers, tensors_of
+from emulator.annexes.importers.pytorch.names import (
+    ARGUMENTS,
+    CALL,
+    DISPATCHED,
+    LARGEST_WORLD,
+    element_bytes,
+    squeezed,
+)
+from emulator.trace.files.process_groups import parse_process_groups
+
+_BLOCK = 1 << 16
+
+
+class _GroupEntry(msgspec.Struct):
+    pg_name: str
+    pg_desc: str = ""
+    ranks: list[int] = []
+    group_size: Annotated[int, Meta(ge=0, le=LARGEST_WORLD)] = 0
+
+
+class HostCall(NamedTuple):
+    """A call, and the record that it is from; its number among the functions that the profiler recorded, and thread."""
+
+    node_id: int
+    record_id: int
+    thread: int
+    call: Call
+
+
+class Use(NamedTuple):
+    """A record that is a call, or that reads what calls before it wrote: the storages, none for the call itself."""
+
+    record_id: int
+    storages: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class HostTrace:
+    """One process.
+
+    Attributes:
+        groups: process group → world ranks, () for all.
+        descriptions: description of a process group → its name.
+        world_size: number of ranks of the job, 0 if it is not recorded.
+        mended: bytes of the document that were no JSON, and read all the same.
+    """
+
+    name: str
+    records: HostRecords
+    groups: dict[str, tuple[int, ...]]
+    descriptions: dict[str, str]
+    world_size: int = 0
+    mended: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, name: str, records: HostRecords, *, mended: Sequence[int] = ()) -> HostTrace:
+        """The trace of a document.
+
+        Raises:
+            UnreadableGroups: a process group is defined in a way that cannot be read.
+        """
+        kept = [records.kept[node_id] for node_id in sorted(records.kept)]
+        return cls(name, records, *_decode_groups(kept), mended)
+
+    def own_rank(self) -> int | None:
+        """The rank that calls in the group of all ranks have recorded; None: they have not, or not one."""
+        everyone = {name for name, ranks in self.groups.items() if not ranks}
+        found = set()
+        for node in self.records.kept.values():
+            if node.name == CALL:
+                call = parameter_call(node, "")
+                if call.group in everyone or (not everyone and call.group is None):
+                    found.add(call.own_rank)
+        found.discard(None)
+        return found.pop() if len(found) == 1 else None
+
+    def notes(self) -> dict[int, str]:
+        """Record → process group that a note of the user around it names: `pg=NAME` in record_function."""
+        found: dict[int, str] = {}
+        if not self.records.notes:
+            return found
+        for node_id, parent in zip(_numbers(self.records.ids), _numbers(self.records.parents), strict=True):
+            group = self.records.notes.get(node_id) or found.get(parent)
+            if group is not None:
+                found[node_id] = group
+        return found
+
+    def calls(self) -> list[HostCall]:
+        """Calls of collectives in the order of their records; those within an operator of c10d belong to it.
+
+        An operator of c10d is a call of its own wherever it is: while an asynchronous operation of Gloo is under way,
+        its record passes for the parent of what comes next.
+        """
+        inner: dict[int, list[HostNode]] = {}
+        outer: list[tuple[HostNode, int, int]] = []
+        owner: dict[int, int] = {}
+        kept = self.records.kept
+        records = self.records
+        columns = records.ids, records.parents, records.record_ids, records.threads
+        for node_id, parent, record_id, thread in zip(*map(_numbers, columns), strict=True):
+            above = owner.get(parent) if parent < node_id else None
+            if above is None and node_id not in kept:
+                continue
+            node = kept.get(node_id)
+            is_operator = node is not None and node.name.startswith(DISPATCHED) and _is_known(node.name)
+            is_call = node is not None and (is_operator or node.name == CALL)
+            if above is not None and not is_operator:
+                owner[node_id] = above
+                if node is not None and is_call:
+                    inner.setdefault(above, []).append(node)
+            elif node is not None and is_call:
+                owner[node_id] = node_id
+                outer.append((node, record_id, thread))
+        return [
+            HostCall(node.id, record_id, thread, self._completed(node, inner.get(node.id, ())))
+            for node, record_id, thread in outer
+        ]
+
+    def uses(self, calls: Sequence[HostCall]) -> list[Use]:
+        """Who reads the results of calls, in the order of the records: the calls, and leaves that read after them."""
+        records = self.records
+        call_of = {one.node_id: one for one in calls}
+        written: set[int] = set()
+        found: list[Use] = []
+        if not calls:
+            return found
+        first = int(np.searchsorted(records.ids, calls[0].node_id))
+        for row, node_id in enumerate(records.ids[first:].tolist(), first):
+            call = call_of.get(node_id)
+            if call is not None:
+                written |= call.call.writes or frozenset()
+                found.append(Use(call.record_id, frozenset()))
+            elif records.is_leaf[row] and records.record_ids[row] >= 0:
+                storages = written.intersection(records.reads.of(row))
+                if storages:
+                    found.append(Use(int(records.record_ids[row]), frozenset(storages)))
+        return found
+
+    def _completed(self, node: HostNode, inner: Sequence[HostNode]) -> Call:
+        call = self._call(node)
+        for one in inner:
+            further = self._call(one)
+            if further.kind is not None and further.kind is call.kind:
+                call = further.completed_by(call)
+        return call
+
+    def _call(self, node: HostNode) -> Call:
+        where = f"{self.name}, node {node.id}"
+        return parameter_call(node, where) if node.name == CALL else _operator_call(node, where)
+
+
+def _numbers(column: Integers) -> Iterator[int]:
+    """The values as Python's numbers, without a list of them all."""
+    for first in range(0, len(column), _BLOCK):
+        yield from column[first : first + _BLOCK].tolist()
+
+
+def _decode_groups(nodes: Sequence[HostNode]) -> tuple[dict[str, tuple[int, ...]], dict[str, str], int]:
+    """Process groups that the records define, their names by description, and the size of the one of all ranks, or 0.
+
+    Raises:
+        UnreadableGroups: a definition cannot be read.
+    """
+    groups: dict[str, tuple[int, ...]] = {}
+    descriptions: dict[str, str] = {}
+    world_size = 0
+    for node in nodes:
+        for text in node.input_values if node.name == GROUPS else ():
+            if isinstance(text, str):
+                groups.update(parse_process_groups(text))
+                entries = _entries(text)
+                descriptions.update({one.pg_desc: one.pg_name for one in entries if one.pg_desc})
+                world_size = max([world_size, *(one.group_size for one in entries if not one.ranks)])
+    return groups, descriptions, world_size
+
+
+def _entries(text: str) -> list[_GroupEntry]:
+    try:
+        return msgspec.json.decode(text, type=list[_GroupEntry])
+    except msgspec.MsgspecError:
+        return []
+
+
+def parameter_call(node: HostNode, where: str) -> Call:
+    """A record_param_comms: tensors, sequence number, group, a rank, name, splits to send and to receive."""
+    values, attributes = node.input_values, node.attributes()
+    at = next((index for index, one in enumerate(values) if index >= 2 and isinstance(one, str)), None)
+    name = attributes.get("collective_name") or (values[at] if at is not None else "")
+    call = Call(name=str(name), where=where)
+    if at is not None:
+        tensors = [one for value in values[: max(0, at - 3)] for one in tensors_of(value)]
+        if tensors:
+            call.sent_bytes = sum(one.size_bytes for one in tensors)
+            call.reads = frozenset(one.storage for one in tensors)
+        results = list(tensors_of(node.output_values))
+        if results:
+            call.received_bytes = sum(one.size_bytes for one in results)
+            call.writes = frozenset(one.storage for one in results)
+        group, number = values[at - 2], values[at - 1]
+        if isinstance(group, list) and group and isinstance(group[0], str):
+            call.group = group[0]
+            call.ranks = _regular_ranks(values[at + 3 : at + 6])
+        elif isinstance(group, int):
+            call.handle = group
+        _set_rank(call, number)
+        following = values[at + 1 : at + 3]
+        if len(following) == len(("send", "recv")) and all(map(_is_splits, following)):
+            call.send_splits, call.recv_splits = tuple(following[0]), tuple(following[1])
+    _use_attributes(call, attributes)
+    return call
+
+
+def _regular_ranks(values: list[Any]) -> tuple[int, ...] | None:
+    """Ranks from the first one, their distance and their number; None if that is not recorded."""
+    if len(values) != len(("start", "stride", "size")) or not all(type(one) is int for one in values):
+        return None
+    start, stride, size = values
+    if start < 0 or not 1 <= size <= LARGEST_WORLD or (stride < 1 and size > 1):
+        return None
+    return tuple(start + number * stride for number in range(size))
+
+
+def _use_attributes(call: Call, attributes: dict[str, Any]) -> None:
+    """What newer schemas say by name, which is more certain than a position."""
+    if isinstance(name := attributes.get("pg_name"), str) and name:
+        call.group = name
+    if isinstance(size := attributes.get("pg_size"), int) and size > 0:
+        call.group_size = size
+    width = element_bytes(str(attributes.get("dtype", "")))
+    if width is not None:
+        for source, target in (("in_msg_nelems", "sent_bytes"), ("out_msg_nelems", "received_bytes")):
+            if isinstance(count := attributes.get(source), int):
+                setattr(call, target, count * width)
+
+
+def _set_rank(call: Call, number: Any) -> None:
+    if type(number) is int:
+        if call.kind is not None and call.kind.name in ("SEND", "RECV"):
+            call.peer = number
+        elif call.kind is not None and call.kind.name in ("BROADCAST", "REDUCE", "GATHER", "SCATTER"):
+            call.root = number
+        else:
+            call.own_rank = number
+
+
+def _operator_call(node: HostNode, where: str) -> Call:
+    values = node.input_values
+    arguments = ARGUMENTS[squeezed(node.name.removeprefix(DISPATCHED))]
+    call = Call(name=node.name, where=where)
+
+    def value(at: int) -> Any:
+        return values[at] if 0 <= at < len(values) else None
+
+    for at, target, storages in (
+        (arguments.inputs, "sent_bytes", "reads"),
+        (arguments.outputs, "received_bytes", "writes"),
+    ):
+        if at >= 0:
+            tensors = list(tensors_of(value(at)))
+            setattr(call, target, sum(one.size_bytes for one in tensors))
+            setattr(call, storages, frozenset(one.storage for one in tensors))
+    for at, target in ((arguments.root, "root"), (arguments.peer, "peer"), (arguments.tag, "tag")):
+        if type(number := value(at)) is int:
+            setattr(call, target, number)
+    if arguments.send_splits >= 0:
+        send, recv = value(arguments.send_splits), value(arguments.recv_splits)
+        if _is_splits(send) and _is_splits(recv):
+            call.send_splits, call.recv_splits = tuple(send), tuple(recv)
+    return call
+
+
+def _is_splits(value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) is int for one in value)
+
+
+def _is_known(name: str) -> bool:
+    return squeezed(name.removeprefix(DISPATCHED)) in ARGUMENTS

@@ -1,0 +1,137 @@
+"""From the calls that a source recorded in a rank to a graph: when each was issued, and what it waited for.
+
+Calls on one stream follow each other. With times, a CPU node is the time that passed between two calls; if an earlier
+call ended in between, the time counts from there, because the process may have waited for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from emulator.annexes.importers.losses import Fate, Losses
+from emulator.annexes.importers.model import ImportedNode, Operation, Place
+from emulator.errors import TraceError
+
+LONGEST_TRACE_NS = 366 * 24 * 3600 * 1_000_000_000
+"""A trace of more than a year is a damaged file."""
+
+
+@dataclass(slots=True)
+class RecordedCall:
+    """A call as a source recorded it.
+
+    Attributes:
+        stream: calls with the same one follow each other.
+        number: sequence number in the process group; None: none is recorded.
+        batch: adjacent calls of a stream with the same one are issued together; None: issued alone.
+        start_ns: when it was issued; None: not recorded.
+        end_ns: when it was known to be done; None: not recorded, or it was not done.
+        duration_ns: as recorded; 0: not recorded.
+    """
+
+    operation: Operation
+    stream: Hashable = None
+    number: int | None = None
+    batch: Hashable = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    duration_ns: int = 0
+
+
+def issue_nodes(calls: Sequence[RecordedCall], losses: Losses) -> list[ImportedNode]:
+    """The nodes of a rank.
+
+    Args:
+        calls: in the order in which they were issued, unless all have times.
+
+    Raises:
+        TraceError: times are more than a year apart.
+    """
+    if calls and all(call.start_ns is not None for call in calls):
+        calls = sorted(calls, key=_start_ns)
+        if _start_ns(calls[-1]) - _start_ns(calls[0]) > LONGEST_TRACE_NS:
+            raise TraceError(f"{calls[-1].operation.where}: was issued more than a year after the first call")
+        return _Timed(losses).nodes_of(calls)
+    return list(_untimed(calls))
+
+
+def _start_ns(call: RecordedCall) -> int:
+    assert call.start_ns is not None
+    return call.start_ns
+
+
+def _batches(calls: Sequence[RecordedCall]) -> Iterator[list[RecordedCall]]:
+    def key(numbered: tuple[int, RecordedCall]) -> Hashable:
+        at, call = numbered
+        return (None, at) if call.batch is None else (call.stream, call.batch)
+
+    for _, batch in groupby(enumerate(calls), key=key):
+        yield [call for _, call in batch]
+
+
+def _untimed(calls: Sequence[RecordedCall]) -> Iterator[ImportedNode]:
+    last: dict[Hashable, tuple[int, ...]] = {}
+    number = 0
+    for batch in _batches(calls):
+        deps = last.get(batch[0].stream, ())
+        ids = tuple(range(number + 1, number + 1 + len(batch)))
+        for number, call in zip(ids, batch, strict=True):
+            yield _node(number, call, deps, start_ns=0)
+        last[batch[0].stream] = ids
+
+
+class _Timed:
+    """Builds the nodes of calls with times."""
+
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
+        self._nodes: list[ImportedNode] = []
+        self._last: dict[Hashable, tuple[int, ...]] = {}
+        self._unfinished: list[tuple[int, int]] = []  # (end_ns, node id)
+        self._cpu: tuple[int, ...] = ()
+
+    def nodes_of(self, calls: Sequence[RecordedCall]) -> list[ImportedNode]:
+        begin_ns = issued_ns = _start_ns(calls[0])
+        for batch in _batches(calls):
+            start_ns = _start_ns(batch[0])
+            after = self._gap(issued_ns, start_ns, begin_ns, batch[0])
+            deps = tuple(sorted({*after, *self._last.get(batch[0].stream, ())}))
+            first = len(self._nodes) + 1
+            for number, call in enumerate(batch, first):
+                self._nodes.append(_node(number, call, deps, start_ns=_start_ns(call) - begin_ns))
+                if call.end_ns is not None:
+                    self._unfinished.append((call.end_ns, number))
+            self._last[batch[0].stream] = tuple(range(first, first + len(batch)))
+            issued_ns = start_ns
+        return self._nodes
+
+    def _gap(self, issued_ns: int, start_ns: int, begin_ns: int, call: RecordedCall) -> tuple[int, ...]:
+        """A CPU node for the time since the last call, or since one ended; returns what the next call depends on."""
+        ended = [one for one in self._unfinished if one[0] <= start_ns]
+        self._unfinished = [one for one in self._unfinished if one[0] > start_ns]
+        latest_ns, waited = max(ended, default=(issued_ns, 0))
+        deps = set(self._cpu)
+        if waited and latest_ns > issued_ns:
+            deps.add(waited)
+            issued_ns = latest_ns
+            what = "a call waited for one that ended before it"
+            self._losses.count(Fate.INFERRED, what, call.operation.where)
+        after = tuple(sorted(deps))
+        if start_ns > issued_ns:
+            number = len(self._nodes) + 1
+            gap_ns = start_ns - issued_ns
+            self._nodes.append(
+                ImportedNode(number, "time between calls", Place.CPU, after, issued_ns - begin_ns, gap_ns)
+            )
+            self._cpu = (number,)
+            return self._cpu
+        self._cpu = after
+        return after
+
+
+def _node(number: int, call: RecordedCall, deps: tuple[int, ...], *, start_ns: int) -> ImportedNode:
+    return ImportedNode(
+        number, call.operation.name, Place.NETWORK, deps, start_ns, call.duration_ns, operation=call.operation
+    )

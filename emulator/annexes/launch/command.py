@@ -1,0 +1,48 @@
+"""`charkha launch`: agents started on machines or by what a cluster has, for one command."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from emulator.annexes.launch import launch_here, launch_kubernetes
+from emulator.errors import InputError
+
+if TYPE_CHECKING:
+    from emulator.cli.parser import Subparsers
+
+ENGINES = {
+    "local": launch_here.LOCAL,
+    "ssh": launch_here.SSH,
+    "slurm": launch_here.SLURM,
+    "kubernetes": launch_kubernetes.KUBERNETES,
+}
+_EXAMPLE = """example:
+  charkha launch slurm --interface eth1 -- run traces/my-job --topology rack.yaml
+"""
+PLAYS = ("run", "bench", "controller")
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `launch` to the command line."""
+    parser = subparsers.add_parser(
+        "launch",
+        description="Start agents on machines or the nodes of a cluster, play one command, and remove the agents.",
+        epilog=_EXAMPLE,
+    )
+    engines = parser.add_subparsers(title="engines", metavar="ENGINE", required=True)
+    for name, one in ENGINES.items():
+        engine = engines.add_parser(name, help=one.text, description=f"Start agents {one.text}.", epilog=one.example)
+        engine.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run … or bench …")
+        engine.add_argument("--print", action="store_true", help="print what would be started, without starting it")
+        one.add(engine)
+        engine.set_defaults(handler=_run, engine=one)
+
+
+def _run(args: argparse.Namespace) -> int:
+    words = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not words or words[0] not in PLAYS:
+        raise InputError(f"give the command after --: one of {', '.join(PLAYS)}")
+    launch_here.refuse_own_control(words)
+    engine: launch_here.EngineOptions = args.engine
+    return engine.run(args, words)

@@ -1,0 +1,231 @@
+"""Options of the engines of `charkha launch` whose controller is a child of this command: all but Kubernetes."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emulator.cli.options.converters import argument
+from emulator.errors import InputError
+
+if TYPE_CHECKING:
+    from emulator.annexes.launch.engine import Engine, Placement
+    from emulator.cli.parser import Parser
+    from emulator.topology.model import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """An engine on the command line.
+
+    Attributes:
+        text: how it starts agents, for the help.
+        example: below its help.
+        add: adds what it takes beside the command.
+        run: plays the command with it, or prints what it would do; returns the exit code, raises EmulatorError.
+    """
+
+    text: str
+    example: str
+    add: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace, Sequence[str]], int]
+
+
+def add_interfaces(parser: Parser) -> None:
+    """Options that every agent gets."""
+    parser.add_argument(
+        "--interface", metavar="NAME", action="append", default=[], help="port under test of each agent (repeatable)"
+    )
+
+
+def add_insecure(parser: Parser) -> None:
+    """Control between machines without certificates."""
+    parser.add_argument("--insecure", action="store_true", help="use a token instead of certificates")
+
+
+def placement_of(args: argparse.Namespace, agents: Sequence[str]) -> Placement:
+    """What is to be placed."""
+    from emulator.annexes.launch.engine import Placement
+
+    is_insecure = getattr(args, "insecure", False)
+    return Placement(tuple(agents), tuple(args.interface), has_identities=not is_insecure)
+
+
+def agents_of(command: Sequence[str]) -> list[str]:
+    """Names of the agents that the topology of a command waits for, in the order of its hosts.
+
+    Raises:
+        InputError: the command has no topology, or it names no agents.
+        TopologyError: the topology is not valid.
+    """
+    topology = topology_of(command)
+    agents = topology.agents
+    if not agents and command[0] == "controller":
+        agents = {host.name: host.name for host in topology.hosts}
+    found = dict.fromkeys(agents[host.name] for host in topology.hosts if host.name in agents)
+    if not found:
+        raise InputError(f"{topology.source} names no agents: add `agents: {{HOST: NAME}}`, or play `controller`")
+    return list(found)
+
+
+def topology_of(command: Sequence[str]) -> Topology:
+    """The topology of a command, without ranks.
+
+    Raises:
+        InputError: it has none, or the command line is not valid.
+        TopologyError: it is not valid.
+    """
+    from emulator.cli.main import build_parser
+    from emulator.experiment.spec.document import read_experiment
+    from emulator.topology.load import load_topology
+
+    args = build_parser(command[:1]).parse_args(command)
+    given, allowed = getattr(args, "network.topology"), getattr(args, "network.allow_networks") or []
+    if given is None and getattr(args, "file", None) is not None:
+        network = read_experiment(args.file).network
+        given, allowed = network.topology, [*allowed, *network.allow_networks]
+    if given is None:
+        raise InputError("the command needs --topology FILE: its `agents` say which agent serves which host")
+    return load_topology(Path(given), ranks=0, allow_networks=allowed)
+
+
+def refuse_own_control(command: Sequence[str]) -> None:
+    """Where the controller listens, and what protects it, is the business of the launch.
+
+    Raises:
+        InputError: the command says it as well.
+    """
+    for word in command:
+        if word.partition("=")[0] in ("--listen", "--identity", "--token-file", "--insecure", "--tls-cert"):
+            raise InputError(f"{word}: leave it out of the command; the launch chooses it")
+
+
+def print_or_play(engine: Engine, args: argparse.Namespace, command: Sequence[str]) -> int:
+    """Print what an engine would do, or do it.
+
+    Raises:
+        EmulatorError: see `play`.
+    """
+    from emulator.annexes.launch.playing import play
+
+    if args.print:
+        print(engine.describe(command), end="")
+        return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # agents are removed either way
+    return play(engine, command)
+
+
+def _run_local(args: argparse.Namespace, command: Sequence[str]) -> int:
+    from emulator.annexes.launch.local import LocalEngine
+
+    return print_or_play(LocalEngine(placement_of(args, agents_of(command))), args, command)
+
+
+LOCAL = EngineOptions(
+    "as processes of this machine",
+    """example:
+  charkha launch local -- run traces/my-job --topology two-agents.yaml
+
+Starts every agent in the topology as a local process, to try a topology of
+several machines on one. docs/launch.md has the details.
+""",
+    add_interfaces,
+    _run_local,
+)
+
+
+def _login(text: str) -> str:
+    from emulator.annexes.launch.ssh import Login
+
+    Login.parse(text)
+    return text
+
+
+def _add_ssh(parser: Parser) -> None:
+    parser.add_argument(
+        "--host",
+        metavar="[USER@]HOST[:PORT]",
+        type=argument(_login),
+        action="append",
+        default=[],
+        help="host of an agent, in topology order (repeatable)",
+    )
+    add_interfaces(parser)
+    parser.add_argument("--charkha", metavar="COMMAND", default="charkha", help="command that starts Charkha there")
+    parser.add_argument("--address", help="address of this machine for agents (default: that of the SSH connection)")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="SSH configuration (default: ~/.ssh/config)")
+    add_insecure(parser)
+
+
+def _run_ssh(args: argparse.Namespace, command: Sequence[str]) -> int:
+    from emulator.annexes.launch.ssh import Login, SshEngine
+
+    agents = agents_of(command)
+    hosts = args.host or agents
+    if len(hosts) != len(agents):
+        raise InputError(f"the topology names {len(agents)} agents ({', '.join(agents)}): give as many --host")
+    logins = {name: Login.parse(host) for name, host in zip(agents, hosts, strict=True)}
+    placement = placement_of(args, agents)
+    engine = SshEngine(placement, logins, charkha=args.charkha, address=args.address, config=args.config)
+    return print_or_play(engine, args, command)
+
+
+SSH = EngineOptions(
+    "over SSH",
+    """example:
+  charkha launch ssh --host root@server0 --host root@server1 --interface eth1 \\
+      -- run traces/my-job --topology rack.yaml
+
+Starts the agents in the topology: the first on the first host, and so on. Without --host, each
+agent starts on the host of its name. docs/launch.md has the details.
+""",
+    _add_ssh,
+    _run_ssh,
+)
+
+
+def _add_slurm(parser: Parser) -> None:
+    add_interfaces(parser)
+    parser.add_argument(
+        "--sbatch",
+        metavar="OPTION",
+        action="append",
+        default=[],
+        help="sbatch option, for example partition=lab (repeatable)",
+    )
+    add_insecure(parser)
+    parser.add_argument(
+        "--in-job", advanced=True, action="store_true", help="play in the current job, for batch scripts"
+    )
+
+
+def _run_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
+    from emulator.annexes.launch.slurm import Batch, submitted
+    from emulator.annexes.launch.slurm_step import SlurmStep
+
+    placement = placement_of(args, agents_of(command))
+    if args.in_job:
+        return print_or_play(SlurmStep(placement, Path.cwd()), args, command)
+    script = Batch(placement, args.sbatch).script(command)
+    if args.print:
+        print(script, end="")
+        return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the job is cancelled either way
+    return submitted(script, Path.cwd())
+
+
+SLURM = EngineOptions(
+    "as a step of a Slurm job",
+    """example, on a login node:
+  charkha launch slurm --interface eth1 --sbatch partition=lab -- run my-job --topology rack.yaml
+
+Submits a job with a node for each agent in the topology, shows its output, and cancels it
+on Ctrl-C. The current folder must be on a file system that all nodes share: docs/launch.md.
+""",
+    _add_slurm,
+    _run_slurm,
+)

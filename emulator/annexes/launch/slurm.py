@@ -1,0 +1,126 @@
+"""A launch as a Slurm job: sbatch, its output as it comes, and scancel when this command ends first."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from emulator.annexes.launch.engine import Placement
+from emulator.errors import HostError, RunError
+from emulator.visible import visible
+
+LOOK_S = 0.5
+"""Between two looks at the job."""
+_UNFINISHED = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "REQUEUED"}
+_GUARD = 'read -r finished || exec scancel "$0" </dev/null >/dev/null 2>&1'
+"""Shell: cancels a job when stdin ends without a line, however its writer ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A job that plays a command: one agent per node, the controller on the first.
+
+    Attributes:
+        options: of sbatch, as `partition=lab`.
+    """
+
+    placement: Placement
+    options: Sequence[str] = ()
+
+    def script(self, command: Sequence[str]) -> str:
+        """What sbatch gets."""
+        placement = self.placement
+        nodes = len(placement.agents)
+        ports = [word for one in placement.interfaces for word in ("--interface", one)]
+        security = [] if placement.has_identities else ["--insecure"]
+        words = [sys.executable, "-P", "-m", "emulator", "launch", "slurm", "--in-job", *ports, *security]
+        options = [
+            "--job-name=charkha",
+            f"--nodes={nodes}",
+            f"--ntasks={nodes}",
+            "--ntasks-per-node=1",
+            "--no-requeue",
+            "--output=charkha-%j.out",
+            "--error=charkha-%j.err",
+            *(f"--{one.lstrip('-')}" for one in self.options),
+        ]
+        lines = ["#!/bin/sh", *(f"#SBATCH {one}" for one in options)]
+        return "\n".join([*lines, f"exec {shlex.join([*words, '--', *command])}"]) + "\n"
+
+
+def submitted(script: str, folder: Path) -> int:
+    """Play a script as a job, with its output on stdout and stderr of this process; returns its exit code.
+
+    Raises:
+        HostError: Slurm is not installed.
+        RunError: Slurm refuses the job, or it ended without an exit code.
+        KeyboardInterrupt: the job is cancelled.
+    """
+    job = _said("sbatch", "--parsable", stdin=script).strip().partition(";")[0]
+    print(f"charkha: job {job} is queued", file=sys.stderr, flush=True)
+    with _cancelling(job):
+        shown = [(folder / f"charkha-{job}.{kind}", stream) for kind, stream in _STREAMS]
+        offsets = dict.fromkeys((file for file, _ in shown), 0)
+        while True:
+            state, code, killed = _look(job)
+            for file, stream in shown:
+                offsets[file] = _show(file, offsets[file], stream)
+            if state not in _UNFINISHED:
+                break
+            time.sleep(LOOK_S)
+    if killed or (state != "COMPLETED" and not code):
+        raise RunError(f"job {job} ended: {visible(state)}")
+    return code
+
+
+_STREAMS = (("out", sys.stdout), ("err", sys.stderr))
+
+
+@contextmanager
+def _cancelling(job: str) -> Iterator[None]:
+    """Cancel the job if the context, or this process, ends early; a child sees to it, which a killed process leaves."""
+    guard = subprocess.Popen(["sh", "-c", _GUARD, job], stdin=subprocess.PIPE, start_new_session=True)
+    assert guard.stdin is not None
+    with guard:
+        yield
+        with suppress(BrokenPipeError):
+            guard.stdin.write(b"finished\n")
+
+
+def _look(job: str) -> tuple[str, int, int]:
+    """State, exit code, and the signal that ended it."""
+    facts = _said("scontrol", "--oneliner", "show", "job", job)
+    found = re.search(r"JobState=(\S+).*\bExitCode=(\d+):(\d+)", facts)
+    if found is None:
+        raise RunError(f"Slurm says nothing of job {job}")
+    return found[1], int(found[2]), int(found[3])
+
+
+def _show(file: Path, offset: int, stream: IO[str]) -> int:
+    """Print what is new in a file; returns how far it was read."""
+    with suppress(FileNotFoundError), file.open("rb") as content:
+        content.seek(offset)
+        new = content.read()
+        stream.write(new.decode(errors="replace"))
+        stream.flush()
+        offset += len(new)
+    return offset
+
+
+def _said(*words: str, stdin: str = "") -> str:
+    try:
+        done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise HostError(f"no {words[0]} here: `charkha launch slurm` needs a login node of Slurm") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise RunError(f"{words[0]}: {visible(lines[-1]) if lines else f'exit code {done.returncode}'}")
+    return done.stdout

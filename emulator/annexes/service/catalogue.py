@@ -1,0 +1,277 @@
+"""Stored files: what run specs may name. They may name nothing else, and set nothing that reaches beyond the run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from emulator.annexes.service.configuration import Configuration
+from emulator.annexes.service.model import Compose, Composed, Dut, Refusal, Stored, StoredFile
+from emulator.errors import TraceError
+from emulator.experiment.series.suite.document import Case, read_suite, shipped_suites
+from emulator.experiment.spec.document import experiment_in, to_yaml
+from emulator.experiment.spec.parts import build_experiment, merge, part_of
+from emulator.experiment.spec.spec import Agents, Experiment, Job
+from emulator.results.run_folder.stream import write_text
+from emulator.results.verdict.rules import EXAMPLE
+from emulator.schema import SchemaProblem
+from emulator.shipped import PROFILES, TOPOLOGIES, TRACES, first_line
+from emulator.suggestions import did_you_mean
+from emulator.topology.document import parse_document
+from emulator.topology.load import joining_hosts, load_topology
+from emulator.trace.files.files import find_trace
+
+SPEC = Path("run spec")
+"""Stands for its file in errors."""
+MOST_SPEC_VALUES = 20_000
+"""Values and keys of a user's run spec."""
+_DEPTH = 3
+"""Folders below a configured one in which traces are looked for."""
+_KINDS = ("traces", "topologies", "profiles", "suites")
+
+
+class Catalogue:
+    """The files below the configured folders, looked up at every use: files may come and go.
+
+    Args:
+        configuration: names the folders.
+        rules: folder for the rules of cases, which are no files of their own.
+    """
+
+    def __init__(self, configuration: Configuration, *, rules: Path) -> None:
+        self._rules = rules
+        self._roots = {kind: [Path(one) for one in getattr(configuration, kind)] for kind in _KINDS}
+
+    def stored(self) -> Stored:
+        """All of them."""
+        listed = {
+            kind: tuple(StoredFile(name=name, about=first_line(path)) for name, path in self._paths(kind).items())
+            for kind in _KINDS
+        }
+        return Stored(**listed)
+
+    def compose(self, choice: Compose) -> Composed:
+        """Run specs of a choice.
+
+        Raises:
+            Refusal: not exactly one of trace and suite, or a name that is not stored.
+        """
+        if (choice.trace is None) == (choice.suite is None):
+            raise Refusal("choose a trace or a suite")
+        over: dict[str, Any] = {}
+        for kind, name, section, key in (
+            ("topologies", choice.topology, "network", "topology"),
+            ("profiles", choice.profile, "device", "profile"),
+        ):
+            if name is not None:
+                self._find(kind, name)
+                over[section] = {key: name}
+        if choice.iterations is not None:
+            over["job"] = {"iterations": choice.iterations}
+        if choice.suite is not None:
+            return self._compose_suite(choice.suite, over)
+        assert choice.trace is not None
+        self._find("traces", choice.trace)
+        experiment = build_experiment(merge({"job": {"trace": {"path": choice.trace}}}, over))
+        return Composed(specs={choice.trace: to_yaml(experiment)})
+
+    def _compose_suite(self, name: str, over: Mapping[str, Any]) -> Composed:
+        suite = read_suite(self._find("suites", name), over=over)
+        specs, left_out = {}, []
+        for case in suite.cases:
+            if case.search is not None:
+                left_out.append(f"{case.name}: is a search, which is many runs: charkha suite run plays it")
+            elif case.interference is not None:
+                left_out.append(f"{case.name}: plays its jobs alone too: charkha suite run does that")
+            else:
+                judged = replace(
+                    case.experiment, observe=replace(case.experiment.observe, expect=f"{name}/{case.name}")
+                )
+                specs[case.name] = to_yaml(judged)
+        return Composed(specs=specs, left_out=tuple(left_out))
+
+    def read(self, text: str, dut: Dut, *, others: Sequence[Dut]) -> Experiment:
+        """A run spec that may be played on a device: paths are absolute, and what the device sets is set.
+
+        Args:
+            text: as YAML.
+            dut: the device.
+            others: all devices.
+
+        Raises:
+            InputError: it is no run spec, names what is not stored, or sets what only an administrator may set.
+        """
+        written = experiment_in(parse_document(text.encode(), SPEC, most_values=MOST_SPEC_VALUES))
+        _refuse_reach(written)
+        network, device, observe = written.network, written.device, written.observe
+        if network.topology is not None:
+            network = replace(network, topology=str(self._find("topologies", network.topology)))
+        self._check_device(dut, network.topology, others)
+        if device.profile is not None:
+            device = replace(device, profile=str(self._find("profiles", device.profile)))
+        if observe.expect not in (None, EXAMPLE):
+            observe = replace(observe, expect=str(self._kept_rules(self._case(str(observe.expect)))))
+        jobs = tuple(map(self._with_stored_trace, written.jobs))
+        found = replace(written, jobs=jobs, network=network, device=device, observe=replace(observe, report=True))
+        try:
+            return build_experiment(merge(part_of(found), dut.spec))
+        except SchemaProblem as problem:
+            raise Refusal(f"with what {dut.name} sets for all its runs: {problem}") from problem
+
+    def check_dut(self, dut: Dut, others: Sequence[Dut]) -> None:
+        """Refuse topologies that are not stored or lead through another device, and a part of a run spec that is none.
+
+        Raises:
+            Refusal: with the first problem.
+        """
+        for name in dut.topologies:
+            self._find("topologies", name)
+            other = next((one.name for one in others if name in one.topologies and one.name != dut.name), None)
+            if other is not None:
+                raise Refusal(f"the topology {name} leads through {other}: two runs at once would meet there")
+        try:
+            build_experiment(merge({"job": {"trace": {"path": "any"}}}, dut.spec))
+        except SchemaProblem as problem:
+            raise Refusal(f"spec: {problem}") from problem
+
+    def _check_device(self, dut: Dut, topology: str | None, others: Sequence[Dut]) -> None:
+        """A device takes the topologies that it lists; one that lists none takes those of loopback addresses."""
+        if dut.topologies:
+            if topology not in self._topologies_of(dut):
+                raise Refusal(
+                    f"network.topology: {dut.name} is tested over {', '.join(dut.topologies)}: name one of them"
+                )
+            return
+        if topology is None or _is_loopback(Path(topology)):
+            return
+        owner = next((one.name for one in others if topology in self._topologies_of(one)), None)
+        remedy = "an administrator lists a topology with its device" if owner is None else f"submit it for {owner}"
+        raise Refusal(f"network.topology: {dut.name} lists no topologies, so it takes only loopback: {remedy}")
+
+    def _topologies_of(self, dut: Dut) -> set[str]:
+        return {str(self._find("topologies", name)) for name in dut.topologies}
+
+    def _with_stored_trace(self, job: Job) -> Job:
+        if job.trace is None:
+            return job
+        trace = replace(job.trace, path=str(self._find("traces", job.trace.path)))
+        return replace(job, trace=trace)
+
+    def _case(self, name: str) -> Case:
+        suite, _, wanted = name.rpartition("/")
+        found = next((one for one in read_suite(self._find("suites", suite)).cases if one.name == wanted), None)
+        if found is None:
+            raise Refusal(f"observe.expect: {name!r}: write SUITE/CASE of a stored suite, or {EXAMPLE}")
+        return found
+
+    def _kept_rules(self, case: Case) -> Path:
+        """A file with the rules of a case, named by its content."""
+        path = self._rules / f"{hashlib.sha256(case.rules_text.encode()).hexdigest()[:16]}.yaml"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            write_text(path, case.rules_text)
+        return path
+
+    def _find(self, kind: str, given: str) -> Path:
+        """A stored file by its name, or by its path below a configured folder."""
+        paths = self._paths(kind)
+        if given in paths:
+            return paths[given]
+        path = Path(given)
+        beside = [
+            *paths.values(),
+            *(self._paths("suites").values() if kind == "traces" else ()),
+        ]  # suites have their own
+        roots = [*self._roots[kind], *{one.parent for one in beside}]
+        if path.is_absolute() and any(_is_below(path, root) for root in roots):
+            return path
+        raise Refusal(f"{given!r} is none of the stored {kind}{did_you_mean(given, paths)}")
+
+    def _paths(self, kind: str) -> Mapping[str, Path]:
+        if kind == "suites":
+            shipped: Mapping[str, Path] = shipped_suites()
+        else:
+            shipped = {"traces": TRACES, "topologies": TOPOLOGIES, "profiles": PROFILES}[kind].paths
+        found = dict(shipped)
+        for root in self._roots[kind]:
+            found |= dict(_traces_below(root) if kind == "traces" else _files_below(root))
+        return dict(sorted(found.items()))
+
+
+def _files_below(root: Path) -> Iterator[tuple[str, Path]]:
+    for path in root.rglob("*.yaml"):
+        yield path.relative_to(root).with_suffix("").as_posix(), path
+
+
+def _traces_below(root: Path) -> Iterator[tuple[str, Path]]:
+    for depth in range(1, _DEPTH + 1):
+        for folder in root.glob("/".join("*" * depth)):
+            if folder.is_dir():
+                try:
+                    find_trace(folder)
+                except TraceError:
+                    continue
+                yield folder.relative_to(root).as_posix(), folder
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, ValueError, RuntimeError):  # a name that is too long, a zero byte, a loop of links
+        return False
+
+
+def _refuse_reach(experiment: Experiment) -> None:
+    """A user may not name files or addresses of the service's machine, nor widen what traffic may reach."""
+    agents, observe = experiment.agents, experiment.observe
+    if experiment.campaign is not None:
+        raise Refusal("campaign: submit the run spec with `repeat` in place of it: each run waits for its turn")
+    free = Agents(count=agents.count, join_timeout_s=agents.join_timeout_s)
+    forbidden = {
+        "agents": agents != free,
+        "network.allow_networks": bool(experiment.network.allow_networks),
+        "network.lab": experiment.network.lab is not None,
+        "observe.mqtt": observe.mqtt is not None,
+        "observe.metrics": observe.metrics is not None,
+        "observe.calibration": observe.calibration is not None,
+    }
+    for job in experiment.jobs:
+        forbidden["jobs.trace.groups"] = job.trace is not None and job.trace.groups is not None
+        forbidden["jobs.algorithms"] = any("/" in one or one.endswith(".xml") for one in job.algorithms.values())
+        for name, is_set in forbidden.items():
+            if is_set:
+                raise Refusal(f"{name}: only an administrator can set it, in the spec of the device")
+
+
+def _is_loopback(path: Path) -> bool:
+    """Whether all traffic of a topology stays on this machine."""
+    if joining_hosts(path) is not None:
+        return False
+    topology = load_topology(path, ranks=0)
+    interfaces = (one for host in topology.network.interfaces.values() for one in host)
+    addresses = [one.prefix or address for one in interfaces for address in (one.addresses or [""])]
+    return not topology.network.is_drawn and all(ip_network(one).is_loopback for one in addresses)
+
+
+def series_of(experiment: Experiment) -> str:
+    """The same for run specs that play the same: profile and seed do not count."""
+    same = replace(experiment, device=replace(experiment.device, profile=None), seed=None)
+    return hashlib.sha256(msgspec.json.encode(same.to_plain(), order="sorted")).hexdigest()[:12]
+
+
+def workload_of(experiment: Experiment) -> str:
+    """A name for lists."""
+    jobs = [job.trace.path.rsplit("/", 1)[-1] if job.trace else _kind(job) for job in experiment.jobs]
+    return " + ".join(jobs)[:100]
+
+
+def _kind(job: Job) -> str:
+    if job.sweep is not None:
+        return job.sweep.collective
+    return "pairs"

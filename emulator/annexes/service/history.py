@@ -1,0 +1,166 @@
+"""What the run folders of finished runs say: facts of one, a comparison of groups, one spec over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from emulator.annexes.service.model import Refusal, Run, TrendPoint
+from emulator.results.comparison.comparability import check_comparability
+from emulator.results.comparison.groups import groups_of
+from emulator.results.comparison.verdicts import Comparison, Rules, compare
+from emulator.results.run_folder.manifest import Figures
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.session import is_session, load_session
+from emulator.results.run_folder.store import find_runs, firmware_of, is_run_folder, stored_run
+from emulator.results.statistics.method.distribution import distributions
+from emulator.results.statistics.samples.measurements import measurements
+from emulator.results.verdict.judge import Outcome
+from emulator.results.verdict.session import judge_session
+from emulator.units import format_duration
+from emulator.views.as_json.interference import session_to_json
+from emulator.views.columns.columns import Header
+from emulator.views.columns.figures import NONE, count_of
+from emulator.views.columns.result_columns import RunResult, result_of
+from emulator.views.html.facts import read_facts
+from emulator.views.html.page.document import Chart, Page, Section, Table
+from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.run_page import facts_to_json
+
+TREND_CLASSES = 8
+"""Classes of a trend: the iteration (JCT), and those that take most time."""
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """The facts of the report of a run, or of a session.
+
+    Raises:
+        ResultError: it is no run folder, or damaged.
+    """
+    if is_session(folder):
+        return session_to_json(judge_session(load_session(folder)))
+    return facts_to_json(read_facts(read_run(folder)))
+
+
+def result_of_run(run: Run, folder: Path) -> RunResult:
+    """What lists show of a run: of a session, the gravest verdict, and what its first job was played on.
+
+    Args:
+        run: of the service.
+        folder: of its results; it need not exist.
+    """
+    is_one_run = is_run_folder(folder)
+    runs = [folder] if is_one_run else list(find_runs(folder)) if folder.is_dir() else []
+    found = result_of(stored_run(runs[0]).manifest) if runs else RunResult(profile=run.profile)
+    verdict = None if run.verdict is None else Outcome(run.verdict)
+    return replace(found, verdict=verdict, figures=found.figures if is_one_run else Figures())
+
+
+def compare_folders(groups: Mapping[str, Sequence[Path]], *, force: bool) -> Comparison:
+    """Groups of runs, class by class, against the first group.
+
+    Raises:
+        Refusal: they are not comparable, and the comparison is not forced.
+        InputError: a run is in two groups, is no run, or is damaged.
+    """
+    read = groups_of(groups)
+    comparability = check_comparability(read)
+    if comparability.refused and not force:
+        raise Refusal(comparability.refusal, status=409)
+    return compare(read, comparability, Rules())
+
+
+def trend_of(runs: Sequence[Run], folders: Sequence[Path]) -> list[TrendPoint]:
+    """The times of one spec over time, oldest first.
+
+    Args:
+        runs: complete ones of one spec on one device, newest first.
+        folders: of these.
+    """
+    pairs = zip(reversed(runs), reversed(folders), strict=True)
+    return [point for run, folder in pairs if not is_session(folder) for point in _points(run, folder)]
+
+
+def _points(run: Run, folder: Path) -> Iterator[TrendPoint]:
+    firmware, found = _measured(folder)
+    assert run.started is not None
+    for kind, samples, figures in found:
+        p50, low, high = figures
+        yield TrendPoint(
+            run=run.id,
+            started=run.started,
+            firmware=firmware,
+            kind=kind,
+            samples=samples,
+            p50_ns=p50,
+            low_ns=low,
+            high_ns=high,
+        )
+
+
+@lru_cache(maxsize=512)
+def _measured(
+    folder: Path,
+) -> tuple[str | None, Sequence[tuple[str, int, tuple[float | None, float | None, float | None]]]]:
+    """A closed run folder does not change."""
+    run = read_run(folder)
+    found = []
+    for one in distributions(measurements(run))[:TREND_CLASSES]:
+        interval = one.median_interval_ns
+        low, high = (None, None) if interval is None else (interval.low, interval.high)
+        found.append((str(one.key), one.samples, (one.p50_ns, low, high)))
+    return firmware_of(run.manifest), found
+
+
+def trend_page(points: Sequence[TrendPoint], *, dut: str, name: str) -> Page:
+    """One spec on one device over time, as a page."""
+    kinds = list(dict.fromkeys(one.kind for one in points))
+    drawn = Rows()
+    for one in points:
+        if one.p50_ns is not None:
+            note = one.firmware or "no firmware named"
+            low, high = one.low_ns or one.p50_ns, one.high_ns or one.p50_ns
+            figures = {"value": one.p50_ns, "low": low, "high": high}
+            drawn.add(kind=one.kind, run=str(one.run), firmware=note, began=f"{one.started:%Y-%m-%d %H:%M}", **figures)
+    texts = [Header(name, is_number=False) for name in ("began", "firmware", "class")]
+    columns = [Header("run"), *texts, Header("samples"), Header("p50"), Header("95 % interval")]
+    table = Table("points", "Every run", columns, [_cells(one) for one in points])
+    chart = Chart(
+        "trend",
+        "Median over time",
+        "A point per run: the median of its measurements. Lines up and down: its 95 % interval, for that run alone.",
+        "Median time of the selected class, run after run; the table below has the numbers.",
+        Picture("trend", {"points": drawn.columns}, choice="kind", choices=[(one, one) for one in kinds]),
+        table,
+        choice_title="Class",
+        is_wide=True,
+    )
+    runs = len({one.run for one in points})
+    return Page(
+        title=f"{name} on {dut} · charkha",
+        heading=f"{name} on {dut}",
+        sentence=f"{count_of(runs, 'complete run')} of the same run spec, oldest first. Whether versions differ is "
+        "decided by a comparison, not by this picture.",
+        labels=list(dict.fromkeys(one.firmware for one in points if one.firmware)),
+        warnings=[],
+        sections=[Section("over-time", "Trend", [chart], is_wide=True)],
+        footer="Written by charkha serve from its run folders.",
+    )
+
+
+def _cells(point: TrendPoint) -> list[str]:
+    interval = NONE
+    if point.low_ns is not None and point.high_ns is not None:
+        interval = f"{format_duration(point.low_ns)} to {format_duration(point.high_ns)}"
+    return [
+        str(point.run),
+        f"{point.started:%Y-%m-%d %H:%M}",
+        point.firmware or NONE,
+        point.kind,
+        str(point.samples),
+        NONE if point.p50_ns is None else format_duration(point.p50_ns),
+        interval,
+    ]

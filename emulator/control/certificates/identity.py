@@ -1,0 +1,42 @@
+"""What an identity file says of its holder, checked before anybody is called."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from emulator.control.certificates.roles import Role, roles_of
+from emulator.control.certificates.signature import NOT_READ
+from emulator.errors import InputError
+
+_READ_BY_OTHERS = 0o004
+
+
+def check_identity(path: Path, role: Role) -> None:
+    """Refuse an identity that the other side would refuse, or whose key everybody on this machine can read.
+
+    Raises:
+        InputError: it cannot be read, has another role, or is not valid now.
+    """
+    try:
+        is_open = path.stat().st_mode & _READ_BY_OTHERS
+        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except NOT_READ as error:
+        raise InputError(f"{path}: is not an identity: charkha certs issue") from error
+    roles = roles_of(names.get_values_for_type(x509.UniformResourceIdentifier))
+    if role not in roles:
+        given = " and ".join(roles) or "nobody"
+        raise InputError(f"{path}: is the identity of {given}, not of {role}: charkha certs issue --role {role}")
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if not begin <= datetime.now(UTC) <= end:
+        raise InputError(
+            f"{path}: is valid from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC, not now: issue a new one, or"
+            " set the clock"
+        )
+    if is_open:
+        raise InputError(f"{path}: every user of this machine can read its key: chmod o-r {path}")

@@ -1,0 +1,151 @@
+"""Reads counters of devices during a run, on a thread of its own.
+
+A source is opened, read and closed on the same thread, because a thread is in one network namespace at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from emulator.errors import EmulatorError
+from emulator.host.priority import lower_priority
+
+if TYPE_CHECKING:
+    from emulator.results.run_folder.schema import Columns
+
+PERIOD_S = 1.0
+_CLOSING_S = 15.0
+
+
+class Reading(NamedTuple):
+    """The value of a counter: cumulative, except for a backlog.
+
+    Attributes:
+        device: name of the host or switch in the topology.
+        interface: name of the port in the topology; "" for a counter of the whole device.
+    """
+
+    device: str
+    interface: str
+    counter: str
+    value: int
+
+
+class CounterSource(Protocol):
+    """A source of counters of one or more devices."""
+
+    def open(self) -> None:
+        """Prepare for reading.
+
+        Raises:
+            HostError: a device cannot be reached, or the host lacks a tool or privilege.
+        """
+        ...
+
+    def read(self) -> Sequence[Reading]:
+        """The current values of all counters.
+
+        Raises:
+            HostError: a device no longer answers.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release all resources; idempotent."""
+        ...
+
+
+class Sampler:
+    """Reads sources before a run, periodically during it, and after it.
+
+    A source that fails during the run is not read again; `problems` has the reason.
+
+    Args:
+        sources: of counters.
+        clock_ns: the clock of the run, ns.
+        period_s: time between readings, s.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[CounterSource],
+        *,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        period_s: float = PERIOD_S,
+    ) -> None:
+        self._sources, self._clock_ns, self._period_s = list(sources), clock_ns, period_s
+        self._lock, self._over, self._opened = threading.Lock(), threading.Event(), threading.Event()
+        self._rows: list[tuple[int, Reading]] = []
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="counters", daemon=True)
+        self.problems: list[str] = []
+
+    def start(self) -> None:
+        """Take the first reading and start the thread.
+
+        Raises:
+            HostError: a source cannot be opened or read.
+        """
+        self._thread.start()
+        self._opened.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Take the last reading and end the thread; idempotent."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(_CLOSING_S)
+
+    def take(self) -> Columns | None:
+        """The rows since the last call, as columns of the table in the run folder; None if there are none."""
+        with self._lock:
+            rows, self._rows = self._rows, []
+        if not rows:
+            return None
+        return {
+            "time_ns": [time_ns for time_ns, _ in rows],
+            **{name: [getattr(one, name) for _, one in rows] for name in Reading._fields},
+        }
+
+    def _work(self) -> None:
+        lower_priority()
+        try:
+            for source in self._sources:
+                source.open()
+            self._read_all(self._sources)
+        except BaseException as error:  # raised by start()
+            self._failure = error
+            self._close()
+            return
+        finally:
+            self._opened.set()
+        due = time.monotonic() + self._period_s
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            due += self._period_s
+            self._read_working()
+        self._read_working()
+        self._close()
+
+    def _read_working(self) -> None:
+        for source in list(self._sources):
+            try:
+                self._read_all([source])
+            except (EmulatorError, OSError) as error:
+                self._sources.remove(source)
+                source.close()
+                self.problems.append(str(error))
+
+    def _read_all(self, sources: Sequence[CounterSource]) -> None:
+        for source in sources:
+            readings = source.read()
+            read_ns = self._clock_ns()  # afterwards: what a reading counts never happened later than its time
+            with self._lock:
+                self._rows += [(read_ns, reading) for reading in readings]
+
+    def _close(self) -> None:
+        for source in self._sources:
+            source.close()

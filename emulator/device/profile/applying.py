@@ -1,0 +1,191 @@
+"""Applies the changes of a profile to a lab, and undoes them however the run ends.
+
+The commands that undo a change are on disk before the change is made. If a run is killed, the next run in the lab
+undoes its changes, or the removal of the lab does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from emulator.device.lab.commands import attempt, require_tools
+from emulator.device.lab.links import restore
+from emulator.device.lab.model import Design, Node
+from emulator.device.lab.recipe import Batch
+from emulator.device.lab.state import Owner
+from emulator.device.profile.changes import Change, nft
+from emulator.device.profile.nftables import clean_text
+from emulator.errors import HostError, PlanError
+
+_FILE = "profile.json"
+_UNKNOWN_QDISC = "qdisc kind is unknown"
+
+
+class AppliedProfile:
+    """A context manager that checks all changes on entry, and undoes those in force on exit.
+
+    Args:
+        name: of the profile.
+        changes: of its rules.
+        design: of the lab.
+        folder: where the lab keeps its state.
+        kind: lab or box, for errors.
+        before_cleaning: called when the rules of an earlier profile are gone, and their counters are still there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        changes: Sequence[Change],
+        *,
+        design: Design,
+        folder: Path,
+        kind: str = "lab",
+        before_cleaning: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._name, self._changes, self._design, self._kind = name, changes, design, kind
+        self._path, self._before_cleaning = folder / _FILE, before_cleaning
+        self._active: list[Change] = []
+
+    def __enter__(self) -> AppliedProfile:
+        """Undo what a killed run left, and check that every change can be made.
+
+        Raises:
+            HostError: the host lacks a tool or a kernel module.
+            PlanError: a profile of another run is in force in this lab.
+        """
+        undo_leftovers(self._design, self._path.parent, kind=self._kind, before_cleaning=self._before_cleaning)
+        if self._changes:
+            require_tools(("nft", "tc", "ip"))
+            self._save()
+        try:
+            for change in self._changes:
+                for batch in change.check:
+                    _run(change, batch)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def start(self, change: Change) -> None:
+        """Make a change.
+
+        Raises:
+            HostError: it cannot be made.
+        """
+        self._active.append(change)
+        self._save()
+        for batch in change.start:
+            _run(change, batch)
+
+    def stop(self, change: Change) -> None:
+        """Undo a change; its counter stays.
+
+        Raises:
+            HostError: it cannot be undone.
+        """
+        for batch in change.stop:
+            _run(change, batch)
+        if change.takes_links_down:
+            restore([change.node])
+        self._active.remove(change)
+        self._save()
+
+    def close(self) -> None:
+        """Undo all changes in force; idempotent."""
+        if not self._changes:
+            return
+        _undo([batch for change in reversed(self._active) for batch in change.stop])
+        if any(change.takes_links_down for change in self._active):
+            _restore_routes(self._design)
+        _clean(_switches(self._design))
+        self._active = []
+        self._path.unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        """Write the commands that undo the changes to disk."""
+        stops = [[list(batch.command), list(batch.lines)] for change in self._active for batch in change.stop]
+        me = Owner.me()
+        document = {"profile": self._name, "owner": [me.pid, me.began], "stops": stops}
+        part = self._path.with_suffix(".part")
+        part.write_text(json.dumps(document), encoding="utf-8")
+        part.replace(self._path)
+
+
+def undo_leftovers(
+    design: Design, folder: Path, *, kind: str = "lab", before_cleaning: Callable[[], None] = lambda: None
+) -> bool:
+    """Undo the profile of a killed run; whether there was one.
+
+    Args:
+        design: of the lab.
+        folder: where the lab keeps its state.
+        kind: lab or box, for errors.
+        before_cleaning: called when the rules of the profile are gone, and their counters are still there.
+
+    Raises:
+        HostError: what it left cannot be read.
+        PlanError: the run is still there.
+    """
+    path = folder / _FILE
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        owner, stops = Owner(*document["owner"]), document["stops"]
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError) as error:
+        advice = f"run `charkha {kind} down {design.lab_id}`, then bring the {kind} up again"
+        raise HostError(f"{path} cannot be read: {advice}") from error
+    if owner.is_alive and owner != Owner.me():
+        problem = f"process {owner.pid} is applying profile {document['profile']} to {kind} {design.lab_id}"
+        raise PlanError(f"{problem}: wait until it ends, or stop it")
+    _undo([Batch(tuple(command), lines) for command, lines in stops])
+    _restore_routes(design)
+    before_cleaning()
+    _clean(_switches(design))
+    path.unlink()
+    return True
+
+
+def _switches(design: Design) -> list[Node]:
+    return [node for node in design.nodes if not node.is_host]
+
+
+def _undo(batches: Sequence[Batch]) -> None:
+    """Run commands and ignore failures: a namespace that is gone has no changes left."""
+    for batch in batches:
+        attempt(batch)
+
+
+def _restore_routes(design: Design) -> None:
+    with contextlib.suppress(HostError):  # as above
+        restore(_switches(design))
+
+
+def _clean(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        attempt(nft(node, clean_text()))
+
+
+def _run(change: Change, batch: Batch) -> None:
+    text = "".join(f"{line}\n" for line in batch.lines)
+    done = subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reasons = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise HostError(_refusal(change, reasons[0] if reasons else "no reason given"))
+
+
+def _refusal(change: Change, reason: str) -> str:
+    what = f"rule {change.rule.name!r} cannot be applied at {change.node.name}"
+    if _UNKNOWN_QDISC in reason:
+        return (
+            f"{what}: this kernel has no netem: load it with `modprobe sch_netem`, or use a kernel that has the module"
+        )
+    return f"{what} ({change.rule.action}): {reason}"

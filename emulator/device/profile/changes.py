@@ -1,0 +1,195 @@
+"""Translates a profile into commands on the switches of a lab: those that apply each rule, and those that undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from emulator.device.counters import ports as port_commands
+from emulator.device.lab.model import Design, Node, Port
+from emulator.device.lab.recipe import Batch, exec_prefix
+from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
+from emulator.device.profile.profile import Above, Delay, Mark, Police, PortDown, Profile, Rule, Shape
+from emulator.topology.network import End
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The effect of one rule on one switch.
+
+    Attributes:
+        ports: the ports that the rule applies to.
+        start, stop: commands that apply it and undo it.
+        check: commands that try `start` and leave nothing behind.
+        counter: (nftables family, name) of the object that counts its frames; None if nothing counts them.
+    """
+
+    rule: Rule
+    node: Node
+    ports: Sequence[Port]
+    start: Sequence[Batch]
+    stop: Sequence[Batch]
+    check: Sequence[Batch] = ()
+    counter: tuple[str, str] | None = None
+
+    @property
+    def takes_links_down(self) -> bool:
+        """Whether a router needs routes back when it ends."""
+        return isinstance(self.rule.action, PortDown)
+
+
+def plan_changes(profile: Profile, design: Design, nodes: Sequence[str], *, frame_bytes: int) -> list[Change]:
+    """The changes that apply a profile to a lab.
+
+    Args:
+        profile: the profile.
+        design: of the lab.
+        nodes: switches that rules without a port apply to.
+        frame_bytes: length on the wire of a full frame of the run.
+
+    Raises:
+        TopologyError: a port does not exist, a percentage refers to a port without a rate, two rules overlap, or this
+            kind of switch does not support a rule; the error names file, line and key.
+    """
+    changes = [
+        change
+        for number, rule in enumerate(profile.rules)
+        for change in _changes(profile, rule, number, design, nodes, frame_bytes)
+    ]
+    _refuse_overlaps(profile, changes)
+    return changes
+
+
+def nft(node: Node, text: str, *options: str) -> Batch:
+    """A call of nft in the namespace of a node.
+
+    Args:
+        node: host or switch.
+        text: the script on standard input.
+        options: further options.
+    """
+    return Batch((*exec_prefix(node), "nft", *options, "-f", "-"), text.splitlines())
+
+
+def _changes(
+    profile: Profile, rule: Rule, number: int, design: Design, nodes: Sequence[str], frame_bytes: int
+) -> Iterator[Change]:
+    leaving = _by_switch(profile, rule, "port", rule.ports, design)
+    arriving = _by_switch(profile, rule, "arriving", rule.match.arriving, design)
+    found = False
+    for node in design.nodes:
+        is_selected = node.name in leaving if leaving else node.name in arriving if arriving else node.name in nodes
+        if node.is_host or not is_selected or (arriving and node.name not in arriving):
+            continue
+        found = True
+        ports = leaving.get(node.name) or list(node.ports)
+        if isinstance(rule.action, Shape | Delay | PortDown):
+            yield _port_change(profile, rule, node, ports)
+        else:
+            ingress = arriving.get(node.name, [])
+            _refuse_arriving(profile, rule, node, ingress)
+            compiled = compile_rule(
+                rule,
+                number,
+                kind=node.kind,
+                ports=ports,
+                arriving=ingress,
+                rates=_rates(profile, rule, ports),
+                frame_bytes=frame_bytes,
+            )
+            yield _frame_change(rule, node, ports, compiled)
+    if not found:
+        raise profile.error("no switch of the device under test has the ports of both `port` and `arriving`", rule)
+
+
+def _by_switch(profile: Profile, rule: Rule, key: str, ends: Sequence[End], design: Design) -> dict[str, list[Port]]:
+    found: dict[str, list[Port]] = {}
+    for end in ends:
+        node = next((node for node in design.nodes if node.name == end.node and not node.is_host), None)
+        if node is None:
+            switches = ", ".join(node.name for node in design.nodes if not node.is_host)
+            raise profile.error(f"there is no switch {end.node!r}; there are {switches}", rule, key)
+        port = next((port for port in node.ports if port.name == end.port), None)
+        if port is None:
+            known = ", ".join(port.name for port in node.ports)
+            raise profile.error(f"switch {end.node} has no port {end.port!r}; it has {known}", rule, key)
+        found.setdefault(end.node, []).append(port)
+    return found
+
+
+def _refuse_arriving(profile: Profile, rule: Rule, node: Node, arriving: Sequence[Port]) -> None:
+    if arriving and is_at_egress(rule, node.kind):
+        problem = f"{node.name} ({node.kind}) applies this rule at egress, where the ingress port is unknown: delete it"
+        raise profile.error(problem, rule, "arriving")
+
+
+def _frame_change(rule: Rule, node: Node, ports: Sequence[Port], compiled: CompiledRule) -> Change:
+    return Change(
+        rule=rule,
+        node=node,
+        ports=ports,
+        start=(nft(node, compiled.install()),),
+        stop=(nft(node, compiled.remove()),),
+        check=(nft(node, compiled.install(), "--check"),),
+        counter=(compiled.family, compiled.counter),
+    )
+
+
+def _rates(profile: Profile, rule: Rule, ports: Sequence[Port]) -> dict[str, int]:
+    """Device → rate in bit/s, for a rule about frames above a rate."""
+    match rule.action:
+        case Police(Above(rate)):
+            key: tuple[str, str] = ("police", "rate")
+        case Mark(Above(rate)):
+            key = ("mark", "above")
+        case _:
+            return {}
+    return {port.device: _bps(profile, rule, port, rate.of(_port_bps(port)), key) for port in ports}
+
+
+def _port_change(profile: Profile, rule: Rule, node: Node, ports: Sequence[Port]) -> Change:
+    change = Change(rule, node, ports, (), ())
+    match rule.action:
+        case Shape(rate, queue_bytes):
+            rates = [_bps(profile, rule, p, rate.of(_port_bps(p)), ("shape", "rate")) for p in ports]
+            start = port_commands.shape(node, list(zip(ports, rates, strict=True)), queue_bytes)
+            return replace(change, start=(start,), stop=(port_commands.unshape(node, ports),))
+        case Delay() as delay:
+            start, stop = port_commands.delay(node, ports, delay), port_commands.undelay(node, ports)
+            return replace(change, start=(start,), stop=(stop,), check=(start, stop))
+    return replace(change, start=(port_commands.down(node, ports),), stop=(port_commands.up(node, ports),))
+
+
+def _bps(profile: Profile, rule: Rule, port: Port, bps: int | None, key: tuple[str, str]) -> int:
+    if bps is None:
+        raise profile.error(
+            f"is a share of the rate of {port.name}, which has no rate: write an absolute rate",
+            rule,
+            *key,
+        )
+    return bps
+
+
+def _port_bps(port: Port) -> int | None:
+    return port.shaping.rate_bps if port.shaping else None
+
+
+def _refuse_overlaps(profile: Profile, changes: Sequence[Change]) -> None:
+    """Refuse two rules that do the same to a port at the same time: ending one would end both."""
+    in_force: dict[tuple[type, str, str], list[Rule]] = {}
+    for change in changes:
+        if not isinstance(change.rule.action, Shape | Delay | PortDown):
+            continue
+        for port in change.ports:
+            others = in_force.setdefault((type(change.rule.action), change.node.name, port.device), [])
+            other = next((one for one in others if _overlap(one, change.rule)), None)
+            if other is not None:
+                end = End(change.node.name, port.name)
+                raise profile.error(f"{other.name!r} does the same to {end} at the same time", change.rule)
+            others.append(change.rule)
+
+
+def _overlap(one: Rule, other: Rule) -> bool:
+    forever = float("inf")
+    latest = max(one.start_s or 0.0, other.start_s or 0.0)
+    return latest < min(one.end_s or forever, other.end_s or forever)

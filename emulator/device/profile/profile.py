@@ -1,0 +1,223 @@
+"""A firmware profile as values: what a device under test does to frames in addition to forwarding them.
+
+Profiles are independent of topology and kernel: ports are names, and rates can be shares of the rate of a port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeAlias
+
+from emulator.device.profile.opcodes import OpcodeClass
+from emulator.errors import TopologyError
+from emulator.topology.document import Document
+from emulator.topology.network import End
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Frames selected at random, each with this probability; 0 < fraction ≤ 1."""
+
+    fraction: Fraction
+
+    def __str__(self) -> str:
+        return f"{float(100 * self.fraction):g} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """One of n frames, beginning with the first."""
+
+    n: int
+
+    def __str__(self) -> str:
+        return f"1 of {self.n}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate in bit/s, or a share of the rate of a port."""
+
+    bps: int | None = None
+    share: Fraction | None = None
+
+    def of(self, port_bps: int | None) -> int | None:
+        """The rate at a port, bit/s; None for a share of a port without a rate."""
+        if self.share is None:
+            return self.bps
+        return None if port_bps is None else round(self.share * port_bps)
+
+    def __str__(self) -> str:
+        return f"{self.bps} bit/s" if self.share is None else f"{float(100 * self.share):g} % of the port's rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Frames of a port that exceed a rate and a burst in bytes."""
+
+    rate: Rate
+    burst_bytes: int
+
+    def __str__(self) -> str:
+        return f"above {self.rate}"
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The first frame."""
+
+    def __str__(self) -> str:
+        return "once"
+
+
+Selection: TypeAlias = Share | Every | Once
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Drop frames."""
+
+    selection: Selection
+
+    def __str__(self) -> str:
+        return f"drop {self.selection}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Mark ECN-capable frames Congestion Experienced."""
+
+    selection: Selection | Above
+
+    def __str__(self) -> str:
+        return f"mark {self.selection}"
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """Send frames twice."""
+
+    selection: Selection
+
+    def __str__(self) -> str:
+        return f"duplicate {self.selection}"
+
+
+@dataclass(frozen=True, slots=True)
+class Police:
+    """Drop frames above a rate, without a queue."""
+
+    above: Above
+
+    def __str__(self) -> str:
+        return f"police {self.above.rate}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Limit the rate of a port; `queue_bytes` None keeps the depth of its queue."""
+
+    rate: Rate
+    queue_bytes: int | None = None
+
+    def __str__(self) -> str:
+        return f"shape to {self.rate}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Delay frames by `delay_ns` ± up to `jitter_ns`; a share `reorder` of them is not delayed."""
+
+    delay_ns: int
+    jitter_ns: int = 0
+    reorder: Fraction | None = None
+
+    def __str__(self) -> str:
+        jitter = f" ± {self.jitter_ns} ns" if self.jitter_ns else ""
+        reorder = "" if self.reorder is None else f", reorder {Share(self.reorder)}"
+        return f"delay {self.delay_ns} ns{jitter}{reorder}"
+
+
+@dataclass(frozen=True, slots=True)
+class PortDown:
+    """Take the link of a port down."""
+
+    def __str__(self) -> str:
+        return "port down"
+
+
+Action: TypeAlias = Drop | Mark | Duplicate | Police | Shape | Delay | PortDown
+FrameAction: TypeAlias = Drop | Mark | Duplicate | Police
+PortAction: TypeAlias = Shape | Delay | PortDown
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The frames that a rule applies to: those that meet all conditions.
+
+    Attributes:
+        opcodes: classes of BTH opcodes; empty for any.
+        source, destination: an address or prefix; None for any.
+        source_port: UDP source port, which differs between the flows of a pair of addresses; None for any.
+        queue_pair: destination queue pair number; None for any.
+        psns: first and last packet sequence number; None for any.
+        is_any_traffic: all frames, not only RoCEv2.
+        arriving: ingress ports; empty for any.
+    """
+
+    opcodes: Sequence[OpcodeClass] = ()
+    source: str | None = None
+    destination: str | None = None
+    source_port: int | None = None
+    queue_pair: int | None = None
+    psns: tuple[int, int] | None = None
+    is_any_traffic: bool = False
+    arriving: Sequence[End] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a profile.
+
+    Attributes:
+        name: in the names of its counters.
+        ports: egress ports, or the ports whose link changes; empty for every port of the device.
+        start_s, end_s: seconds from the start of the first iteration; None: from before it, until after the last one.
+    """
+
+    name: str
+    action: Action
+    match: Match = Match()
+    ports: Sequence[End] = ()
+    start_s: float | None = None
+    end_s: float | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it starts during the run."""
+        return self.start_s is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile.
+
+    Attributes:
+        path: of its file.
+        digest: SHA-256 of the file, in hex.
+        document: the file, for errors with line numbers.
+    """
+
+    name: str
+    path: Path
+    digest: str
+    rules: Sequence[Rule]
+    document: Document
+    description: str = ""
+
+    def error(self, problem: str, rule: Rule, *key: str | int) -> TopologyError:
+        """An error that names file, line and key of a rule."""
+        return self.document.error(problem, ("rules", self.rules.index(rule), *key))

@@ -1,0 +1,185 @@
+"""Planning an experiment: what it would load a network with, and how long that takes at least. No traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emulator.errors import InputError
+from emulator.experiment.settle.flow_loads import flow_loads
+from emulator.experiment.settle.resolve import Resolved, overrides_of, resolve
+from emulator.experiment.settle.settled import planned_flows
+from emulator.experiment.settle.testbed import topology_without_host
+from emulator.experiment.settle.workload import load_job
+from emulator.experiment.spec.spec import Experiment
+from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.group_layout import Layouts, layouts_on
+from emulator.planner.network.ecmp import FlowHash, LinuxHash, linux_hash, roce_source_ports, spray_hashes
+from emulator.planner.network.flow_loads import FlowLoad, LinkLoad, flow_link_loads
+from emulator.planner.network.plan import Plan, instance_ns, make_plan
+from emulator.planner.network.routing import Router, weights_of
+from emulator.planner.traffic.from_trace import traffic_of_workload
+from emulator.planner.traffic.from_transformer import traffic_of_transformer
+from emulator.planner.traffic.operation import Traffic, traffic_of_collective
+from emulator.schema import SchemaProblem, parse_json
+from emulator.topology.model import Topology
+from emulator.topology.paths import Paths
+from emulator.trace.analysis.critical_path import longest_path_ns
+from emulator.trace.meaning.imported import NOT_IMPORTED, ImportFacts
+from emulator.trace.meaning.model import CommKind, Workload
+from emulator.trace.meaning.storage import play_on_storage_hosts
+from emulator.trace.synthetic.transformer import Transformer
+
+MOST_FLOWS_AS_LINUX = 1 << 22
+"""More flows than this get a hash that costs a tenth."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveLoad:
+    """One collective, played by groups of consecutive ranks at the same time; size in bytes, as nccl-tests counts."""
+
+    kind: CommKind
+    ranks: int
+    size_bytes: int
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExperiment:
+    """A plan of a run.
+
+    Attributes:
+        plan: of an iteration of its job.
+        jct_ns: least time of an iteration, ns; None if it is not known.
+        jct_note: what that is made of.
+        flows: what flows alongside the job send.
+        flow_links: the links that those load.
+        imported: what the import of the job's trace guessed and dropped.
+    """
+
+    plan: Plan
+    jct_ns: int | None
+    jct_note: str
+    flows: Sequence[FlowLoad]
+    flow_links: Sequence[LinkLoad]
+    imported: ImportFacts
+
+
+def plan_experiment(
+    experiment: Experiment,
+    load: CollectiveLoad | Transformer | None = None,
+    *,
+    seed: int | None = None,
+    link_loads: Path | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> PlannedExperiment:
+    """Plan an experiment with the settings that a run of it would have.
+
+    Args:
+        experiment: network, transport and algorithms; also the job, unless `load` is given.
+        load: planned in place of the job.
+        seed: of the ECMP hash; None: the topology's.
+        link_loads: JSON file `{"leaf0:u0 > spine0:d0": BYTES, …}`; equal-cost links share traffic as observed there.
+        notify: receives what the topology file holds that has no counterpart here, and what an import guessed.
+
+    Raises:
+        TraceError: the trace cannot be read or played.
+        TopologyError: the topology is wrong.
+        PlanError: workload and settings do not fit together.
+        InputError: the file of link loads cannot be read.
+    """
+    overrides = overrides_of(experiment.job)
+    if load is None:
+        topology, workload, imported = _place_job(experiment)
+        layouts = layouts_on(topology)
+        choice = AlgorithmChoice(workload, overrides, layouts)
+        traffic = traffic_of_workload(workload, name_of=choice.name_of, layouts=layouts)
+    else:
+        ranks = load.layout.ranks if isinstance(load, Transformer) else load.ranks
+        topology = topology_without_host(experiment, ranks=ranks)
+        traffic, workload = _traffic_of(load, overrides, layouts_on(topology)), None
+        imported = NOT_IMPORTED
+    for note in topology.notes:
+        notify(f"{topology.source}: {note}")
+    for line in imported.lines():
+        notify(line)
+    resolved = resolve(experiment, topology)
+    router = Router(
+        topology,
+        seed=seed,
+        weights=_weights(link_loads, topology),
+        flow_hash=_flow_hash(resolved, topology, traffic, seed=seed),
+        sprays=_sprays(resolved, topology, seed=seed),
+    )
+    plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead)
+    flows = flow_loads(planned_flows(experiment, topology, resolved), topology)
+    jct_ns, jct_note = _jct(traffic, workload, plan)
+    return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology), imported)
+
+
+def _place_job(experiment: Experiment) -> tuple[Topology, Workload, ImportFacts]:
+    """The topology with the ranks of the job, what is played there, and how exact its import was."""
+    with load_job(experiment.job) as job:
+        topology = topology_without_host(experiment, ranks=job.ranks)
+        workload = play_on_storage_hosts(
+            job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
+        )
+        return topology, workload, job.loaded.imported
+
+
+def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str], layouts: Layouts) -> Traffic:
+    if isinstance(load, Transformer):
+        return traffic_of_transformer(load, overrides=overrides, layouts=layouts)
+    size = 0 if load.kind is CommKind.BARRIER else load.size_bytes
+    return traffic_of_collective(
+        load.kind,
+        ranks=load.ranks,
+        size_bytes=size,
+        group_size=load.group_size,
+        overrides=overrides,
+        layouts=layouts,
+    )
+
+
+def _weights(path: Path | None, topology: Topology) -> Any:
+    if path is None:
+        return None
+    try:
+        loads = parse_json(path.read_bytes())
+    except (OSError, SchemaProblem) as error:
+        raise InputError(f"{path}: the link loads cannot be read: {error}") from error
+    if not isinstance(loads, Mapping) or not all(isinstance(load, int | float) for load in loads.values()):
+        raise InputError(f'{path}: write link loads as {{"leaf0:u0 > spine0:d0": 1000}}')
+    return weights_of(Paths(topology.network), loads)
+
+
+def _flow_hash(resolved: Resolved, topology: Topology, traffic: Traffic, *, seed: int | None) -> LinuxHash | None:
+    """The kernel's, if its choices can be known and there are few enough flows."""
+    if resolved.roce is None or not resolved.transport.is_routed_by_flow:
+        return None
+    ports = roce_source_ports(resolved.roce.source_port, qps=resolved.roce.qps)
+    flows = sum(operation.transfers * operation.groups for operation in traffic.operations)
+    if ports is None or flows > MOST_FLOWS_AS_LINUX:
+        return None
+    return linux_hash(topology, seed=topology.network.ecmp_seed if seed is None else seed, source_ports=ports)
+
+
+def _sprays(resolved: Resolved, topology: Topology, *, seed: int | None) -> Sequence[FlowHash]:
+    """The hash of each entropy value; none: every flow takes one path."""
+    if resolved.roce is None or not resolved.roce.multipath:
+        return ()
+    seed = topology.network.ecmp_seed if seed is None else seed
+    return spray_hashes(topology, values=resolved.roce.multipath, seed=seed)
+
+
+def _jct(traffic: Traffic, workload: Workload | None, plan: Plan) -> tuple[int | None, str]:
+    """Least time of an iteration, and what it is made of."""
+    if workload is not None:
+        times = instance_ns(traffic, plan)
+        note = "longest path of compute and ideal times by links"
+        return (None if times is None else longest_path_ns(workload, communication_ns=times)), note
+    if traffic.compute_ns:
+        return plan.jct_ns, "compute and ideal times by links one after the other, of the slowest stage"
+    return None, ""

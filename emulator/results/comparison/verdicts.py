@@ -1,0 +1,391 @@
+"""Comparison of groups of runs, class by class: effect and interval first, then the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from emulator.results.comparison import inference
+from emulator.results.comparison.comparability import Comparability
+from emulator.results.comparison.groups import RunGroup, take_turns
+from emulator.results.comparison.inference import Floats
+from emulator.results.statistics.method.bootstrap import RESAMPLES, Interval
+from emulator.results.statistics.method.descriptive import samples_needed, variation
+from emulator.results.statistics.samples.classes import JCT, ClassKey
+
+MEDIAN, TAIL = 0.5, 0.99
+DILUTED_PERCENT, MOST_DILUTED_PERCENT = 5.0, 90.0
+"""From this share of the tester in the time on, a row says so; a larger share than the second is taken for that one."""
+
+
+class Verdict(Enum):
+    """Verdict on a class. "No difference shown": the interval lies within the margin. It does not prove equality."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    NO_DIFFERENCE = "no difference shown"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How verdicts are reached.
+
+    Attributes:
+        margin: largest difference that does not matter in practice, as a fraction. 0.03 allows ratios from 1 / 1.03 to
+            1.03, both included.
+        quantile: of the measurements of a run, the number that represents the run; 0.5 is the median.
+        seed, resamples: of the bootstrap.
+        find: difference for which the number of runs is estimated, a fraction above `margin`; None: it is not.
+    """
+
+    margin: float = 0.03
+    quantile: float = MEDIAN
+    seed: int = 0
+    resamples: int = RESAMPLES
+    find: float | None = None
+
+    def contains(self, interval: Interval) -> bool:
+        """The whole interval lies within the margin."""
+        return 1 / (1 + self.margin) <= interval.low and interval.high <= 1 + self.margin
+
+    def excludes(self, interval: Interval) -> bool:
+        """The whole interval lies outside the margin, on one side."""
+        return interval.low > 1 + self.margin or interval.high < 1 / (1 + self.margin)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A class in one group.
+
+    Attributes:
+        values_ns: one number per run that has one, in the order of the runs of the group.
+        samples: measurements behind them.
+    """
+
+    values_ns: tuple[float, ...]
+    samples: int
+
+    @property
+    def array(self) -> Floats:
+        """`values_ns` as an array."""
+        return np.array(self.values_ns)
+
+    @property
+    def runs(self) -> int:
+        """Number of runs that have a number."""
+        return len(self.values_ns)
+
+    @property
+    def median_ns(self) -> float | None:
+        """Median over runs; for an even number of runs, the mean of the two in the middle."""
+        return float(np.median(self.values_ns)) if self.values_ns else None
+
+    @property
+    def variation(self) -> float | None:
+        """Coefficient of variation between runs; None for fewer than two."""
+        return variation(self.array)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Times of the other group over those of the baseline: above 1 is slower; `interval` at 95 %."""
+
+    ratio: float
+    interval: Interval | None
+
+
+def _of_device(ratio: float, tester_percent: float | None) -> float:
+    """A ratio of times without the constant part that the tester adds to both; as it is if that is not known."""
+    share = _share(tester_percent)
+    return (ratio - share) / (1 - share)
+
+
+def _share(tester_percent: float | None) -> float:
+    return min(max(tester_percent or 0.0, 0.0), MOST_DILUTED_PERCENT) / 100
+
+
+@dataclass(frozen=True, slots=True)
+class ClassComparison:
+    """One class in two groups.
+
+    Attributes:
+        effect: on the quantile that the verdict is about; None if a side has no number.
+        p: two-sided exact rank test on runs; `holm_p` is corrected for all classes of the pair.
+        tail: effect on the 99th percentiles of runs; None if runs have too few measurements.
+        verdict: as the rules say.
+        needs: runs a side that would decide; None if it is decided, or if more than 100 would be needed.
+        why: what an inconclusive verdict lacks.
+        ratios: of pairs, corrected for drift; empty if the runs are not compared in pairs.
+        is_too_few: there are fewer runs than the rank test needs; `needs` is the smallest number that it can use.
+        finds: the smallest ratio above 1 of the device's time that 95 of 100 comparisons with as many runs of this
+            spread find.
+        needs_to_find: runs a side with which they find `Rules.find`; None if it is not given or over 100 are needed.
+        tester_percent: of the baseline's time, what the calibrated tester adds; median over its runs. None: not known.
+    """
+
+    key: ClassKey
+    baseline: Side
+    other: Side
+    effect: Effect | None
+    p: float | None
+    holm_p: float | None
+    tail: Effect | None
+    verdict: Verdict
+    needs: int | None = None
+    why: str = ""
+    is_too_few: bool = False
+    ratios: tuple[float, ...] = ()
+    finds: float | None = None
+    needs_to_find: int | None = None
+    tester_percent: float | None = None
+
+    @property
+    def is_diluted(self) -> bool:
+        """The tester's part of the time makes a difference of the device look notably smaller."""
+        return self.tester_percent is not None and self.tester_percent >= DILUTED_PERCENT
+
+    @property
+    def device_interval(self) -> Interval | None:
+        """The interval of the ratio of the device's times, if the tester added to both sides what it added to A's."""
+        if self.effect is None or self.effect.interval is None:
+            return None
+        interval = self.effect.interval
+        return Interval(*(_of_device(one, self.tester_percent) for one in (interval.low, interval.high)))
+
+
+@dataclass(frozen=True, slots=True)
+class PairComparison:
+    """A group against the baseline: the iteration first, then the classes that take most time.
+
+    Attributes:
+        is_paired: the runs were taken in turns and are compared in pairs, see inference.py.
+    """
+
+    baseline: RunGroup
+    other: RunGroup
+    classes: Sequence[ClassComparison]
+    is_paired: bool = False
+
+    def count(self, verdict: Verdict) -> int:
+        """Number of classes with this verdict."""
+        return sum(one.verdict is verdict for one in self.classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every group against the first one."""
+
+    rules: Rules
+    groups: Sequence[RunGroup]
+    pairs: Sequence[PairComparison]
+    comparability: Comparability
+
+    @property
+    def is_undecided(self) -> bool:
+        """No class of any pair has a verdict."""
+        return all(pair.count(Verdict.INCONCLUSIVE) == len(pair.classes) for pair in self.pairs)
+
+    @property
+    def is_forced(self) -> bool:
+        """Made although the runs are not comparable."""
+        return bool(self.comparability.refused)
+
+    def has(self, verdict: Verdict) -> bool:
+        """Whether any class of any pair has this verdict."""
+        return any(pair.count(verdict) for pair in self.pairs)
+
+    def passes_gate(self, *, is_strict: bool) -> bool:
+        """Whether nothing is slower; a strict gate does not pass inconclusive classes either."""
+        return not self.has(Verdict.SLOWER) and not (is_strict and self.has(Verdict.INCONCLUSIVE))
+
+
+def compare(groups: Sequence[RunGroup], comparability: Comparability, rules: Rules) -> Comparison:
+    """Compare every group with the first.
+
+    Args:
+        groups: two or more.
+        comparability: of these groups. The caller decides whether to compare groups that are not comparable.
+        rules: for the verdicts.
+    """
+    pairs = [compare_pair(groups[0], other, rules) for other in groups[1:]]
+    return Comparison(rules, groups, pairs, comparability)
+
+
+def compare_pair(baseline: RunGroup, other: RunGroup, rules: Rules) -> PairComparison:
+    """Compare two groups in every class that both measured and that takes time.
+
+    In pairs if the runs were taken in turns, and if there are enough of them for the signed-rank test to decide.
+    """
+    keys = sorted(key for key in _measured(baseline) & _measured(other) if key.takes_time)
+    is_paired = take_turns(baseline.runs, other.runs) and len(baseline.runs) >= inference.pairs_to_decide(len(keys))
+    least = _runs_to_decide(len(keys), is_paired=is_paired)
+    classes = [_compare_class(key, baseline, other, rules, least=least, is_paired=is_paired) for key in keys]
+    adjusted = iter(inference.holm([one.p for one in classes if one.p is not None]))
+    classes = [one if one.p is None else replace(one, holm_p=next(adjusted)) for one in classes]
+    tests = sum(one.p is not None for one in classes)
+    decided = sorted((_decide(one, rules, tests=tests, is_paired=is_paired) for one in classes), key=_sort_key)
+    return PairComparison(baseline, other, decided, is_paired)
+
+
+def _measured(group: RunGroup) -> set[ClassKey]:
+    return {key for run in group.runs for key in run.measurements.classes}
+
+
+def _sort_key(one: ClassComparison) -> tuple[bool, float, ClassKey]:
+    """JCT first, then by time spent in the class."""
+    time_ns = one.baseline.samples / max(one.baseline.runs, 1) * (one.baseline.median_ns or 0.0)
+    return one.key.collective != JCT, -time_ns, one.key
+
+
+def _compare_class(
+    key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, *, least: int, is_paired: bool
+) -> ClassComparison:
+    """Everything but the verdict, which depends on the number of classes; `least`: runs without which there is none."""
+    compare_sides = _compare_pairs if is_paired else _compare_groups
+    measured = compare_sides(key, baseline, other, rules, rules.quantile)
+    tail = compare_sides(key, baseline, other, rules, TAIL)
+    tester_percent = _tester_percent(key, baseline)
+    finds, needs_to_find = _power(measured, rules, least=least, is_paired=is_paired, tester_percent=tester_percent)
+    is_tail_whole = [side.runs for side in measured.sides] == [side.runs for side in tail.sides]
+    return ClassComparison(
+        key,
+        *measured.sides,
+        measured.effect,
+        measured.p,
+        None,
+        tail.effect if is_tail_whole else None,
+        Verdict.INCONCLUSIVE,
+        ratios=measured.ratios,
+        finds=finds,
+        needs_to_find=needs_to_find,
+        tester_percent=tester_percent,
+    )
+
+
+def _tester_percent(key: ClassKey, group: RunGroup) -> float | None:
+    known = [run.tester_percent[key] for run in group.runs if key in run.tester_percent]
+    return float(np.median(known)) if known else None
+
+
+class _Measured(NamedTuple):
+    """Two sides of a class, their effect and p; None if a side has no number."""
+
+    sides: tuple[Side, Side]
+    effect: Effect | None
+    p: float | None
+    ratios: tuple[float, ...] = ()
+
+
+def _spread(sides: tuple[Side, Side], ratios: Sequence[float], *, is_paired: bool) -> inference.Spread:
+    if is_paired:
+        return inference.spread_of_pairs(np.array(ratios))
+    return inference.spread_of_groups(sides[0].array, sides[1].array)
+
+
+def _power(
+    measured: _Measured, rules: Rules, *, least: int, is_paired: bool, tester_percent: float | None
+) -> tuple[float | None, int | None]:
+    """What comparisons with runs of this spread find, and how many find `rules.find`; None if nothing is known.
+
+    Both are about the device: with a share of the tester in the time, the difference measured is that much smaller.
+    """
+    runs = min(side.runs for side in measured.sides)
+    if runs < inference.MIN_RUNS:
+        return None, None
+    spread = _spread(measured.sides, measured.ratios, is_paired=is_paired)
+    found, needs = spread.smallest_found(runs, margin=rules.margin), None
+    if rules.find is not None:
+        measured_find = rules.find * (1 - _share(tester_percent))
+        needs = spread.runs_to_find(1 + measured_find, margin=rules.margin) if measured_find > rules.margin else None
+    return found and _of_device(found, tester_percent), needs and max(needs, least)
+
+
+def _compare_groups(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, quantile: float) -> _Measured:
+    found = [[one for one in _values(key, group, quantile) if one is not None] for group in (baseline, other)]
+    sides = Side(tuple(found[0]), _samples(key, baseline)), Side(tuple(found[1]), _samples(key, other))
+    if not all(side.runs for side in sides):
+        return _Measured(sides, None, None)
+    values = sides[0].array, sides[1].array
+    interval = inference.ratio_interval(*values, seed=rules.seed, resamples=rules.resamples)
+    return _Measured(sides, Effect(inference.ratio(*values), interval), inference.rank_test_p(*values))
+
+
+def _compare_pairs(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, quantile: float) -> _Measured:
+    """Of pairs in which both runs have a number."""
+    pairs = [
+        (first, second, first_run.began_s, second_run.began_s)
+        for first, second, first_run, second_run in zip(
+            _values(key, baseline, quantile), _values(key, other, quantile), baseline.runs, other.runs, strict=True
+        )
+        if first is not None and second is not None
+    ]
+    columns = np.array(pairs, np.float64).reshape(-1, 4).T
+    sides = (
+        Side(tuple(columns[0].tolist()), _samples(key, baseline)),
+        Side(tuple(columns[1].tolist()), _samples(key, other)),
+    )
+    if len(pairs) < inference.MIN_RUNS:
+        return _Measured(sides, None, None)
+    ratios = inference.pair_ratios(columns[0], columns[1], baseline_at=columns[2], other_at=columns[3])
+    interval = inference.location_interval(ratios, seed=rules.seed, resamples=rules.resamples)
+    effect = Effect(inference.location(ratios), interval)
+    return _Measured(sides, effect, inference.signed_rank_p(ratios), tuple(ratios.tolist()))
+
+
+def _values(key: ClassKey, group: RunGroup, quantile: float) -> list[float | None]:
+    """The number of each run of a group; None if it has none, or 0."""
+    times = [run.measurements.classes.get(key) for run in group.runs]
+    return [None if one is None else one.percentile_ns(quantile) or None for one in times]
+
+
+def _samples(key: ClassKey, group: RunGroup) -> int:
+    return sum(len(run.measurements.classes[key]) for run in group.runs if key in run.measurements.classes)
+
+
+def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) -> ClassComparison:
+    """Add the verdict.
+
+    Args:
+        one: an inconclusive comparison.
+        rules: for the verdict.
+        tests: number of classes that are tested together.
+        is_paired: runs are compared in pairs.
+    """
+    if one.effect is None:
+        needed = samples_needed(rules.quantile)
+        return replace(one, why=f"a run needs {needed} measurements for this percentile")
+    interval = one.effect.interval
+    sides = one.baseline.runs, one.other.runs
+    smallest = inference.smallest_paired_p(sides[0]) if is_paired else inference.smallest_p(*sides)
+    if interval is None or smallest * tests >= inference.SIGNIFICANCE:
+        needs = _runs_to_decide(tests, is_paired=is_paired)
+        plural = f"{tests} classes" if tests != 1 else "1 class"
+        return replace(one, needs=needs, why=f"too few runs to decide {plural}", is_too_few=True)
+    is_significant = one.holm_p is not None and one.holm_p < inference.SIGNIFICANCE
+    if is_significant and rules.excludes(interval):
+        return replace(one, verdict=Verdict.SLOWER if interval.low > 1 else Verdict.FASTER)
+    device = one.device_interval
+    if device is not None and rules.contains(device):
+        return replace(one, verdict=Verdict.NO_DIFFERENCE)
+    if rules.contains(interval):
+        return replace(one, why="the tester's part of the time dilutes the difference: take a larger size")
+    why = "the rank test is not significant" if rules.excludes(interval) else "the interval crosses the margin"
+    return replace(one, needs=_runs_needed(one, one.effect, rules, tests=tests, is_paired=is_paired), why=why)
+
+
+def _runs_needed(one: ClassComparison, effect: Effect, rules: Rules, *, tests: int, is_paired: bool) -> int | None:
+    """Runs a side that would decide if the ratio and the spread between runs stayed the same."""
+    gap = abs(abs(np.log(effect.ratio)) - np.log1p(rules.margin))
+    narrow = _spread((one.baseline, one.other), one.ratios, is_paired=is_paired).runs_to_narrow(float(gap))
+    if narrow is None:
+        return None
+    return max(narrow, min(one.baseline.runs, one.other.runs) + 1, _runs_to_decide(tests, is_paired=is_paired))
+
+
+def _runs_to_decide(classes: int, *, is_paired: bool) -> int:
+    return inference.pairs_to_decide(classes) if is_paired else inference.runs_to_decide(classes)

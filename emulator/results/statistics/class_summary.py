@@ -1,0 +1,220 @@
+"""One row per class of collectives: bandwidths, completion times, comparison with ideal and trace.
+
+Bandwidths come from the median time of the measurements that have a bandwidth. Those whose payload arrived before a
+post, and those with a time of zero or less, are counted but have none. Where a rank was late, they are of the bytes
+that had still to move after its post; measurements for which that is not known have none either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from emulator.results.statistics.method.descriptive import median, percentile
+from emulator.results.statistics.method.nccl_conventions import busbw_factor
+from emulator.results.statistics.samples.bytes_in_flight import FloatArray
+from emulator.results.statistics.samples.classes import ClassKey, class_rows
+from emulator.results.statistics.samples.collectives import MergedSamples
+from emulator.results.statistics.samples.table_columns import UNKNOWN
+from emulator.results.statistics.tester.tester_model import TESTER_LIMITED_PERCENT, TesterShare
+from emulator.trace.meaning.model import CommKind, IntArray
+from emulator.units import NS_PER_S
+
+MOST_OTHERS = 0.05
+"""Payload of others at its ports, relative to its own, up to which a collective is taken to be alone there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """One row of the table of a run. The table shows None as a dash.
+
+    Attributes:
+        collective: kind of communication; `send_recv` for pairs.
+        size_bytes: as nccl-tests counts it.
+        algorithm: "" for send and receive.
+        count: collectives of this class in one iteration.
+        samples: measurements behind the percentiles.
+        algbw_bytes_per_s, busbw_bytes_per_s: at the median time of the measurements that have a bandwidth.
+        busbw_mean_bytes_per_s: at the mean time of the same measurements, as nccl-tests has it.
+        ideal_percent: 100 x ideal / measured, at the median; ideal is of what had still to move after the last post.
+        cct_p50_ns, cct_p99_ns, cct_max_ns: of all measurements that are not negative.
+        skew_p50_ns: median of last post - first post.
+        traced_ns: median over collectives of the shortest duration that the trace recorded for a member.
+        bw_ratio: measured bandwidth / traced bandwidth, at the median.
+        slowest_to_mean: completion of the slowest member / mean over the members, from the last post on; median.
+        where: between hosts or in a host, see ClassKey.
+        late: measurements without a bandwidth because a rank was late.
+        core_wait_fraction: median of the largest share (0 to 1) of its time that a member's agent waited for a core.
+        cct_p99_without_waits_ns, cct_max_without_waits_ns: of the same times less all waits of the members for a core.
+        others: payload of other collectives at its ports while it was under way / its own, at the median.
+        tester_percent: 100 x time that the calibrated tester adds to the ideal time / measured, at the median.
+    """
+
+    collective: str
+    members: int
+    size_bytes: int
+    algorithm: str
+    count: int
+    samples: int
+    algbw_bytes_per_s: float | None
+    busbw_bytes_per_s: float | None
+    ideal_percent: float | None
+    cct_p50_ns: float | None
+    cct_p99_ns: float | None
+    cct_max_ns: float | None
+    skew_p50_ns: float | None
+    traced_ns: float | None
+    bw_ratio: float | None
+    tester_percent: float | None = None
+    slowest_to_mean: float | None = None
+    where: str = ""
+    late: int = 0
+    busbw_mean_bytes_per_s: float | None = None
+    core_wait_fraction: float | None = None
+    cct_p99_without_waits_ns: float | None = None
+    cct_max_without_waits_ns: float | None = None
+    others: float = 0.0
+
+    @property
+    def key(self) -> ClassKey:
+        """Its class."""
+        return ClassKey(self.collective, self.members, self.size_bytes, self.algorithm, self.where)
+
+    @property
+    def is_tester_limited(self) -> bool | None:
+        """Whether the tester rather than the device set this time; None if the tester was not calibrated."""
+        return None if self.tester_percent is None else self.tester_percent >= TESTER_LIMITED_PERCENT
+
+    @property
+    def shares_ports(self) -> bool:
+        """Others crossed the same ports at the same time, and the ideal is that of the class alone."""
+        return self.others > MOST_OTHERS
+
+    @property
+    def perfect(self) -> Mapping[str, float]:
+        """Attribute → what a perfect device would have shown with this tester; empty if the tester was not calibrated.
+
+        The times of the network and of the tester add up: 96 % of ideal and 4 % tester is a perfect device.
+        """
+        if not self.tester_percent or not self.cct_p50_ns or self.shares_ports:
+            return {}
+        if self.late and not self.ideal_percent:
+            return {}  # without the ideal of late ranks, a time would be compared with that of the tester alone
+        share = ((self.ideal_percent or 0.0) + self.tester_percent) / 100
+        found = dict.fromkeys(("cct_p50_ns", "cct_p99_ns", "cct_max_ns"), self.cct_p50_ns * share)
+        for name in ("algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent"):
+            if value := getattr(self, name):
+                found[name] = value / share
+        if self.ideal_percent:
+            found["slowest_to_mean"] = 100 * share / self.ideal_percent
+        return found
+
+    def without_waits_ns(self, statistic: str) -> float | None:
+        """The 99th percentile or maximum of cct less the waits for a core; the median where these are not known.
+
+        None for other statistics: no single wait moves them.
+        """
+        if statistic not in ("p99", "max"):
+            return None
+        without_waits_ns = self.cct_p99_without_waits_ns if statistic == "p99" else self.cct_max_without_waits_ns
+        return self.cct_p50_ns if without_waits_ns is None else without_waits_ns
+
+    @property
+    def total_ns(self) -> float:
+        """Time per iteration if the collectives ran one after another; sorts the table."""
+        return (self.cct_p50_ns or 0.0) * self.count
+
+
+def summarise_classes(
+    merged: MergedSamples,
+    *,
+    scaled_by: float = 1.0,
+    tester: TesterShare | None = None,
+    others: FloatArray | None = None,
+) -> tuple[ClassSummary, ...]:
+    """The classes of a run, the one that takes most time first.
+
+    Args:
+        scaled_by: played sizes over sizes of the trace.
+        tester: share of the calibrated tester in these measurements.
+        others: see `other_payload`.
+    """
+    others = np.zeros(len(merged)) if others is None else others
+    rows = [_summarise(key, merged, chosen, scaled_by, tester, others) for key, chosen in class_rows(merged)]
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
+
+
+def bandwidth(size_bytes: int, duration_ns: float | None) -> float | None:
+    """Bytes per second; None without a duration."""
+    return size_bytes * NS_PER_S / duration_ns if duration_ns else None
+
+
+def _summarise(
+    key: ClassKey,
+    merged: MergedSamples,
+    rows: IntArray,
+    scaled_by: float,
+    tester: TesterShare | None,
+    others: FloatArray,
+) -> ClassSummary:
+    kind = CommKind(int(merged.kind[rows[0]]))
+    cct_ns = merged.cct_ns[rows]
+    valid_ns = cct_ns[cct_ns >= 0]
+    factor = busbw_factor(kind, members=key.members)
+    has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
+    timed = merged.comparable(rows[has_bandwidth])
+    whole_ns = merged.whole_ns[timed]
+    algbw = bandwidth(key.size_bytes, median(whole_ns))
+    mean_algbw = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
+    ideal = _median_ratio(merged.ideal_ns, merged.cct_ns, timed)
+    ratio = _median_ratio(merged.traced_ns, merged.cct_ns, timed)
+    waited = merged.core_wait_fraction[rows[cct_ns >= 0]]
+    are_known = len(valid_ns) > 0 and not np.isnan(waited).any()
+    without_waits_ns = np.maximum(valid_ns - merged.core_wait_ns[rows[cct_ns >= 0]], 0) if are_known else valid_ns[:0]
+    return ClassSummary(
+        collective=key.collective,
+        members=key.members,
+        size_bytes=key.size_bytes,
+        algorithm=key.algorithm,
+        count=len(np.unique(merged.instance[rows])),
+        samples=len(valid_ns),
+        algbw_bytes_per_s=algbw,
+        busbw_bytes_per_s=None if algbw is None or factor is None else algbw * factor,
+        ideal_percent=None if ideal is None else 100 * ideal,
+        cct_p50_ns=median(valid_ns),
+        cct_p99_ns=percentile(valid_ns, 0.99),
+        cct_max_ns=float(valid_ns.max()) if len(valid_ns) else None,
+        skew_p50_ns=median(merged.skew_ns[rows]),
+        traced_ns=_median_traced(merged, rows),
+        bw_ratio=None if ratio is None else ratio * scaled_by,
+        slowest_to_mean=_slowest_to_mean(merged, rows),
+        where=key.where,
+        late=int(np.count_nonzero(has_bandwidth & merged.is_late[rows])),
+        tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
+        others=median(others[rows]) or 0.0,
+        core_wait_fraction=median(waited) if are_known else None,
+        cct_p99_without_waits_ns=percentile(without_waits_ns, 0.99),
+        cct_max_without_waits_ns=float(without_waits_ns.max()) if are_known else None,
+        busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
+    )
+
+
+def _median_ratio(reference_ns: IntArray, measured_ns: IntArray, rows: IntArray) -> float | None:
+    """Reference over measured at the lower median of measured / reference."""
+    known = rows[reference_ns[rows] > 0]
+    slowdown = median(measured_ns[known] / reference_ns[known])
+    return 1 / slowdown if slowdown else None
+
+
+def _slowest_to_mean(merged: MergedSamples, rows: IntArray) -> float | None:
+    valid = rows[(merged.mean_ns[rows] > 0) & ~merged.early[rows] & merged.had_all_to_move[rows]]
+    return median(merged.cct_ns[valid] / merged.mean_ns[valid])
+
+
+def _median_traced(merged: MergedSamples, rows: IntArray) -> float | None:
+    """Each collective of the trace counts once, however many iterations measured it."""
+    _, first = np.unique(merged.instance[rows], return_index=True)
+    traced = merged.traced_ns[rows[first]]
+    return median(traced[traced != UNKNOWN])

@@ -1,0 +1,365 @@
+"""The metrics of a run: one registry of names, units and meanings for rules, JSON, exports, comparisons and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import starmap
+
+from emulator.results.statistics.metric import Effect, IterationKey, Kind, Metric, Reading, Scope, Unit
+from emulator.results.statistics.samples.classes import IN_A_HOST
+from emulator.results.statistics.summary import RunSummary
+from emulator.results.statistics.traffic.dut_counters import MARKS, describe_surplus, dropped_frames
+from emulator.results.statistics.traffic.flow_counters import MAXIMA
+from emulator.results.statistics.traffic.flow_figures import GOODPUT, RTT
+from emulator.trace.meaning.imported import DROPPED, GUESSED
+
+_NS, _RATE, _RATIO, _PERCENT = Unit.NS, Unit.BYTES_PER_S, Unit.RATIO, Unit.PERCENT
+_JCT, _CCT = "job completion time of an iteration", "collective completion time: last arrival - last post"
+_HIGHER, _LOWER, _EITHER, _NOTHING = Effect.HIGHER, Effect.LOWER, Effect.EITHER, Effect.NOTHING
+_BUSY = "of the slowest rank in the median iteration"
+_ITERATIONS = (  # name, unit, effect, attribute of IterationSummary, family, statistic, what
+    ("jct", _NS, _HIGHER, "jct_ns", "jct", "p50", _JCT),
+    ("jct_min", _NS, _HIGHER, "jct_min_ns", "jct", "min", _JCT),
+    ("jct_max", _NS, _HIGHER, "jct_max_ns", "jct", "max", _JCT),
+    ("jct_variation", _RATIO, _EITHER, "jct_variation", "jct.variation", "", "coefficient of variation of the JCT"),
+    (
+        "jct_to_ideal",
+        _RATIO,
+        _HIGHER,
+        "roofline_ratio",
+        "jct.to_ideal",
+        "",
+        "median JCT / JCT with ideal collectives",
+    ),
+    (
+        "exposed",
+        _NS,
+        _HIGHER,
+        "exposed_ns",
+        "communication.exposed",
+        "",
+        f"communication not hidden by compute, {_BUSY}",
+    ),
+    (
+        "overlapped",
+        _NS,
+        _EITHER,
+        "overlap_ns",
+        "communication.overlapped",
+        "",
+        f"communication during compute, {_BUSY}",
+    ),
+    (
+        "exposed_fraction",
+        _RATIO,
+        _EITHER,
+        "exposed_fraction",
+        "communication.exposed_fraction",
+        "",
+        "exposed / JCT, as a share",
+    ),
+)
+_CLASSES = (  # the same of ClassSummary
+    ("cct_p50", _NS, _HIGHER, "cct_p50_ns", "cct", "p50", _CCT),
+    ("cct_p99", _NS, _HIGHER, "cct_p99_ns", "cct", "p99", _CCT),
+    ("cct_max", _NS, _HIGHER, "cct_max_ns", "cct", "max", _CCT),
+    (
+        "slowest_to_mean",
+        _RATIO,
+        _EITHER,
+        "slowest_to_mean",
+        "slowest_to_mean",
+        "",
+        "slowest rank / mean over the ranks, median",
+    ),
+    ("algbw", _RATE, _LOWER, "algbw_bytes_per_s", "algbw", "", "algorithm bandwidth at the median cct"),
+    ("busbw", _RATE, _LOWER, "busbw_bytes_per_s", "busbw", "", "bus bandwidth at the median cct"),
+    (
+        "busbw_mean",
+        _RATE,
+        _LOWER,
+        "busbw_mean_bytes_per_s",
+        "busbw_mean",
+        "",
+        "bus bandwidth at the mean cct, as in bench",
+    ),
+    (
+        "busbw_to_ideal",
+        _PERCENT,
+        _LOWER,
+        "ideal_percent",
+        "ideal",
+        "",
+        "bus bandwidth / the bandwidth that port rates allow",
+    ),
+)
+LATE = "a rank was late"
+_OF_ALL_BYTES = {"algbw_bytes_per_s", "busbw_bytes_per_s", "busbw_mean_bytes_per_s", "ideal_percent", "slowest_to_mean"}
+_TRANSFERS = {  # attribute of TransferSummary: family, what
+    "fct": ("flow.completion", "flow completion time: post of a send to its last byte"),
+    "kv_latency": ("request.kv_latency", "first send of a request's key-value cache to its last byte"),
+    "ttft": ("request.ttft", "time to first token of the fabric: arrival of a request to the last byte of its cache"),
+}
+_KINDS = dict.fromkeys(MAXIMA, Kind.LEVEL)
+_FLOWS = (  # name, counter, effect, title, what
+    ("packets", "packets", _NOTHING, "", "packets sent, including retransmissions"),
+    ("retransmissions", "retransmits", _HIGHER, "", "packets sent again"),
+    ("timeouts", "timeouts", _HIGHER, "", "times a sender received no acknowledgement in time"),
+    ("naks", "naks", _HIGHER, "NAKs", "PSN sequence errors reported by receivers"),
+    ("rnr_naks", "rnr_naks", _HIGHER, "RNR NAKs", "times a receiver was not ready"),
+    ("spurious_retransmissions", "duplicates", _HIGHER, "", "packets retransmitted although they had arrived"),
+    (
+        "network_duplicates",
+        "copies",
+        _NOTHING,
+        "duplicated by the network",
+        "packets received twice that were sent once",
+    ),
+    ("out_of_order", "out_of_order", _HIGHER, "", "packets received early"),
+    (
+        "largest_displacement",
+        "largest_displacement",
+        _EITHER,
+        "",
+        "largest number of packets by which one was received early",
+    ),
+    ("ecn_marks", "ecn_marks", _NOTHING, "ECN marks", "packets received with Congestion Experienced"),
+    ("cnps", "cnps_received", _NOTHING, "CNPs", "congestion notification packets received"),
+    ("cnps_sent", "cnps_sent", _NOTHING, "CNPs sent", "congestion notification packets sent"),
+    ("header_errors", "dropped_header", _NOTHING, "", "packets refused because of an impossible header"),
+    ("icrc_errors", "dropped_icrc", _NOTHING, "ICRC errors", "packets refused because of a wrong ICRC"),
+    ("payload_errors", "dropped_payload", _NOTHING, "", "packets refused because the payload was not what was sent"),
+)
+_OF_ITERATION_AND_FLOW = (
+    "retransmissions",
+    "spurious_retransmissions",
+    "network_duplicates",
+    "timeouts",
+    "naks",
+    "out_of_order",
+    "ecn_marks",
+)
+"""Those of _FLOWS that every iteration, and every flow, has too."""
+_EACH_FLOW = (  # name, unit, column or figure of FlowFigures, kind, effect, what
+    (
+        "flow_goodput",
+        _RATE,
+        GOODPUT,
+        Kind.TIMING,
+        _LOWER,
+        "payload of a flow / time in which its sender was communicating",
+    ),
+    ("flow_rtt", _NS, RTT, Kind.TIMING, _HIGHER, "smoothed time from a packet of a flow to its acknowledgement"),
+)
+_DEVICES = (  # name, attribute of DeviceFrames, what
+    ("frames_in", "frames_in", "frames that the device received"),
+    ("frames_lost", "lost", "frames that entered the device but did not leave it"),
+    ("frames_lost_unexplained", "unexplained", "lost frames that no drop counter of the device shows"),
+)
+
+
+def _of_iteration(name: str, unit: Unit, effect: Effect, field: str, family: str, statistic: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        found = summary.iteration
+        without_waits = found.jct_ns if found is not None and statistic == "max" else None
+        perfect = summary.perfect_iteration.get(field)
+        yield Reading(None, getattr(found, field, None), perfect=perfect, without_waits=without_waits)
+
+    key = f"iteration.{field}"
+    return Metric(name, name, unit, Scope.RUN, what, key, Kind.TIMING, effect, family, statistic, read)
+
+
+def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, statistic: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        for one in summary.classes:
+            if field == "ideal_percent" and one.where == IN_A_HOST:
+                continue  # it crosses no port, so no port's rate says what would be ideal
+            if one.size_bytes or field.startswith("cct"):
+                without_waits = one.without_waits_ns(statistic)
+                perfect = one.perfect.get(field)
+                why = LATE if field in _OF_ALL_BYTES and one.late else ""
+                is_limited, waited = bool(one.is_tester_limited), one.core_wait_fraction
+                yield Reading(
+                    one.key, getattr(one, field), is_limited, perfect, without_waits, why, waited, one.shares_ports
+                )
+
+    key = f"classes[].{field}"
+    return Metric(name, name, unit, Scope.CLASS, what, key, Kind.TIMING, effect, family, statistic, read)
+
+
+def _of_transfers(times: str, statistic: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        found = getattr(summary.transfers, times)
+        without_waits = None if statistic == "p50" else found.p50_ns
+        yield Reading(None, getattr(found, f"{statistic}_ns"), without_waits=without_waits)
+
+    (family, what), name, key = _TRANSFERS[times], f"{times}_{statistic}", f"transfers.{times}.{statistic}_ns"
+    return Metric(name, name, Unit.NS, Scope.RUN, what, key, Kind.TIMING, _HIGHER, family, statistic, read)
+
+
+def _of_flows(name: str, counter: str, effect: Effect, title: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        yield Reading(None, summary.totals.counters.get(counter))
+
+    kind, key, family = _KINDS.get(counter, Kind.COUNTER), f"totals.counters.{counter}", f"flow.{counter}"
+    return Metric(name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, kind, effect, family, "", read)
+
+
+def _of_each_iteration(name: str, counter: str, effect: Effect, title: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        for one in summary.iterations:
+            yield Reading(IterationKey(one.number), one.events[counter])
+
+    title, key = f"{title or _plain(name)} of an iteration", f"iterations[].events.{counter}"
+    return Metric(
+        f"iteration_{name}",
+        title,
+        Unit.COUNT,
+        Scope.ITERATION,
+        f"{what}, in one iteration",
+        key,
+        Kind.COUNTER,
+        effect,
+        f"iteration.{counter}",
+        "",
+        read,
+    )
+
+
+def _of_each_flow(name: str, unit: Unit, field: str, kind: Kind, effect: Effect, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        if summary.flows is not None:
+            yield from starmap(Reading, summary.flows.readings(field))
+
+    key = f"flows.parquet {field}"
+    return Metric(name, _plain(name), unit, Scope.FLOW, what, key, kind, effect, f"each_flow.{field}", "", read)
+
+
+def _jct_of_each_iteration(summary: RunSummary) -> Iterator[Reading]:
+    perfect = summary.perfect_iteration.get("jct_ns")
+    for one in summary.iterations:
+        yield Reading(IterationKey(one.number), one.jct_ns, perfect=perfect)
+
+
+def _of_device(name: str, field: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        for one in summary.totals.device_frames:
+            value = getattr(one, field)
+            yield Reading(one.device, value, why=describe_surplus(one.surplus) if value is None else "")
+        if not summary.totals.device_frames:
+            yield Reading(None, None)
+
+    key, family = f"totals.device_frames[].{field}", f"device.{name}"
+    return Metric(name, name, Unit.COUNT, Scope.DEVICE, what, key, Kind.COUNTER, _NOTHING, family, "", read)
+
+
+def _total(
+    name: str,
+    title: str,
+    key: str,
+    family: str,
+    what: str,
+    value: Callable[[RunSummary], int | None],
+    effect: Effect = Effect.NOTHING,
+) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        yield Reading(None, value(summary))
+
+    return Metric(name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, Kind.COUNTER, effect, family, "", read)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _device_drops(summary: RunSummary) -> int | None:
+    return dropped_frames(summary.totals.dut) if summary.totals.is_dut_monitored else None
+
+
+def _device_marks(summary: RunSummary) -> int | None:
+    return summary.totals.dut.get(MARKS, 0) if summary.totals.is_dut_monitored else None
+
+
+_DROPS = _total(
+    "device_drops",
+    "dropped by the device",
+    "totals.dut",
+    "device.drops",
+    "frames that the device counted as dropped",
+    _device_drops,
+)
+_MARKS = _total(
+    "device_marks",
+    "marked by the device (ECN)",
+    "totals.dut.ecn_marked",
+    "device.marks",
+    "frames that the device marked (ECN)",
+    _device_marks,
+)
+_UNEXPLAINED = _total(
+    "unexplained_retransmissions",
+    "",
+    "totals.unexplained_retransmissions",
+    "flow.unexplained_retransmissions",
+    "lost packets beyond what the device lost or a receiving host dropped",
+    lambda summary: summary.totals.unexplained_retransmissions,
+    Effect.EITHER,
+)
+_LOST = _total(
+    "lost",
+    "",
+    "totals.lost",
+    "lost",
+    "frames that the device lost, or else packets that did not arrive",
+    lambda summary: summary.totals.lost,
+    Effect.HIGHER,
+)
+_INCOMPLETE = _total(
+    "incomplete",
+    "",
+    "totals.incomplete",
+    "incomplete",
+    "measurements that a member did not report",
+    lambda summary: summary.totals.incomplete,
+)
+
+
+def _of_import(fate: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> int | None:
+        return None if summary.imported is None else summary.imported.number(fate)
+
+    return _total(f"import_{fate}", "", f"imported.{fate}", f"import.{fate}", what, read)
+
+
+_IMPORTED = (
+    _of_import(GUESSED, "facts about traffic that the recording lacks and the import guessed"),
+    _of_import(DROPPED, "records that the import left out of the trace"),
+)
+_TIMED = (_of_transfers(times, statistic) for times in _TRANSFERS for statistic in ("p50", "p99", "max"))
+_READ = (*starmap(_of_iteration, _ITERATIONS), *starmap(_of_class, _CLASSES), *_TIMED, *starmap(_of_flows, _FLOWS))
+_ITERATION_JCT = Metric(
+    "iteration_jct",
+    "JCT of an iteration",
+    Unit.NS,
+    Scope.ITERATION,
+    _JCT,
+    "iterations[].jct_ns",
+    Kind.TIMING,
+    _HIGHER,
+    "jct",
+    "",
+    _jct_of_each_iteration,
+)
+_REPEATED = [one for one in _FLOWS if one[0] in _OF_ITERATION_AND_FLOW]
+_EACH = (
+    _ITERATION_JCT,
+    *starmap(_of_each_iteration, _REPEATED),
+    *starmap(_of_each_flow, _EACH_FLOW),
+    *(
+        _of_each_flow(f"flow_{name}", Unit.COUNT, counter, Kind.COUNTER, effect, f"{what}, of one flow")
+        for name, counter, effect, _, what in _REPEATED
+    ),
+)
+_ALL = (*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _LOST, _UNEXPLAINED, _INCOMPLETE, *_IMPORTED)
+METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
+"""Every metric by name, in the order of documents."""

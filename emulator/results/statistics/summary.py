@@ -1,0 +1,312 @@
+"""The summary of a run: its classes, its iterations, totals, and the state of the tester."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from emulator.results.run_folder.flow_results import FlowResult
+from emulator.results.run_folder.manifest import LAST_ARRIVAL, CctEnd, Manifest, Scaling, Trials
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
+from emulator.results.statistics.method.descriptive import median, percentile
+from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
+from emulator.results.statistics.samples.iterations import (
+    IterationSummary,
+    MeasuredIteration,
+    measured_iterations,
+    summarise_iterations,
+)
+from emulator.results.statistics.samples.measured_rows import moved_bytes, read_measured
+from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
+from emulator.results.statistics.samples.transfers import NO_TRANSFERS, TransferSummary, summarise_transfers
+from emulator.results.statistics.tester.tester_model import InstanceLayouts, TesterModel, TesterShare
+from emulator.results.statistics.traffic.background import BackgroundFlow, background_flows
+from emulator.results.statistics.traffic.dut_counters import (
+    DeviceFrames,
+    device_frames,
+    dropped_frames,
+    sum_dut_counters,
+)
+from emulator.results.statistics.traffic.flow_counters import domain_share, sum_flow_counters, told_apart, wire_flows
+from emulator.results.statistics.traffic.flow_figures import FlowFigures, flow_figures
+from emulator.results.statistics.traffic.network_traffic import (
+    NetworkTraffic,
+    PathCounts,
+    hosts_of_ranks,
+    network_traffic,
+    path_counts,
+)
+from emulator.results.statistics.traffic.port_sharing import other_payload
+from emulator.results.statistics.traffic.retransmissions import lost_packets, receiver_drops, unexplained
+from emulator.results.statistics.worst.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
+from emulator.results.statistics.worst.worst_steps import WorstStep, worst_steps_of
+from emulator.trace.meaning.imported import ImportFacts
+from emulator.trace.meaning.model import CommKind
+
+WORST_FLOWS = 20
+_ARE_SENT = ("sent", "read", "served")
+"""Directions of flows alongside the job that cost the tester throughput."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the measured iterations; counters cover the whole run.
+
+    Attributes:
+        samples: rows of the samples table.
+        payload_bytes: sent per iteration, each byte once.
+        payload_bytes_per_s: payload_bytes over the median JCT.
+        network: what of it crossed the network; None if that is not known.
+        domain_bytes: what of it went through scale-up domains.
+        early: samples of collectives whose payload arrived before their rank had posted.
+        negative: measurements left out because their time is below zero.
+        incomplete: measurements left out because a member did not report.
+        counters: of all flows, see flow_counters.py; a counter that the transport does not have is absent.
+        dut: frames that the device under test dropped and marked, see dut_counters.py; empty if it reports none.
+        device_frames: what went through each node of the device under test; empty if it does not count frames.
+        is_dut_monitored: whether counters of the device were read, so that an absent one is 0.
+        receiver_drops: receptions that the kernel of a receiving host dropped; None if no transport counts them.
+        lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
+        unexplained_retransmissions: lost packets beyond what the device lost or a receiving host dropped; None if flows
+            alongside the job crossed the device too: what it dropped may be theirs.
+        paths: of sprayed flows; empty if every flow has one path.
+    """
+
+    samples: int
+    payload_bytes: int
+    payload_bytes_per_s: float | None
+    early: int
+    negative: int
+    incomplete: int
+    counters: Mapping[str, int]
+    network: NetworkTraffic | None = None
+    domain_bytes: int = 0
+    dut: Mapping[str, int] = field(default_factory=dict)
+    device_frames: tuple[DeviceFrames, ...] = ()
+    is_dut_monitored: bool = False
+    receiver_drops: int | None = None
+    lost_packets: int | None = None
+    unexplained_retransmissions: int | None = None
+    paths: tuple[PathCounts, ...] = ()
+
+    @property
+    def lost(self) -> int | None:
+        """What the device lost, or else the packets that did not arrive; None if neither is known."""
+        losses = (*(one.lost for one in self.device_frames), self.lost_packets)
+        return max((one for one in losses if one is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TesterFacts:
+    """State of the tester during the run; None if no agent reported it.
+
+    Attributes:
+        post_lateness_median_ns, peak_rss_bytes, steal_fraction, core_wait_fraction: the largest of all agents.
+        cct_until: what ends a collective; in runs before format version 2 the last acknowledgement did too.
+        read_delay_median_ns, read_delay_p99_ns: between the kernel's time stamp of a packet that completed a
+            communication and its handling by the agent; None without such stamps, or with too few.
+    """
+
+    observation_point: str
+    clock_source: str
+    clock_error_ns: int
+    agents: int
+    post_lateness_median_ns: int | None
+    peak_rss_bytes: int | None
+    steal_fraction: float | None
+    core_wait_fraction: float | None = None
+    cct_until: CctEnd = LAST_ARRIVAL
+    read_delay_median_ns: int | None = None
+    read_delay_p99_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """Everything that the summary of a run shows.
+
+    Attributes:
+        worst_flows: at most WORST_FLOWS, see worst_flows.py.
+        flow_results: tests with peers alongside the job.
+        background: traffic alongside the job, see background.py.
+        worst_steps: of the recorded ones, see worst_steps.py.
+        iterations: those that count.
+        imported: what the import of the trace guessed and dropped; None: not stored with the run.
+        flows: of the whole run, those on the wire; None in a summary made by hand.
+    """
+
+    run_id: str
+    status: str
+    reason: str | None
+    trace: str
+    ranks: int
+    scaling: Scaling
+    trials: Trials
+    classes: tuple[ClassSummary, ...]
+    iteration: IterationSummary | None
+    totals: Totals
+    tester: TesterFacts
+    warnings: Mapping[str, int]
+    imported: ImportFacts | None = None
+    worst_flows: tuple[WorstFlow, ...] = ()
+    loss_foci: tuple[LossFocus, ...] = ()
+    transfers: TransferSummary = NO_TRANSFERS
+    flow_results: tuple[FlowResult, ...] = ()
+    background: tuple[BackgroundFlow, ...] = ()
+    worst_steps: tuple[WorstStep, ...] = ()
+    iterations: tuple[MeasuredIteration, ...] = ()
+    flows: FlowFigures | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def tester_ns(self) -> float | None:
+        """What a calibrated tester adds to an iteration, as if no collective ran beside another; None if not known."""
+        shares = [(one.total_ns, one.tester_percent) for one in self.classes]
+        if not shares or any(percent is None for _, percent in shares):
+            return None
+        return sum(total_ns * (percent or 0.0) / 100 for total_ns, percent in shares)
+
+    @property
+    def perfect_iteration(self) -> Mapping[str, float]:
+        """Attribute of `iteration` → what a perfect device would have shown with this tester; empty if not known.
+
+        As if no collective ran beside another: overlapping, the tester adds less.
+        """
+        ideal_ns, added_ns = self.iteration.ideal_ns if self.iteration else None, self.tester_ns
+        if ideal_ns is None or added_ns is None:
+            return {}
+        perfect_ns = ideal_ns + added_ns
+        return dict.fromkeys(("jct_ns", "jct_min_ns", "jct_max_ns"), perfect_ns) | {
+            "roofline_ratio": perfect_ns / ideal_ns
+        }
+
+
+def summarise(run: Run) -> RunSummary:
+    """Summarise a run, without warm-up and excluded iterations.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+    """
+    manifest, flows = run.manifest, told_apart(run.table(Part.FLOWS))
+    on_the_wire = wire_flows(flows)
+    samples = read_measured(
+        run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "bytes_received", "read_delay_ns"]
+    )
+    merged = merge(samples, hosts_of_ranks(manifest), until=manifest.cct_until)
+    usage, flow_events = run.table(Part.ITERATIONS), run.table(Part.FLOW_EVENTS)
+    iteration = summarise_iterations(usage, manifest)
+    counters = run.table(Part.COUNTERS)
+    model = TesterModel.from_manifest(manifest.calibration)
+    beside = flow_results(run)
+    sent = sum(one.bytes_per_s or 0.0 for one in beside if one.observer == "charkha" and one.direction in _ARE_SENT)
+    tester = None
+    if model is not None:
+        layouts, share = InstanceLayouts(samples, manifest.topology), domain_share(flows)
+        tester = TesterShare.of(model, samples, merged, layouts=layouts, domain_share=share, beside_bytes_per_s=sent)
+    return RunSummary(
+        run_id=manifest.run_id,
+        status=manifest.status,
+        reason=manifest.reason,
+        trace=manifest.trace.path,
+        ranks=manifest.trace.ranks,
+        scaling=manifest.scaling,
+        trials=manifest.trials,
+        classes=summarise_classes(
+            merged,
+            scaled_by=manifest.scaling.bytes,
+            tester=tester,
+            others=other_payload(samples, merged, manifest.topology),
+        ),
+        iteration=iteration,
+        totals=_totals(run, flows, samples, merged, iteration),
+        tester=_tester_facts(manifest, samples),
+        warnings=manifest.warnings,
+        imported=manifest.trace.imported,
+        worst_flows=worst_flows(on_the_wire, counters, manifest, most=WORST_FLOWS, flow_events=flow_events),
+        loss_foci=loss_foci(on_the_wire, counters, manifest),
+        transfers=summarise_transfers(samples, merged),
+        flow_results=tuple(one for one in beside if one.kind != "background"),
+        background=tuple(background_flows(beside)),
+        worst_steps=worst_steps_of(run),
+        iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
+        flows=flow_figures(on_the_wire, usage, manifest),
+    )
+
+
+def _totals(
+    run: Run, flows: pa.Table, samples: pa.Table, merged: MergedSamples, iteration: IterationSummary | None
+) -> Totals:
+    iterations = len(np.unique(to_ints(samples["iteration"])))
+    payload = int(moved_bytes(samples).sum()) // max(iterations, 1)
+    readings = run.table(Part.COUNTERS)
+    jct_ns = iteration.jct_ns if iteration else None
+    dut, counters = sum_dut_counters(readings, run.manifest), sum_flow_counters(flows)
+    is_monitored, drops = readings.num_rows > 0, receiver_drops(run.manifest)
+    lost = lost_packets(counters, run.manifest)
+    frames = device_frames(readings, run.manifest)
+    dropped = dropped_frames(dut)
+    device = max(dropped, *(0, *(one.lost or 0 for one in frames))) if is_monitored else None
+    is_shared = run.table(Part.FLOW_RESULTS, ["flow"]).num_rows > 0
+    return Totals(
+        samples=samples.num_rows,
+        payload_bytes=payload,
+        payload_bytes_per_s=bandwidth(payload, jct_ns),
+        network=network_traffic(flows, run.manifest, payload_bytes=payload, jct_ns=jct_ns),
+        domain_bytes=round(domain_share(flows) * payload),
+        early=_count_early(samples),
+        negative=int(np.count_nonzero(merged.cct_ns < 0)),
+        incomplete=merged.incomplete,
+        counters=counters,
+        dut=dut,
+        device_frames=frames,
+        is_dut_monitored=is_monitored,
+        receiver_drops=drops,
+        lost_packets=lost,
+        unexplained_retransmissions=None if is_shared else unexplained(lost, counters, device=device, receivers=drops),
+        paths=path_counts(run.manifest),
+    )
+
+
+def _count_early(samples: pa.Table) -> int:
+    """Only collectives: a send does not wait until the receive is posted."""
+    labels, codes = labels_and_codes(samples["kind"])
+    paired = [labels.index(kind.label) for kind in (CommKind.SEND, CommKind.RECV) if kind.label in labels]
+    return int(np.count_nonzero((to_ints(samples["early"]) == 1) & ~np.isin(codes, paired)))
+
+
+def _tester_facts(manifest: Manifest, samples: pa.Table) -> TesterFacts:
+    delays = samples["read_delay_ns"].drop_null().to_numpy()
+    return TesterFacts(
+        observation_point=manifest.observation_point,
+        cct_until=manifest.cct_until,
+        clock_source=manifest.clock.source,
+        clock_error_ns=manifest.clock.error_ns,
+        agents=len(manifest.hosts),
+        post_lateness_median_ns=_largest([host.post_lateness_median_ns for host in manifest.hosts]),
+        peak_rss_bytes=_largest([host.peak_rss_bytes for host in manifest.hosts]),
+        steal_fraction=_largest([host.steal_fraction for host in manifest.hosts]),
+        core_wait_fraction=_largest([host.core_wait_fraction for host in manifest.hosts]),
+        read_delay_median_ns=_whole(median(delays)),
+        read_delay_p99_ns=_whole(percentile(delays, 0.99)),
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _largest(values: list[Any]) -> Any:
+    return max((value for value in values if value is not None), default=None)
+
+
+def flow_results(run: Run) -> tuple[FlowResult, ...]:
+    """All rows, in the order of the flows; empty if the run had none.
+
+    Raises:
+        ResultError: the table is damaged.
+    """
+    return tuple(FlowResult(**row) for row in run.table(Part.FLOW_RESULTS).to_pylist())

@@ -1,0 +1,174 @@
+"""Calibration of the tester: what it costs by itself on this host, as a file. See docs/calibrate.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from emulator.errors import HostError, InputError
+from emulator.results.run_folder.manifest import software_versions
+from emulator.schema import decode, parse_json
+
+FORMAT = "charkha-calibration"
+VERSION = 1
+LOOPBACK, CABLES = "loopback", "cables between namespaces"
+_CPU_INFO = Path("/proc/cpuinfo")
+_MACHINE_ID = Path("/etc/machine-id")
+
+
+@cache
+def host_facts() -> Mapping[str, str]:
+    """What the speed of a tester depends on."""
+    return {
+        "machine": next(iter(_lines(_MACHINE_ID)), "unknown"),
+        "cpu": next((line.partition(":")[2].strip() for line in _lines(_CPU_INFO) if "model name" in line), "unknown"),
+        "cpus": str(len(os.sched_getaffinity(0))),
+        "kernel": platform.release(),
+        **{name: software_versions()[name] for name in ("charkha", "python", "numpy", "pyzmq")},
+    }
+
+
+def host_digest() -> str:
+    """SHA-256 of the facts of this host, in hex."""
+    return hashlib.sha256(json.dumps(host_facts(), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class TransportCost:
+    """What a transport costs: ranks in pairs, all active at once.
+
+    Attributes:
+        parameters: those that its cost depends on: message_bytes, and roce.path_mtu.
+        rates: (bytes that a rank sends in a step, payload of all ranks together in bytes/s), ascending.
+        step_ns: one step of a collective of almost no bytes.
+        message_ns: step_ns / ranks: the cost of a message on this machine.
+        variation: coefficient of variation of the largest collectives.
+    """
+
+    transport: str
+    parameters: Mapping[str, str | int | float | bool | None]
+    ranks: int
+    agents: int
+    rates: Sequence[tuple[int, float]]
+    step_ns: float
+    message_ns: float
+    variation: float | None
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        """The highest rate."""
+        return max((rate for _, rate in self.rates), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TimerJitter:
+    """How late alarms are, ns: alarms 500 µs apart on an idle event loop."""
+
+    alarms: int
+    p50_ns: int
+    p99_ns: int
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClock:
+    """Offset of an agent's clock from the controller's; the error is 0 if they share a clock."""
+
+    agent: str
+    offset_ns: int
+    error_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the tester costs on a host.
+
+    Attributes:
+        created: ISO 8601 with time zone.
+        where: LOOPBACK, or CABLES: as in a lab but without switches and rates.
+        topology, topology_digest: the topology file; None for loopback.
+        host, host_digest: the host that the numbers are valid for.
+    """
+
+    created: str
+    where: str
+    topology: str | None
+    topology_digest: str | None
+    transports: tuple[TransportCost, ...]
+    timer: TimerJitter
+    clocks: tuple[AgentClock, ...] = ()
+    host: Mapping[str, str] = field(default_factory=host_facts)
+    host_digest: str = field(default_factory=host_digest)
+
+    @property
+    def is_of_this_host(self) -> bool:
+        """Whether host and software are the same as then."""
+        return self.host_digest == host_digest()
+
+    def cost_of(self, transport: str, parameters: Mapping[str, object]) -> TransportCost | None:
+        """The cost of a transport with these parameters; None if it was not measured with them."""
+        for cost in self.transports:
+            if cost.transport == transport and all(parameters.get(k) == v for k, v in cost.parameters.items()):
+                return cost
+        return None
+
+
+def default_path(topology_digest: str | None) -> Path:
+    """Where `calibrate` writes its file and `run` looks for it: $XDG_STATE_HOME/charkha, one file per topology."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    suffix = f"-{topology_digest[:16]}" if topology_digest else ""
+    return state / "charkha" / f"calibration{suffix}.json"
+
+
+def to_json(calibration: Calibration) -> dict[str, Any]:
+    """The content of its file."""
+    return {"format": FORMAT, "version": VERSION, **dataclasses.asdict(calibration)}
+
+
+def write_calibration(path: Path, calibration: Calibration) -> None:
+    """Write the file; an existing one is replaced at once.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    unfinished = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps(to_json(calibration), indent=1) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise HostError(
+            f"{path}: cannot be written ({error.strerror}); choose a different file with --calibration"
+        ) from error
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Read the file.
+
+    Raises:
+        InputError: it cannot be read, or is not a calibration of this version.
+    """
+    try:
+        document = parse_json(path.read_bytes())
+        if document["format"] != FORMAT or document["version"] != VERSION:
+            raise ValueError(f"format {document['format']}, version {document['version']}")
+        return decode(document, Calibration)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); `charkha calibrate` makes one") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is not a calibration ({error}); `charkha calibrate` makes one") from error
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,223 @@
+"""The verdict on a run: each rule against what was measured, and one answer with its reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+import numpy as np
+
+from emulator import exit_codes
+from emulator.results.run_folder.manifest import COMPLETE, Figures
+from emulator.results.statistics.method.descriptive import median
+from emulator.results.statistics.metric import Effect, Kind, Reading, Scope, Subject
+from emulator.results.statistics.samples.classes import ClassKey
+from emulator.results.statistics.summary import RunSummary
+from emulator.results.verdict.rules import Rule, Rules
+from emulator.results.verdict.tester import TesterState, judge_tester
+
+
+class Outcome(Enum):
+    """What a rule, or the whole verdict, says."""
+
+    FAIL = "FAIL"
+    TESTER_LIMITED = "TESTER-LIMITED"
+    UNDECIDED = "UNDECIDED"
+    PASS = "PASS"
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command whose answer this is."""
+        return _EXIT_CODES[self]
+
+
+_GRAVITY = (Outcome.FAIL, Outcome.TESTER_LIMITED, Outcome.UNDECIDED, Outcome.PASS)
+"""The gravest outcome of the rules is that of the run."""
+_EXIT_CODES = {
+    Outcome.PASS: exit_codes.DONE,
+    Outcome.FAIL: exit_codes.EXPECTATION_FAILED,
+    Outcome.TESTER_LIMITED: exit_codes.TESTER_LIMITED,
+    Outcome.UNDECIDED: exit_codes.UNDECIDED,
+}
+
+_DEVICE_ALONE = frozenset({"jct_to_ideal", "busbw_to_ideal", "slowest_to_mean"})
+"""Timings whose usual bounds are about the device, as if the tester took no time."""
+_NO_IDEAL = "it is not known what a perfect device would show: a port has no rate, or a class no calibrated time"
+_SHARED = "other collectives crossed its ports at the same time, and the ideal is that of one alone: judge the JCT"
+_WAY_OUT = "take a larger size, fewer ranks an agent, or rates scaled down"
+_STALL = "a stall of the tester may have made this time: without its waits for a core it would meet the bound"
+_UNKNOWN_LIMIT = "the device or the tester may be the reason: calibrate the tester (charkha calibrate) to find out"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule applied to one value.
+
+    Attributes:
+        subject: the class, the iteration, the flow, or the name of the device; None: the run. Of iterations and flows
+            it is the worst.
+        value: in the unit of the metric; None: not measured.
+        reason: why the outcome is not that of the comparison alone; "" if it is.
+        perfect: what a perfect device would have shown with this tester; None: not known.
+        broken, of: how many of how many iterations or flows do not meet the bound; 0 of 0 for other metrics.
+    """
+
+    rule: Rule
+    subject: Subject
+    value: float | None
+    outcome: Outcome
+    reason: str = ""
+    perfect: float | None = None
+    broken: int = 0
+    of: int = 0
+
+    @property
+    def distance(self) -> float:
+        """How far the value is from its limit, relative to the limit; 0 if it was not measured.
+
+        From a limit of 0 every other value is equally far: then the order of the rules decides, not the larger counter.
+        """
+        if self.value is None:
+            return 0.0
+        limit = self.rule.bound.limit
+        if not limit:
+            return math.inf if self.value else 0.0
+        return abs(self.value - limit) / limit
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for a run.
+
+    Attributes:
+        outcome: the gravest of the findings; UNDECIDED without rules.
+        findings: of every rule, gravest first.
+        rules: name of the rules; None: there were none.
+        is_example: they are the shipped example.
+        tester: state of the tester.
+        summary: of the run.
+    """
+
+    outcome: Outcome
+    findings: Sequence[Finding]
+    rules: str | None
+    is_example: bool
+    tester: TesterState
+    summary: RunSummary = field(repr=False, compare=False)
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command whose answer this is."""
+        return self.outcome.exit_code
+
+    @property
+    def decisive(self) -> Finding | None:
+        """The finding that decides; None without rules."""
+        return self.findings[0] if self.findings else None
+
+    @property
+    def figures(self) -> Figures:
+        """What lists show of the run."""
+        iteration = self.summary.iteration
+        return Figures(
+            verdict=None if self.rules is None else self.outcome.value,
+            jct_ns=None if iteration is None else round(iteration.jct_ns),
+            lost=self.summary.totals.lost,
+        )
+
+    def count(self, outcome: Outcome) -> int:
+        """Number of findings with this outcome."""
+        return sum(one.outcome is outcome for one in self.findings)
+
+
+def gravest(outcomes: Iterable[Outcome]) -> Outcome:
+    """The one that decides; PASS if there is none."""
+    return min(outcomes, key=_GRAVITY.index, default=Outcome.PASS)
+
+
+def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
+    """Apply rules to a run.
+
+    A run that did not complete never passes. A value passes if it meets its limit although the tester can only have
+    made it worse. It fails only if a perfect device would have met the limit with this tester. A share of ideal or a
+    ratio of times does not fail if the limits of the tester are unknown.
+
+    Args:
+        summary: of the run.
+        rules: None: only the state of the tester is judged.
+    """
+    state = judge_tester(summary)
+    if rules is None:
+        return Verdict(Outcome.UNDECIDED, (), None, False, state, summary)
+    findings = [one for rule in rules.rules for one in _apply(rule, summary, state)]
+    findings.sort(key=lambda one: (_GRAVITY.index(one.outcome), -one.distance))
+    outcome = findings[0].outcome
+    if outcome is Outcome.PASS and summary.status != COMPLETE:
+        outcome = Outcome.UNDECIDED
+    return Verdict(outcome, findings, rules.name, rules.is_example, state, summary)
+
+
+def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Finding]:
+    readings = [
+        one
+        for one in rule.metric.read(summary)
+        if not isinstance(one.subject, ClassKey) or rule.where.takes(one.subject)
+    ]
+    if rule.metric.scope.is_many:
+        yield _judge_worst(rule, readings, state)
+    elif not readings:
+        yield Finding(rule, None, None, Outcome.UNDECIDED, "no class of the run matches")
+    else:
+        yield from (_compare(rule, one, state) for one in readings)
+
+
+def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) -> Finding:
+    """The worst iteration or flow stands for all: if it meets the bound, all do, unless one was not measured."""
+    known = [(one.value, one) for one in readings if one.value is not None]
+    if not known:
+        return Finding(rule, None, None, Outcome.UNDECIDED, "not measured")
+    _, worst = (min if rule.bound.is_lower else max)(known, key=lambda one: one[0])
+    broken = sum(not rule.bound.holds(value) for value, _ in known)
+    if rule.metric.scope is Scope.ITERATION and rule.metric.kind is Kind.TIMING:
+        worst = worst._replace(without_waits=median(np.array([value for value, _ in known])))
+    found = replace(_compare(rule, worst, state), broken=broken, of=len(readings))
+    if found.outcome is Outcome.PASS and len(known) < len(readings):
+        missing = f"{len(readings) - len(known):,} of {len(readings):,} were not measured"
+        return replace(found, outcome=Outcome.UNDECIDED, reason=missing)
+    return found
+
+
+def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
+    subject, value, perfect = reading.subject, reading.value, reading.perfect
+    if value is None:
+        return Finding(rule, subject, None, Outcome.UNDECIDED, reading.why or "not measured")
+    outcome, reason = _weigh(rule, reading, value, state)
+    return Finding(rule, subject, value, outcome, reason, perfect)
+
+
+def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tuple[Outcome, str]:
+    """The outcome for a value, and why it is not that of the comparison alone."""
+    bound, metric = rule.bound, rule.metric
+    holds = bound.holds(value)
+    if metric.effect is Effect.NOTHING:
+        return (Outcome.PASS if holds else Outcome.FAIL), ""
+    if metric.effect is not Effect.EITHER and holds is (bound.is_lower is (metric.effect is Effect.LOWER)):
+        # Met although the tester can only have spoilt it, or missed although it can only have helped.
+        return (Outcome.PASS if holds else Outcome.FAIL), ""
+    doubt = state.doubt(reading) if metric.kind is Kind.TIMING else state.drops
+    if not doubt and reading.is_tester_limited:
+        doubt = "the tester alone needs most of this time"
+    if doubt:
+        return Outcome.TESTER_LIMITED, doubt
+    if holds:
+        return Outcome.PASS, ""
+    if reading.perfect is not None and not bound.holds(reading.perfect):
+        return Outcome.TESTER_LIMITED, f"a perfect device would not meet it with this tester: {_WAY_OUT}"
+    if reading.without_waits is not None and bound.holds(reading.without_waits):
+        return Outcome.TESTER_LIMITED, _STALL
+    if reading.perfect is None and metric.name in _DEVICE_ALONE:
+        known = _SHARED if reading.shares_ports else _NO_IDEAL
+        return Outcome.UNDECIDED, known if state.is_calibrated else _UNKNOWN_LIMIT
+    return Outcome.FAIL, ""

@@ -1,0 +1,41 @@
+"""The facts of a queue pair: what its ends must know of each other before the first packet.
+
+However they are learned (computed from ranks, exchanged over TCP, by rdma_cm), a NIC is given them and derives none.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from emulator.roce.wire.psn import Psn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QpFacts:
+    """Both ends of a queue pair.
+
+    Attributes:
+        host, peer_host: numeric IP addresses of this end and of the peer.
+        qpn, peer_qpn: queue pair numbers.
+        psn, peer_psn: PSN of the first packet from this end, and of the first one from the peer.
+        rkey: memory key that this end honours.
+        source_ports: UDP source ports of this end; messages use them in turn.
+    """
+
+    host: str
+    peer_host: str
+    qpn: int
+    peer_qpn: int
+    psn: Psn
+    peer_psn: Psn
+    rkey: int
+    source_ports: Sequence[int]
+
+
+@lru_cache(maxsize=1 << 16)
+def packed(host: str) -> bytes:
+    """An address as bytes, as in an IP header."""
+    return ipaddress.ip_address(host).packed

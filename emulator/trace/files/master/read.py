@@ -1,0 +1,220 @@
+"""Reading a master file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from emulator.errors import TraceError
+from emulator.trace.files.master.layout import (
+    KINDS,
+    MAGIC,
+    METADATA_KEY,
+    PER_RANK,
+    SCHEMA,
+    VERSION,
+    content_digest,
+)
+from emulator.trace.meaning.model import CommKind
+from emulator.trace.synthetic.synthetic import NodeStreams, WorkNode
+
+
+class GroupEntry(msgspec.Struct, frozen=True):
+    """A process group."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+
+class Description(msgspec.Struct, frozen=True):
+    """The metadata; layout.py explains it."""
+
+    version: int
+    name: str
+    programs: tuple[tuple[int, ...], ...]
+    groups: tuple[GroupEntry, ...]
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """A master file: its description, and the rows of each program."""
+
+    path: Path
+    description: Description
+    rows: Mapping[int, Sequence[Mapping[str, Any]]]
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return sum(map(len, self.description.programs))
+
+    def streams(self) -> NodeStreams:
+        """The set as nodes to be written: communications alone, ids from 1 in canonical order.
+
+        The id of the source is kept in the attribute `charkha.source_id`; names of groups become numbers.
+        """
+        place = {
+            rank: (number, at)
+            for number, ranks in enumerate(self.description.programs)
+            for at, rank in enumerate(ranks)
+        }
+        groups = {number: tuple(group.ranks) for number, group in enumerate(self.description.groups) if number}
+
+        def nodes(rank: int) -> Iterator[WorkNode]:
+            number, at = place[rank]
+            return (self._node(row, at) for row in self.rows.get(number, ()))
+
+        return NodeStreams(self.description.name, self.ranks, groups, nodes, {}, maker="charkha.master")
+
+    def _node(self, row: Mapping[str, Any], at: int) -> WorkNode:
+        mine = {name: row[name][at if len(row[name]) > 1 else 0] for name in PER_RANK}
+        return WorkNode(
+            node_id=row["number"] + 1,
+            name=mine["name"],
+            deps=tuple(other + 1 for other in row["waits_for"]),
+            duration_micros=mine["duration_micros"],
+            kind=KINDS[row["kind"]],
+            size_bytes=row["size_bytes"],
+            group=mine["group"],
+            peer=mine["peer"],
+            tag=mine["tag"],
+            start_micros=mine["start_micros"],
+            root=mine["root"],
+            send_splits=_splits(mine["send_splits"]),
+            recv_splits=_splits(mine["recv_splits"]),
+            attributes={"charkha.source_id": mine["node_id"]},
+        )
+
+
+def is_master(path: Path) -> bool:
+    """Whether a path is a Parquet file, and so can only be a master file."""
+    if not path.is_file():  # a pipe that nobody writes would be waited for
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def read_master(path: Path, *, ranks: int | None = None) -> Master:
+    """Read a master file.
+
+    Args:
+        ranks: how many ranks it must have.
+
+    Raises:
+        TraceError: it is damaged, no master file, of a newer version, or has another number of ranks.
+    """
+    try:
+        table = pq.read_table(path)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TraceError(f"is not a Parquet file, or is damaged ({_first_line(error)})", path=path) from error
+    description = _description(table, path)
+    if not table.schema.equals(SCHEMA):
+        raise TraceError("is a master file whose columns are not those of this version", path=path)
+    _check_digest(table, path)
+    master = Master(path, description, _rows_by_program(table))
+    _check(master)
+    if ranks is not None and ranks != master.ranks:
+        raise TraceError(f"has {master.ranks} ranks, --ranks asks for {ranks}", path=path)
+    return master
+
+
+def _description(table: pa.Table, path: Path) -> Description:
+    packed = (table.schema.metadata or {}).get(METADATA_KEY)
+    if packed is None:
+        raise TraceError("is a Parquet file but not a master file: `charkha convert --to master` writes one", path=path)
+    try:
+        version = json.loads(packed).get("version")
+        if version != VERSION:
+            raise TraceError(f"is a master file of version {version}; this Charkha reads version {VERSION}", path=path)
+        return msgspec.json.decode(packed, type=Description)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise TraceError(f"is a master file with damaged metadata ({_first_line(error)})", path=path) from error
+
+
+def _check_digest(table: pa.Table, path: Path) -> None:
+    described = json.loads(table.schema.metadata[METADATA_KEY])
+    if described.pop("sha256") != content_digest(described, table.to_pylist()):
+        raise TraceError("is a damaged master file: its content does not match the SHA-256 in its metadata", path=path)
+
+
+def _rows_by_program(table: pa.Table) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        found.setdefault(row["program"], []).append(row)
+    return found
+
+
+def _check(master: Master) -> None:
+    """Check what the rest of the reader takes for granted; what a trace means is checked as for any other.
+
+    Raises:
+        TraceError: a rank is given twice or missing, or a row cannot be.
+    """
+    programs = master.description.programs
+    if not re.fullmatch(r"[^/\0]{1,200}", master.description.name):
+        raise TraceError("is a master file with an impossible file name", path=master.path)
+    if sorted(rank for ranks in programs for rank in ranks) != list(range(master.ranks)) or not master.ranks:
+        raise TraceError("is a master file whose programs do not have the ranks 0 … n-1 once each", path=master.path)
+    if unknown := set(master.rows) - set(range(len(programs))):
+        raise TraceError(f"has rows of program {min(unknown, key=str)}, which its metadata lacks", path=master.path)
+    for program, rows in master.rows.items():
+        for at, row in enumerate(rows):
+            if problem := _problem(row, at, len(programs[program]), len(master.description.groups)):
+                raise TraceError(f"row {at} of program {program}: {problem}", path=master.path)
+
+
+def _problem(row: Mapping[str, Any], at: int, ranks: int, groups: int) -> str | None:
+    if row["number"] != at:
+        return f"has number {row['number']}: rows are missing or not in order"
+    if row["kind"] not in KINDS:
+        return f"has the unknown kind {row['kind']!r}"
+    if not isinstance(row["size_bytes"], int) or row["waits_for"] is None:
+        return "has no size, or no list of what it waits for"
+    if not all(isinstance(other, int) and 0 <= other < at for other in row["waits_for"]):
+        return f"waits for {row['waits_for'][:4]}, which are not earlier communications"
+    for name in PER_RANK:
+        values = row[name]
+        if values is None or len(values) not in (1, ranks):
+            return f"has {0 if values is None else len(values)} values of {name} for {ranks} ranks"
+        if "splits" not in name and None in values:
+            return f"lacks a value of {name}"
+    if not all(0 <= group < max(groups, 1) for group in row["group"]):
+        return "names a process group that the metadata lacks"
+    if min(*row["start_micros"], *row["duration_micros"]) < 0:
+        return "has a negative time"
+    return _point_to_point_problem(row)
+
+
+def _point_to_point_problem(row: Mapping[str, Any]) -> str | None:
+    numbers = [*row["peer"], *(abs(tag) for tag in row["tag"]), *row["root"]]
+    if KINDS[row["kind"]] in (CommKind.SEND, CommKind.RECV) and max(numbers) >= 1 << 31:
+        return "has a peer or a tag that needs more than 32 bits"
+    if any(
+        None in splits or min(splits, default=0) < 0
+        for name in ("send_splits", "recv_splits")
+        for splits in row[name]
+        if splits is not None
+    ):
+        return "has a split that cannot be a size"
+    return None
+
+
+def _splits(values: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,102 @@
+"""A workload of one collective over all ranks, repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from emulator.errors import PlanError
+from emulator.trace.meaning.collective_names import COLLECTIVES, parse_collective
+from emulator.trace.meaning.model import CommKind
+from emulator.trace.meaning.program import MAX_MICROS
+from emulator.trace.synthetic.node_chain import NodeChain
+from emulator.trace.synthetic.options import option
+from emulator.trace.synthetic.synthetic import (
+    MAX_COMM_SIZE,
+    GroupRole,
+    SyntheticWorkload,
+    Totals,
+    Traffic,
+    WorkNode,
+    check_size,
+)
+from emulator.units import parse_size
+
+_SHARDED_INPUT = (CommKind.ALL_GATHER, CommKind.GATHER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveLoop:
+    """`count` collectives of all ranks, each posted when the previous one is done.
+
+    Attributes:
+        size_bytes: size as nccl-tests counts it, that of the whole array; not used by a barrier.
+
+    Raises:
+        PlanError: a number is out of range, or the size does not divide into equal shards although the kind needs them.
+    """
+
+    kind: CommKind = option(", ".join(COLLECTIVES), flags=("kind",), metavar="COLLECTIVE", read=parse_collective)
+    ranks: int = option("number of ranks", flags=("-n", "--ranks"))
+    size_bytes: int = option(
+        "size as in nccl-tests, e.g. 64M", default=0, flags=("-b", "--bytes"), metavar="SIZE", read=parse_size
+    )
+    count: int = option("number of collectives", default=1, metavar="K")
+    compute_micros: int = option("compute time before each, µs", default=0, flags=("--gap-micros",), metavar="US")
+
+    def __post_init__(self) -> None:
+        if not self.kind.is_collective:
+            raise PlanError(f"{self.kind.label} is not a collective")
+        if self.ranks < 1 or self.count < 1:
+            raise PlanError(f"{self.count} collectives of {self.ranks} ranks: both numbers must be at least 1")
+        check_size(self.ranks, self.count)
+        if not 0 <= self.compute_micros <= MAX_MICROS:
+            raise PlanError(f"the gap is {self.compute_micros} microseconds: it must be 0 to {MAX_MICROS}")
+        if not 0 <= self.size_bytes <= MAX_COMM_SIZE:
+            raise PlanError(f"the size is {self.size_bytes} bytes: it must be 0 to {MAX_COMM_SIZE}")
+        if self.kind in _SHARDED_INPUT and self.size_bytes % self.ranks:
+            raise PlanError(
+                f"{self.kind.label} of {self.size_bytes} bytes does not divide into equal shards for {self.ranks} ranks"
+            )
+
+    @property
+    def comm_size(self) -> int:
+        """Chakra's comm_size: input bytes per rank, which is one shard for all_gather and gather."""
+        if self.kind is CommKind.BARRIER:
+            return 0
+        return self.size_bytes // self.ranks if self.kind in _SHARDED_INPUT else self.size_bytes
+
+
+def collective_workload(loop: CollectiveLoop) -> SyntheticWorkload:
+    """The loop as a workload without process groups."""
+    return SyntheticWorkload(
+        name=loop.kind.label,
+        ranks=loop.ranks,
+        groups={},
+        nodes=partial(_nodes, loop),
+        parameters={
+            "collective": loop.kind.label,
+            "ranks": loop.ranks,
+            "size_bytes": loop.size_bytes,
+            "count": loop.count,
+            "compute_micros": loop.compute_micros,
+        },
+        make_totals=partial(_totals, loop),
+    )
+
+
+def _nodes(loop: CollectiveLoop, rank: int) -> Iterator[WorkNode]:
+    del rank  # all ranks do the same
+    chain, last = NodeChain(), 0
+    for k in range(loop.count):
+        if loop.compute_micros:
+            last = yield from chain.append(f"compute.{k}", last, duration_micros=loop.compute_micros)
+        last = yield from chain.append(f"{loop.kind.label}.{k}", last, kind=loop.kind, size_bytes=loop.comm_size)
+
+
+def _totals(loop: CollectiveLoop) -> Totals:
+    nodes = loop.ranks * loop.count
+    compute_nodes = nodes if loop.compute_micros else 0
+    traffic = Traffic(GroupRole.WORLD, loop.kind, loop.comm_size, loop.ranks, loop.count)
+    return Totals(loop.ranks, nodes + compute_nodes, compute_nodes, compute_nodes * loop.compute_micros, (traffic,))

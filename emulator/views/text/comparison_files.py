@@ -1,0 +1,30 @@
+"""A comparison as files: an HTML page, JUnit XML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emulator.results.comparison.verdicts import Comparison
+from emulator.results.run_folder.stream import write_text
+
+
+def write_comparison(comparison: Comparison, *, html: Path | None, junit: Path | None, is_strict: bool) -> None:
+    """Write the files that are requested.
+
+    Args:
+        html, junit: the files; None: not written.
+        is_strict: an inconclusive class is a failure in the XML.
+
+    Raises:
+        HostError: a file cannot be written.
+    """
+    # Imported where they are needed: pages take a tenth of a second.
+    if html is not None:
+        from emulator.views.html.comparison_page import comparison_page
+        from emulator.views.html.page.document import render
+
+        write_text(html, render(comparison_page(comparison)))
+    if junit is not None:
+        from emulator.views.junit.comparison import comparison_to_xml
+
+        write_text(junit, comparison_to_xml(comparison, is_strict=is_strict))

@@ -1,0 +1,112 @@
+"""Verdicts from the frame that was sent and the frames that were received."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+
+from emulator.annexes.bench_kit.probe.as_json import probe_to_json
+from emulator.annexes.bench_kit.probe.probe_table import render
+from emulator.annexes.bench_kit.probe.verdict import Outcome, Verdict, judge
+
+
+def frame(
+    *, tag: Any = None, mac: str = "02:00:00:00:00:02", tos: int = 0x68, ttl: int = 64, load: bytes = b"x" * 20
+) -> bytes:
+    header = Ether(dst=mac, src="02:00:00:00:00:01")
+    header = header if tag is None else header / tag
+    return bytes(header / IP(src="198.18.1.1", dst="198.18.2.1", tos=tos, ttl=ttl) / UDP(sport=1, dport=9) / Raw(load))
+
+
+SENT = frame()
+
+
+@pytest.mark.parametrize(
+    ("received", "outcome", "changes"),
+    [
+        ([SENT], Outcome.PASS, []),
+        ([SENT + bytes(8)], Outcome.PASS, []),
+        ([], Outcome.DROPPED, []),
+        ([frame(tos=0x6B)], Outcome.ALTERED, ["ECN 0 to 3"]),
+        ([frame(tos=0x28)], Outcome.ALTERED, ["DSCP 26 to 10"]),
+        ([frame(ttl=63, mac="02:00:00:00:00:09")], Outcome.PASS, ["routed"]),
+        ([frame(ttl=63, tos=0x6B)], Outcome.ALTERED, ["ECN 0 to 3", "TTL 64 to 63"]),
+        ([frame(tag=Dot1Q(vlan=7))], Outcome.ALTERED, ["VLAN 7 added"]),
+        ([frame(load=b"x" * 19 + b"y")], Outcome.ALTERED, ["payload"]),
+        ([SENT + b"trailer!"], Outcome.ALTERED, ["bytes after the packet"]),
+    ],
+    ids=range(10),
+)
+def test_the_verdict_follows_from_the_received_frames(
+    received: list[bytes], outcome: Outcome, changes: list[str]
+) -> None:
+    verdict = judge("g", "n", SENT, received)
+    assert verdict.outcome is outcome
+    assert list(verdict.changes) == changes
+
+
+def test_a_removed_tag_is_reported_once() -> None:
+    verdict = judge("g", "n", frame(tag=Dot1Q(vlan=100, prio=3)), [SENT])
+    assert list(verdict.changes) == ["VLAN 100 removed"]
+
+
+def test_copies_are_counted() -> None:
+    assert judge("g", "n", SENT, [SENT, SENT]).copies == 2
+
+
+def test_the_matrix_counts_verdicts_and_the_list_has_those_that_did_not_pass() -> None:
+    verdicts = [
+        Verdict("ECN", "CE", Outcome.PASS, copies=1),
+        Verdict("ECN", "ECT(0)", Outcome.ALTERED, ["ECN 2 to 0"], copies=1),
+        Verdict("size", "1,501 bytes", Outcome.NOT_SENT, why="too long"),
+    ]
+    out = Console(width=100)
+    with out.capture() as capture:
+        out.print(render(verdicts))
+    text = capture.get()
+    assert ["ECN", "1", "1", "0", "0"] in [line.split() for line in text.splitlines()]
+    assert "ECN 2 to 0" in text
+    assert "too long" in text
+    assert " CE " not in text
+    assert probe_to_json(verdicts)["counts"] == {"pass": 1, "altered": 1, "dropped": 0, "not sent": 1}
+
+
+def v6(*, ttl: int = 64, traffic_class: int = 0, load: bytes = b"x" * 20) -> bytes:
+    packet = IPv6(src="2001:db8::1", dst="2001:db8::2", tc=traffic_class, hlim=ttl) / UDP(sport=1, dport=9) / Raw(load)
+    return bytes(Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01") / packet)
+
+
+@pytest.mark.parametrize(
+    ("received", "outcome", "changes"),
+    [
+        (v6(ttl=63), Outcome.PASS, ["routed"]),
+        (v6(traffic_class=3), Outcome.ALTERED, ["ECN 0 to 3"]),
+        (v6(traffic_class=46 << 2), Outcome.ALTERED, ["DSCP 0 to 46"]),
+        (v6(load=b"x" * 19), Outcome.ALTERED, ["length 28 to 27", "payload"]),
+    ],
+)
+def test_ipv6_frames_are_compared_by_the_same_names(received: bytes, outcome: Outcome, changes: list[str]) -> None:
+    verdict = judge("g", "n", v6(), [received])
+    assert verdict.outcome is outcome
+    assert sorted(verdict.changes) == changes
+
+
+def test_the_priority_of_a_tag_can_change_without_the_tag() -> None:
+    sent, received = frame(tag=Dot1Q(vlan=100, prio=3)), frame(tag=Dot1Q(vlan=100, prio=0))
+    assert list(judge("g", "n", sent, [received]).changes) == ["priority 3 to 0"]
+
+
+def test_a_checksum_that_changes_alone_is_reported() -> None:
+    damaged = SENT[:24] + b"\x00\x01" + SENT[26:]
+    assert list(judge("g", "n", SENT, [damaged]).changes) == ["IP checksum"]
+
+
+def test_the_first_of_several_copies_is_compared() -> None:
+    assert judge("g", "n", SENT, [SENT, frame(tos=0)]).outcome is Outcome.PASS
+    assert judge("g", "n", SENT, [frame(tos=0), SENT]).outcome is Outcome.ALTERED

@@ -1,0 +1,92 @@
+"""Exports that are files of their own: CSV, JUnit; and that nothing is overwritten."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import junitparser
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from emulator.annexes.exports import formats
+from emulator.annexes.exports.formats import FORMATS, export, export_to_stream
+from emulator.errors import HostError, InputError, ResultError
+from emulator.results.run_folder.manifest import ABORTED
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.writer import RunWriter
+from tests.support.runs import collective, columns, manifest, pair, ranks, write_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    samples = [*collective([0, 10], [1000, 1100]), *pair(0, 500, instance=1)]
+    return write_run(tmp_path / "run", samples, iterations={0: ranks((0, 1200), (0, 1300))})
+
+
+def test_csv_has_the_rows_of_every_table(run: Run, tmp_path: Path) -> None:
+    folder, _ = export(run, "csv", tmp_path / "out")
+    for table in run.folder.glob("*.parquet"):
+        wanted = pyarrow.parquet.read_table(table)
+        got = pyarrow.csv.read_csv(folder / f"{table.stem}.csv")
+        assert got.column_names == wanted.column_names
+        assert got.num_rows == wanted.num_rows
+    samples = pyarrow.csv.read_csv(folder / "samples.csv").to_pylist()
+    assert [(one["kind"], one["post_ns"], one["peer"]) for one in samples] == [
+        ("all_reduce", 0, None),
+        ("all_reduce", 10, None),
+        ("send", 0, 1),
+        ("recv", 0, 0),
+    ]
+
+
+def test_junit_has_a_case_for_the_run_and_one_per_class(run: Run, tmp_path: Path) -> None:
+    export(run, "junit", tmp_path / "out.xml")
+    [suite] = junitparser.JUnitXml.fromfile(str(tmp_path / "out.xml"))
+    assert [case.name for case in suite] == [
+        "run completes",
+        "all_reduce 2 ranks 1000 B ring",
+        "send_recv 2 ranks 1000 B ring",
+    ]
+    assert all(case.is_passed for case in suite)
+    facts = {one.name: one.value for one in next(iter(suite)).child(junitparser.Properties)}
+    assert float(facts["jct_ns"]) == 1300
+
+
+def test_junit_calls_a_run_that_did_not_complete_an_error(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        writer.add_samples(columns(collective([0, 0], [5, 5])))
+        writer.close(ABORTED, reason="agent a1 is lost")
+    export(read_run(tmp_path / "run"), "junit", tmp_path / "out.xml")
+    [suite] = junitparser.JUnitXml.fromfile(str(tmp_path / "out.xml"))
+    assert suite.errors == 1
+    assert [one.message for one in next(iter(suite)).result] == ["agent a1 is lost"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_there_is_never_overwritten(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(InputError, match="it exists"):
+        export(run, name, tmp_path / "mine")
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("failure", [HostError("the disk is full"), ResultError("damaged"), KeyboardInterrupt()])
+def test_a_failed_export_leaves_nothing(
+    run: Run, tmp_path: Path, name: str, failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(run: Run, target: Path) -> Sequence[str]:
+        target.mkdir() if FORMATS[name].is_folder else target.write_text("the beginning")
+        raise failure
+
+    monkeypatch.setattr(formats, "FORMATS", {name: replace(FORMATS[name], write=begun)})
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(type(failure)):
+        export(run, name, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+    with pytest.raises((type(failure), InputError)):
+        export_to_stream(run, name, io.BytesIO())

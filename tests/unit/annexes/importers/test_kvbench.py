@@ -1,0 +1,146 @@
+"""Traffic patterns of KVBench, and what becomes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.annexes.importers.losses import Fate
+from emulator.annexes.importers.model import ImportedTrace, Place
+from emulator.annexes.importers.registry import IMPORTERS, find_importer, import_trace
+from emulator.errors import TraceError
+from emulator.trace.meaning.model import CommKind
+from tests.support.import_sources import KVBENCH_CONFIG, write_kvbench
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def read(path: Path) -> ImportedTrace:
+    return import_trace(IMPORTERS["kvbench"], path)
+
+
+def test_every_cell_is_a_message(tmp_path: Path) -> None:
+    write_kvbench(tmp_path)
+    importer = find_importer(tmp_path)
+    assert importer is not None
+    assert importer.name == "kvbench"
+    trace = read(tmp_path)
+    messages = {
+        (rank.rank, one.peer, one.tag): one.size_bytes
+        for rank in trace.ranks
+        for one in rank.operations
+        if one.kind is CommKind.SEND
+    }
+    assert messages == {
+        (0, 2, 0): MIB,
+        (0, 3, 0): MIB,
+        (1, 2, 0): MIB,
+        (1, 3, 0): MIB,
+        (2, 3, 0): 5 * KIB,
+        (0, 2, 1): 2560,
+        (1, 3, 1): 100,
+        (3, 1, 1): 7,
+    }
+    assert trace.losses.number(Fate.DROPPED) == 1  # 5K from rank 3 to itself
+
+
+def test_senders_meet_sleep_send_and_go_on(tmp_path: Path) -> None:
+    write_kvbench(tmp_path)
+    nodes = read(tmp_path).ranks[0].nodes
+    assert [(one.name, one.deps, one.duration_ns) for one in nodes] == [
+        ("barrier of senders", (), 0),
+        ("sleep", (1,), 500_000),
+        ("pattern 0", (2,), 0),
+        ("pattern 0", (2,), 0),
+        ("barrier of senders", (3, 4), 0),
+        ("pattern 1", (5,), 0),
+        ("sleep", (6,), 250_000),
+    ]
+    assert nodes[0].operation is not None
+    assert nodes[0].operation.ranks == (0, 1, 2)
+    assert nodes[1].place is Place.CPU
+
+
+def test_receivers_wait_for_nothing(tmp_path: Path) -> None:
+    write_kvbench(tmp_path)
+    receives = [
+        node
+        for rank in read(tmp_path).ranks
+        for node in rank.nodes
+        if node.operation is not None and node.operation.kind is CommKind.RECV
+    ]
+    assert len(receives) == 8
+    assert all(node.deps == () for node in receives)
+
+
+def test_a_single_matrix_is_a_pattern(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.txt"
+    path.write_text("0 1.5K\n2m 0\n")
+    importer = find_importer(path)
+    assert importer is not None
+    assert importer.name == "kvbench"
+    assert [[one.size_bytes for one in rank.operations if one.kind is CommKind.SEND] for rank in read(path).ranks] == [
+        [1536],
+        [2 * MIB],
+    ]
+
+
+def test_the_form_with_one_pattern_is_read(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text("0 8\n0 0\n")
+    config = 'iters: 50\ntraffic_pattern:\n  matrix_file: "/x/m.txt"\n  shards: 4\n  xfer_op: "READ"\n'
+    (tmp_path / "config.yaml").write_text(config)
+    trace = read(tmp_path)
+    assert [one.size_bytes for one in trace.ranks[0].operations] == [8]
+    assert "shards of a buffer: one message each cell" in {what for _, what, _ in trace.losses}
+
+
+@pytest.mark.parametrize(
+    ("matrix", "said"),
+    [
+        ("0 1\n", "matrix_0.txt: has 1 rows of 2 cells: expected a square matrix"),
+        ("0 1\n0 0 0\n", "matrix_0.txt, line 2: has 3 cells; the first row has 2"),
+        ("0 x\n0 0\n", "matrix_0.txt, line 1: 'x' is not a size: bytes, or a number with K, M or G"),
+        ("0 -1\n0 0\n", "'-1' is not a size"),
+        ("0 9999999999G\n0 0\n", "'9999999999G' is not a size"),
+        ("0 1\n0 0\n", "matrix_1.txt: is of 4 ranks, the first matrix is of 2"),
+    ],
+)
+def test_a_damaged_matrix_is_named_with_its_line(matrix: str, said: str, tmp_path: Path) -> None:
+    write_kvbench(tmp_path)
+    (tmp_path / "matrix_0.txt").write_text(matrix)
+    with pytest.raises(TraceError, match=said):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("0.0005", "-1", "pattern 0: sleeps -1.0 s"),
+        ("0.0005", ".inf", "line 5: cannot be used: inf is not a finite number"),
+        ("0.0005", "soon", "sleep_before_launch_sec"),
+        ("matrix_0.txt", "other.txt", "pattern 0: the matrix 'other.txt' is not next to the file"),
+        ("/elsewhere/matrices/matrix_0.txt", "/etc/passwd", "the matrix 'passwd' is not next to the file"),
+        ("isl: 38328", "isl: [", "metadata.yaml, line .: is not valid YAML"),
+        ("isl: 38328", "isl: &a [x]\n    b: *a", "uses an alias"),
+    ],
+)
+def test_a_damaged_configuration_is_named(old: str, new: str, said: str, tmp_path: Path) -> None:
+    write_kvbench(tmp_path)
+    (tmp_path / "metadata.yaml").write_text(KVBENCH_CONFIG.replace(old, new, 1))
+    with pytest.raises(TraceError, match=said):
+        read(tmp_path)
+
+
+def test_nothing_to_send_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.txt"
+    path.write_text("0 0\n0 0\n")
+    with pytest.raises(TraceError, match="sends nothing: all cells are 0"):
+        read(path)
+
+
+def test_several_matrices_need_a_configuration(tmp_path: Path) -> None:
+    write_kvbench(tmp_path)
+    (tmp_path / "metadata.yaml").unlink()
+    with pytest.raises(TraceError, match="holds 2 matrices and no YAML file: name one file"):
+        read(tmp_path)

@@ -1,0 +1,232 @@
+"""What a recording says decides what is played: no default stands in for a fact that is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.annexes.importers.losses import Fate
+from emulator.annexes.importers.model import ImportedTrace, Operation
+from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.errors import TraceError
+from emulator.trace.meaning.model import CommKind
+from tests.support.import_sources import log_call, log_prefix, recorder_entry
+from tests.support.pytorch_traces import KinetoDocument, write
+
+WORLD = {"Process_Group_Ranks": "[0, 1, 2, 3]", "Group_size": 4}
+
+
+def imported(
+    folder: Path, calls: Callable[[int, KinetoDocument], None], *, groups: Any = lambda _: (), ranks: int = 4
+) -> ImportedTrace:
+    """A job whose ranks record what `calls` writes."""
+    for rank in range(ranks):
+        document = KinetoDocument(rank=rank, world_size=ranks, pid=100 + rank, groups=groups(rank))
+        calls(rank, document)
+        write(document, folder / f"kineto_{rank}.json")
+    return import_trace(IMPORTERS["pytorch"], folder)
+
+
+def operations(trace: ImportedTrace) -> list[list[Operation]]:
+    return [list(one.operations) for one in trace.ranks]
+
+
+def guesses(trace: ImportedTrace) -> list[str]:
+    return [what for fate, what, _ in trace.losses if fate is Fate.GUESSED]
+
+
+def test_the_root_is_the_rank_that_nccl_recorded(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("broadcast", 1024, 0, (30, 10), **WORLD, Rank=2)
+
+    trace = imported(tmp_path, calls)
+    assert [(one.root, one.size_bytes) for own in operations(trace) for one in own] == [(2, 4096)] * 4
+    assert guesses(trace) == []
+
+
+@pytest.mark.parametrize(
+    ("roots", "problem"), [((0, 1), "root"), ((4, 4), "root 4 of a broadcast is not in its group")]
+)
+def test_a_root_that_cannot_be_is_refused(roots: tuple[int, int], problem: str, tmp_path: Path) -> None:
+    def calls(rank: int, document: KinetoDocument) -> None:
+        document.collective("broadcast", 1024, 0, (30, 10), **WORLD, Rank=roots[rank > 1])
+
+    with pytest.raises(TraceError, match=problem):
+        imported(tmp_path, calls)
+
+
+def test_peers_of_messages_are_ranks_of_the_world(tmp_path: Path) -> None:
+    """Two pipelines over ranks 0, 2, 4 and 1, 3, 5: each rank sends to the next."""
+
+    def groups(_: int) -> list[dict[str, Any]]:
+        return [{"pg_name": "1", "ranks": [0, 2, 4]}, {"pg_name": "2", "ranks": [1, 3, 5]}]
+
+    def calls(rank: int, document: KinetoDocument) -> None:
+        said = {"group": str(rank % 2 + 1), "Group_size": 3}
+        if rank >= 2:
+            document.collective("recv", 1024, 0, (30, 10), Src_Rank=rank - 2, **said)
+        if rank < 4:
+            document.collective("send", 1024, 100, (130, 10), Dst_Rank=rank + 2, **said)
+
+    trace = imported(tmp_path, calls, groups=groups, ranks=6)
+    sent = [
+        (one.rank, (0, 2, 4)[call.peer] if one.rank % 2 == 0 else (1, 3, 5)[call.peer], call.size_bytes)
+        for one in trace.ranks
+        for call in one.operations
+        if call.kind is CommKind.SEND
+    ]
+    assert sent == [(rank, rank + 2, 4096) for rank in range(4)]
+
+
+def test_a_peer_outside_of_its_group_is_refused(tmp_path: Path) -> None:
+    def calls(rank: int, document: KinetoDocument) -> None:
+        pair = {"Process_Group_Ranks": "[0, 1]" if rank < 2 else "[2, 3]", "Group_size": 2, "group": str(7 + rank // 2)}
+        document.collective("send", 1024, 0, (30, 10), Dst_Rank=3 if rank == 0 else rank ^ 1, **pair)
+
+    with pytest.raises(TraceError, match=r"the peer, rank 3, is not in the process group, which has ranks \[0, 1\]"):
+        imported(tmp_path, calls)
+
+
+SENT = (384, 64, 64, 0)
+
+
+@pytest.mark.parametrize("has_splits", ["In_split_size", "Out_split_size"])
+def test_splits_on_one_side_mean_equal_parts_on_the_other(has_splits: str, tmp_path: Path) -> None:
+    """Every rank sends 384, 64, 64 and 0 B, so rank 0 receives 4 x 384; or the other way round."""
+    sends = has_splits == "In_split_size"
+
+    def calls(rank: int, document: KinetoDocument) -> None:
+        other = 4 * SENT[rank]  # elements of a byte on the side with equal parts
+        said = {"In_split_size": "[]", "Out_split_size": "[]", has_splits: str(list(SENT)), "dtype": "Byte"}
+        counts = {"In_msg_nelems": 512 if sends else other, "Out_msg_nelems": other if sends else 512}
+        document.collective("all_to_allv", 0, 0, (30, 10), **WORLD, **said, **counts)
+
+    trace = imported(tmp_path, calls)
+    for rank, (one,) in enumerate(operations(trace)):
+        equal = (SENT[rank],) * 4
+        assert (one.send_splits, one.recv_splits) == ((SENT, equal) if sends else (equal, SENT))
+    assert guesses(trace) == []
+
+
+def log(folder: Path, calls: dict[int, list[tuple[str, int, int]]]) -> ImportedTrace:
+    """A log of NCCL; calls: rank → (function, opCount, elements)."""
+    lines = [
+        f"{log_prefix(rank)}ncclCommInitRank comm 0xa{rank} rank {rank} nranks {len(calls)} cudaDev {rank % 2} "
+        f"nvmlDev 0 busId 1a000 commId 0xd - Init COMPLETE"
+        for rank in calls
+    ]
+    for rank, own in calls.items():
+        lines += [
+            log_call(
+                rank, name, op, count, comm=f"0xa{rank}", ranks=len(calls), root=1 - rank if name in "Send Recv" else 0
+            )
+            for name, op, count in own
+        ]
+    (folder / "job.log").write_text("\n".join(lines) + "\n")
+    return import_trace(IMPORTERS["nccl-log"], folder)
+
+
+WHOLE = [("AllReduce", op, 1024) for op in range(6)]
+
+
+@pytest.mark.parametrize("lost", range(1, 5))
+def test_a_lost_line_of_a_log_is_named(lost: int, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=f"opCount {lost}, which other ranks have, is missing") as refused:
+        log(tmp_path, {0: WHOLE, 1: [one for one in WHOLE if one[1] != lost]})
+    assert refused.value.rank == 1
+
+
+def test_what_a_log_lacks_at_its_ends_is_left_out_on_all_ranks(tmp_path: Path) -> None:
+    calls = [("AllReduce", op, 1024 * (op + 1)) for op in range(6)]
+    trace = log(tmp_path, {0: calls, 1: calls[1:5]})
+    assert [[one.size_bytes // 4096 for one in own] for own in operations(trace)] == [[2, 3, 4, 5]] * 2
+    assert trace.losses.number(Fate.DROPPED) == 2
+
+
+def test_collectives_beside_messages_are_numbered_by_their_order(tmp_path: Path) -> None:
+    """Rank 2 has no part in the message, so that it counts one call less."""
+    both, third = [("AllReduce", 0, 1024)], [("AllReduce", 0, 1024), ("AllReduce", 1, 2048)]
+    trace = log(
+        tmp_path,
+        {
+            0: [*both, ("Send", 1, 7), ("AllReduce", 2, 2048)],
+            1: [*both, ("Recv", 1, 7), ("AllReduce", 2, 2048)],
+            2: third,
+        },
+    )
+    assert [sum(one.kind is CommKind.ALL_REDUCE for one in own) for own in operations(trace)] == [2, 2, 2]
+    assert trace.losses.number(Fate.DROPPED) == 0
+
+
+def test_groups_of_one_split_share_a_name(tmp_path: Path) -> None:
+    """Four ranks as a mesh of 2 x 2 whose halves are both called 1."""
+    for rank in range(4):
+        half = [0, 1] if rank < 2 else [2, 3]
+        config = {"0": {"desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, "1": {"desc": "half", "ranks": str(half)}}
+        entry = recorder_entry(1, "all_reduce", [1024], seq=1, at_us=100, group="1")
+        dump = {"version": "2.10", "pg_config": config, "entries": [entry]}
+        (tmp_path / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
+    trace = import_trace(IMPORTERS["flight-recorder"], tmp_path)
+    assert [one.ranks for own in operations(trace) for one in own] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+
+
+def test_shards_of_unequal_size_are_refused_by_name(tmp_path: Path) -> None:
+    def calls(rank: int, document: KinetoDocument) -> None:
+        document.collective("allgather", 1024 * (rank + 1), 0, (30, 10), **WORLD)
+
+    with pytest.raises(TraceError, match="unequal shards of one all_gather cannot be played"):
+        imported(tmp_path, calls)
+
+
+OTHER_KERNELS = (
+    "void deep_ep::internode::dispatch<false, 8, true, 128>(int4*, float*)",
+    "nvshmemi_transfer_rma_nbi",
+    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
+    "one_shot_all_reduce_kernel",
+    "void mscclpp::allreduce6<__half>(__half*)",
+)
+
+
+def test_kernels_of_other_libraries_are_no_compute_without_a_word(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        for number, name in enumerate((*OTHER_KERNELS, "gemm", "reduce_kernel")):
+            document.kernel(name, 10 + 10 * number, 5, launch=5 + number)
+        document.collective("allreduce", 1024, 100, (130, 10), **WORLD)
+
+    trace = imported(tmp_path, calls)
+    found = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.GUESSED}
+    assert found == {
+        "kernels that look like communication of libraries other than NCCL: played as compute": 4 * len(OTHER_KERNELS)
+    }
+    with pytest.raises(TraceError, match=f"needs a guess {4 * len(OTHER_KERNELS)} times: kernels that look like"):
+        import_trace(IMPORTERS["pytorch"], tmp_path, strict=True)
+
+
+def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:
+    """As tools merge them for a viewer: the events of both ranks in one file, told apart by the process id."""
+    merged = KinetoDocument(rank=0, world_size=2, pid=100)
+    merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
+    write(merged, tmp_path / "merged.json")
+    assert import_trace(IMPORTERS["pytorch"], tmp_path).missing == [1]
+    merged.pid = 101
+    merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
+    write(merged, tmp_path / "merged.json")
+    with pytest.raises(TraceError, match=r"merged.json: has operators of 2 processes \(100, 101\): traces of several"):
+        import_trace(IMPORTERS["pytorch"], tmp_path)
+
+
+def test_a_number_that_json_lacks_is_counted_and_the_rest_read(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), **WORLD)
+
+    whole = imported(tmp_path, calls)
+    text = (tmp_path / "kineto_2.json").read_text()
+    (tmp_path / "kineto_2.json").write_text(text.replace('"args": {"', '"args": {"GB/s": inf, "', 1))
+    trace = import_trace(IMPORTERS["pytorch"], tmp_path)
+    assert operations(trace) == operations(whole)
+    [(what, tally)] = [(what, tally) for fate, what, tally in trace.losses if fate is Fate.DROPPED]
+    assert (tally.count, "no JSON" in what, "kineto_2.json (byte " in tally.first[0]) == (1, True, True)

@@ -1,0 +1,176 @@
+"""Run specs name stored files and reach no further; what a choice of files becomes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from emulator.annexes.service.catalogue import Catalogue, series_of, workload_of
+from emulator.annexes.service.configuration import Configuration
+from emulator.annexes.service.model import Compose, Dut, Refusal
+from emulator.errors import InputError
+from emulator.shipped import TOPOLOGIES
+from tests.support.command import EXAMPLE
+
+LOOPBACK = Dut(name="loopback")
+SWITCH = Dut(name="switch", topologies=("two-hosts-switch",))
+MINE = Dut(name="of-ann", topologies=("mine",))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    shutil.copytree(EXAMPLE, tmp_path / "traces" / "of-ann" / "small")
+    (tmp_path / "topologies").mkdir()
+    shutil.copy(TOPOLOGIES.paths["two-hosts-switch"], tmp_path / "topologies" / "mine.yaml")
+    return tmp_path
+
+
+@pytest.fixture
+def catalogue(files: Path) -> Catalogue:
+    folders = {"traces": (str(files / "traces"),), "topologies": (str(files / "topologies"),)}
+    return Catalogue(Configuration(**folders), rules=files / "rules")
+
+
+def spec(**over: Any) -> str:
+    return yaml.safe_dump({"charkha": 1, "jobs": [{"trace": {"path": "transformer-8r"}}]} | over)
+
+
+def with_job(**over: Any) -> str:
+    return spec(jobs=[{"trace": {"path": "transformer-8r"}} | over])
+
+
+def test_all_stored_files_are_listed(catalogue: Catalogue) -> None:
+    stored = catalogue.stored()
+    assert {"of-ann/small", "transformer-8r"} == {one.name for one in stored.traces}
+    assert {"mine", "two-hosts-switch"} <= {one.name for one in stored.topologies}
+    assert "smoke" in {one.name for one in stored.suites}
+    assert "fw-a" in {one.name for one in stored.profiles}
+
+
+def test_a_choice_becomes_a_run_spec_that_may_be_played(catalogue: Catalogue, files: Path) -> None:
+    choice = Compose(trace="of-ann/small", topology="mine", profile="fw-a", iterations=3)
+    (text,) = catalogue.compose(choice).specs.values()
+    found = catalogue.read(text, MINE, others=[LOOPBACK, SWITCH, MINE])
+    assert found.job.trace is not None
+    assert found.job.trace.path == str(files / "traces/of-ann/small")
+    assert found.network.topology == str(files / "topologies/mine.yaml")
+    assert Path(str(found.device.profile)).name == "fw-a.yaml"
+    assert found.job.iterations == 3
+    assert workload_of(found) == "small"
+
+
+@pytest.mark.parametrize("suite", ["smoke", "collectives", "bmwg-training"])
+def test_every_case_of_a_suite_becomes_a_run_spec_with_its_rules(catalogue: Catalogue, suite: str) -> None:
+    composed = catalogue.compose(Compose(suite=suite))
+    assert composed.specs
+    for name, text in composed.specs.items():
+        found = catalogue.read(text, LOOPBACK, others=[])
+        assert yaml.safe_load(Path(str(found.observe.expect)).read_text("utf-8"))["name"] == f"{suite}: {name}"
+
+
+def test_searches_are_left_out_by_name(catalogue: Catalogue, files: Path) -> None:
+    common = "spec: {job: {sweep: {collective: all_reduce, ranks: 2}}}"
+    lines = ["charkha_suite: 1", "name: mine", "rules: [{metric: incomplete, at_most: 0}]", "cases:"]
+    lines += [f"- {{name: one, {common}}}", f"- {{name: highest, search: {{size: [1K, 1M]}}, {common}}}"]
+    (files / "suites").mkdir()
+    (files / "suites" / "mine.yaml").write_text("\n".join(lines))
+    composed = Catalogue(Configuration(suites=(str(files / "suites"),)), rules=files).compose(Compose(suite="mine"))
+    assert list(composed.specs) == ["one"]
+    assert [one.partition(":")[0] for one in composed.left_out] == ["highest"]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        Compose(),
+        Compose(trace="transformer-8r", suite="smoke"),
+        Compose(trace="x"),
+        Compose(trace="smoke"),
+        Compose(suite="/etc"),
+    ],
+)
+def test_a_choice_of_nothing_both_or_what_is_not_stored_is_refused(catalogue: Catalogue, choice: Compose) -> None:
+    with pytest.raises(Refusal):
+        catalogue.compose(choice)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (spec(jobs=[{"trace": {"path": "/etc"}}]), "'/etc' is none of the stored traces"),
+        (spec(jobs=[{"trace": {"path": "../../etc"}}]), "none of the stored traces"),
+        (spec(jobs=[{"trace": {"path": "transformer-8"}}]), "did you mean 'transformer-8r'"),
+        (spec(jobs=[{"trace": {"path": "transformer-8r", "groups": "/etc/passwd"}}]), "jobs.trace.groups: only an"),
+        (with_job(algorithms={"all_reduce": "/etc/x.xml"}), "jobs.algorithms: only an administrator"),
+        (spec(network={"topology": "/etc/hosts"}), "none of the stored topologies"),
+        (spec(network={"topology": "rail-4x4/../../etc"}), "none of the stored topologies"),
+        (spec(network={"allow_networks": ["8.8.8.0/24"]}), "network.allow_networks: only an administrator"),
+        (spec(device={"profile": "/etc/shadow"}), "none of the stored profiles"),
+        (spec(agents={"listen": "0.0.0.0:1"}), "agents: only an administrator"),
+        (spec(agents={"token_file": "/etc/shadow"}), "agents: only an administrator"),
+        (spec(observe={"mqtt": "mqtt://10.0.0.1"}), "observe.mqtt: only an administrator"),
+        (spec(observe={"metrics": "0.0.0.0:9"}), "observe.metrics: only an administrator"),
+        (spec(observe={"calibration": "/etc/x"}), "observe.calibration: only an administrator"),
+        (spec(observe={"expect": "/etc/passwd"}), "none of the stored suites"),
+        (spec(observe={"expect": "smoke/none"}), "write SUITE/CASE"),
+        (spec(campaign={"repeat": 9}), "`repeat` in place of it"),
+        (spec(jobs=[{"trace": {"path": "transformer-8r"}, "iteration": 2}]), "iterations"),
+        ("{", "run spec:1: is not valid YAML"),
+        ("a: &a [1]\nb: *a", "alias"),
+    ],
+)
+def test_what_is_not_stored_or_reaches_further_is_refused(catalogue: Catalogue, text: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        catalogue.read(text, LOOPBACK, others=[])
+
+
+def test_a_link_does_not_lead_out_of_a_folder(catalogue: Catalogue, files: Path) -> None:
+    (files / "secret.yaml").write_text("secret")
+    (files / "topologies" / "link").symlink_to(files)
+    with pytest.raises(Refusal, match="none of the stored topologies"):
+        catalogue.read(spec(network={"topology": f"{files}/topologies/link/secret.yaml"}), LOOPBACK, others=[])
+
+
+def test_a_topology_leads_through_one_device_only(catalogue: Catalogue) -> None:
+    over = spec(network={"topology": "two-hosts-switch"})
+    assert catalogue.read(over, SWITCH, others=[LOOPBACK, SWITCH])
+    with pytest.raises(Refusal, match="loopback lists no topologies, so it takes only loopback: submit it for switch"):
+        catalogue.read(over, LOOPBACK, others=[LOOPBACK, SWITCH])
+    with pytest.raises(Refusal, match="switch is tested over two-hosts-switch"):
+        catalogue.read(spec(), SWITCH, others=[LOOPBACK, SWITCH])
+    with pytest.raises(Refusal, match="leads through switch: two runs at once"):
+        catalogue.check_dut(Dut(name="other", topologies=("two-hosts-switch",)), [SWITCH])
+    catalogue.check_dut(SWITCH, [SWITCH])
+
+
+@pytest.mark.parametrize("name", ["loopback", "two-hosts", "loopback-storage"])
+def test_the_device_loopback_takes_topologies_of_loopback_addresses(catalogue: Catalogue, name: str) -> None:
+    found = catalogue.read(spec(network={"topology": name}), LOOPBACK, others=[LOOPBACK])
+    assert found.network.topology == str(TOPOLOGIES.paths[name])
+
+
+@pytest.mark.parametrize("name", ["mine", "rail-4x4", "nic-verbs"])
+def test_topologies_that_no_device_lists_are_refused(catalogue: Catalogue, name: str) -> None:
+    with pytest.raises(Refusal, match=r"takes only loopback: an administrator lists a topology with its device"):
+        catalogue.read(spec(network={"topology": name}), LOOPBACK, others=[LOOPBACK])
+    with pytest.raises(Refusal, match="switch is tested over two-hosts-switch: name one of them"):
+        catalogue.read(spec(network={"topology": name}), SWITCH, others=[LOOPBACK, SWITCH])
+
+
+def test_what_the_device_sets_holds_for_its_runs(catalogue: Catalogue) -> None:
+    dut = Dut(name="far", spec={"agents": {"by_hand": True, "listen": "192.0.2.1:9"}, "job": {"iterations": 2}})
+    catalogue.check_dut(dut, [])
+    found = catalogue.read(with_job(iterations=9), dut, others=[])
+    assert (found.agents.by_hand, found.job.iterations) == (True, 2)
+    with pytest.raises(Refusal, match="spec: agents: unknown key"):
+        catalogue.check_dut(Dut(name="far", spec={"agents": {"by_foot": True}}), [])
+
+
+def test_runs_of_one_spec_are_a_series_whatever_profile_and_seed(catalogue: Catalogue) -> None:
+    texts = [spec(), spec(seed=7, device={"profile": "fw-a"}), with_job(iterations=2)]
+    first, alike, other = (series_of(catalogue.read(text, LOOPBACK, others=[])) for text in texts)
+    assert first == alike != other

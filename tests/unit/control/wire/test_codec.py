@@ -1,0 +1,186 @@
+"""Control messages that are wrong are the peer's fault; those that are right keep their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator._pb import control_pb2 as pb
+from emulator.control import conversation as control
+from emulator.control.observations import Completions
+from emulator.control.wire.codec import NO_ROOT, decode_agent, decode_controller, encode_agent, encode_controller
+from emulator.errors import RemoteProtocolError
+from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
+from emulator.trace.meaning.model import CommKind, Resource
+
+
+def chunk_message(**changes: Any) -> pb.ControllerMessage:
+    """Two nodes, the second a collective that depends on the first, at positions 5 and 6."""
+    columns: dict[str, Any] = {
+        "rank": 1,
+        "first_position": 5,
+        "node_id": [10, 11],
+        "resource": [Resource.DEVICE, Resource.NETWORK],
+        "duration_ns": [7, 0],
+        "dependencies": [0, 1],
+        "distance": [1],
+        "communications": [pb.Communication(position=6, kind=CommKind.BARRIER, root=NO_ROOT)],
+    }
+    return pb.ControllerMessage(chunk=pb.Chunk(**columns | changes))
+
+
+def collective(position: int, kind: int = 0) -> pb.Communication:
+    return pb.Communication(position=position, kind=kind, root=NO_ROOT)
+
+
+def completion_message(**changes: Any) -> pb.AgentMessage:
+    """One completed node."""
+    columns: dict[str, Any] = {
+        "iteration": -1,
+        "rank": [0],
+        "node_id": [2**64 - 1],
+        "post_ns": [1],
+        "done_ns": [2],
+        "arrival_ns": [0],
+        "bytes_sent": [3],
+        "bytes_received": [0],
+        "early": [True],
+        "read_delay_ns": [-1],
+        "core_wait_ns": [7],
+    }
+    return pb.AgentMessage(completions=pb.Completions(**columns | changes))
+
+
+def test_a_chunk_as_it_should_be() -> None:
+    chunk = decode_controller(chunk_message().SerializeToString()).value
+    assert isinstance(chunk, Chunk)
+    assert chunk.communications[6] == PlannedCommunication(CommKind.BARRIER, 0, 0, 0, peer=-1, root=-1, algorithm=0)
+    assert (chunk.distance.tolist(), chunk.duration_ns.dtype) == ([1], np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"node_id": [10]}, "columns of unequal length"),
+        ({"resource": [2, 3, 2]}, "columns of unequal length"),
+        ({"duration_ns": []}, "columns of unequal length"),
+        ({"dependencies": [1]}, "columns of unequal length"),
+        ({"dependencies": [1, 1]}, "dependencies do not add up"),
+        ({"distance": []}, "dependencies do not add up"),
+        ({"communications": []}, "communications that are not those of its nodes"),
+        ({"communications": [collective(5)]}, "communications that are not those of its nodes"),
+        ({"communications": [collective(6), collective(7)]}, "communications that are not those of its nodes"),
+        ({"communications": [collective(6), collective(6)]}, "communications that are not those of its nodes"),
+        ({"resource": [3, 3]}, "communications that are not those of its nodes"),
+        ({"communications": [collective(6, 77)]}, "77 is not a valid CommKind"),
+    ],
+)
+def test_malformed_chunks_are_the_peers_fault(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"the peer sent a malformed chunk message: {problem}"):
+        decode_controller(chunk_message(**changes).SerializeToString())
+
+
+def test_completions_as_they_should_be() -> None:
+    done = decode_agent(completion_message().SerializeToString()).value
+    assert isinstance(done, Completions)
+    assert (done.iteration, done.node_id.tolist(), done.early.tolist()) == (-1, [2**64 - 1], [True])
+
+
+@pytest.mark.parametrize("column", ["rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "early"])
+def test_completions_with_a_short_column_are_the_peers_fault(column: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="malformed completions message: columns of unequal length"):
+        decode_agent(completion_message(**{column: []}).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"step": []}, "columns of unequal length"),
+        ({"arrival_ns": [1, 2]}, "columns of unequal length"),
+        ({"size_bytes": [2**63]}, "numbers that no run reaches"),
+        ({"instance": 2**63}, "numbers that no run reaches"),
+    ],
+)
+def test_malformed_steps_are_the_peers_fault(changes: dict[str, Any], problem: str) -> None:
+    one = {"receiver": [1], "send_lane": [0], "step": [0], "size_bytes": [9], "start_ns": [1], "post_ns": [1]}
+    one |= {"acknowledged_ns": [2], "sender": [1], "receive_lane": [0], "arrival_ns": [3]}
+    right = pb.AgentMessage(step_records=pb.StepRecords(blocks=[pb.RankSteps(**one)]))
+    assert decode_agent(right.SerializeToString()).value.blocks[0].arrival_ns == [3]
+    wrong = pb.AgentMessage(step_records=pb.StepRecords(blocks=[pb.RankSteps(**one | changes)]))
+    with pytest.raises(RemoteProtocolError, match=f"malformed step_records message: {problem}"):
+        decode_agent(wrong.SerializeToString())
+
+
+@pytest.mark.parametrize("column", ["bytes_sent", "bytes_received"])
+def test_numbers_that_no_byte_count_reaches_are_the_peers_fault(column: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="malformed completions message"):
+        decode_agent(completion_message(**{column: [2**64 - 1]}).SerializeToString())
+
+
+@pytest.mark.parametrize("decode", [decode_agent, decode_controller])
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [(b"", "unknown to this version"), (b"\xfa\x01\x00", "unknown to this version"), (b"\x0a\x7f", "damaged")],
+    ids=["empty", "unknown", "cut short"],
+)
+def test_a_message_that_cannot_be_understood_is_the_peers_fault(
+    decode: Callable[[bytes], Any], data: bytes, problem: str
+) -> None:
+    with pytest.raises(RemoteProtocolError, match=problem):
+        decode(data)
+
+
+def test_what_comes_out_is_plain_values() -> None:
+    hello = control.Hello(1, 1, "a", 5, "h", "0.1", 9, b"n", facts={"kernel": "6"})
+    facts = decode_agent(encode_agent(hello)).value.facts
+    assert type(facts) is dict
+    settings = PlaySettings(credits=True, instances=3, algorithms=["ring"], groups=[(0, 1), ()])
+    job = control.JobSetup(0, "run", [control.RankPlace(0, "127.0.0.1", 9, 8)], "zmq", 1 << 20, 7, settings)
+    (decoded,) = decode_controller(encode_controller(control.Setup([job]))).value.jobs
+    assert decoded.settings == PlaySettings(credits=True, instances=3, algorithms=("ring",), groups=((0, 1), ()))
+    assert decoded.ranks == [control.RankPlace(0, "127.0.0.1", 9, 8)]
+
+
+def test_of_a_controller_that_does_not_name_the_interval_it_is_the_usual_one() -> None:
+    assert decode_controller(_setup(0)).value.report_interval_ns == control.REPORT_INTERVAL_NS
+    assert decode_controller(_setup(256_000_000)).value.report_interval_ns == 256_000_000
+    with pytest.raises(RemoteProtocolError, match="more than a second apart"):
+        decode_controller(_setup(1 << 63))
+
+
+def _setup(report_interval_ns: int) -> bytes:
+    return encode_controller(control.Setup([], report_interval_ns=report_interval_ns))
+
+
+@pytest.mark.parametrize("column", ["bytes_sent", "bytes_received"])
+def test_byte_counts_beyond_what_a_rank_reaches_are_refused(column: str) -> None:
+    done = pb.Completions(rank=[0], node_id=[1], post_ns=[1], done_ns=[2], arrival_ns=[2], early=[False])
+    done.bytes_sent[:], done.bytes_received[:], done.read_delay_ns[:] = [1], [1], [-1]
+    done.core_wait_ns[:] = [-1]
+    assert decode_agent(pb.AgentMessage(completions=done).SerializeToString())
+    getattr(done, column)[0] = 1 << 63
+    with pytest.raises(RemoteProtocolError, match="malformed completions"):
+        decode_agent(pb.AgentMessage(completions=done).SerializeToString())
+
+
+@pytest.mark.parametrize(("nodes", "resident"), [(0, True), (8, True), (9, False)])
+def test_a_program_that_fits_its_window_is_resident(nodes: int, resident: bool) -> None:
+    assert control.RankPlace(0, "127.0.0.1", nodes, 8).is_resident is resident
+    assert control.RankPlace(0, "127.0.0.1", nodes, 8, storage=True).is_resident
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (completion_message(post_ns=[-(2**63)]), r"completions message: numbers that no run reaches \(post_ns\)"),
+        (completion_message(done_ns=[2**63 - 1]), r"completions message: numbers that no run reaches \(done_ns\)"),
+        (pb.AgentMessage(farewell=pb.Farewell(steal_fraction=float("nan"))), "farewell message: steal_fraction is not"),
+        (pb.AgentMessage(farewell=pb.Farewell(core_wait_fraction=float("inf"))), "core_wait_fraction is not a finite"),
+    ],
+)
+def test_numbers_that_cannot_be_reckoned_with_are_the_peers_fault(message: Any, problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=problem):
+        decode_agent(message.SerializeToString())

@@ -1,0 +1,153 @@
+"""From a topology to namespaces, devices, addresses, routes: as data, without a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.device.lab.design import make_design
+from emulator.device.lab.model import Forward, Hop, LabRoute, Neighbour
+from emulator.errors import PlanError
+from emulator.planner.network.ecmp import hash_seed
+from emulator.topology.load import load_topology
+
+TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+ROUTER_ADDRESSES = "169.254.0."
+
+
+def design_of(folder: Path, text: str):
+    path = folder / "topology.yaml"
+    path.write_text(text)
+    return make_design(load_topology(path, ranks=0), "x")
+
+
+def shipped(name: str):
+    return make_design(load_topology(TOPOLOGIES / f"{name}.yaml", ranks=0), "x")
+
+
+def test_hosts_behind_a_bridge_reach_each_other_directly() -> None:
+    design = shipped("two-hosts-switch")
+    one, other, switch = design.nodes
+    (port,), (far,) = one.ports, other.ports
+    assert (port.device, port.mtu, port.addresses, port.local) == ("eth0", 1500, ["198.18.1.1/32"], ["198.18.1.0/24"])
+    assert one.routes == [LabRoute("198.18.2.0/24", [Hop("eth0", "198.18.2.1")])]
+    assert one.neighbours == [Neighbour("eth0", "198.18.2.1", far.mac)]
+    assert set(switch.forwards) == {Forward("p0", port.mac), Forward("p1", far.mac)}
+    assert [node.namespace for node in design.nodes] == ["charkha-x-h0", "charkha-x-h1", "charkha-x-sw0"]
+
+
+def test_every_end_of_a_cable_has_a_mac_of_its_own() -> None:
+    macs = [port.mac for node in shipped("rail-4x4").nodes for port in node.ports]
+    assert len(set(macs)) == len(macs) == 2 * 20
+
+
+def test_flows_between_leaves_have_every_spine_and_flows_within_none() -> None:
+    leaf = shipped("leaf-spine-2x2").node("leaf0")
+    hops = {route.prefix: [hop.device for hop in route.hops] for route in leaf.routes}
+    assert hops["198.18.2.0/24"] == ["p1"]
+    assert hops["198.18.5.0/24"] == ["u0", "u1"]
+
+
+def test_routes_of_the_topology_go_before_equal_cost(tmp_path: Path) -> None:
+    text = (TOPOLOGIES / "leaf-spine-2x2.yaml").read_text() + "routes:\n  - {at: leaf0, to: h4, via: spine1}\n"
+    hops = {
+        route.prefix: [hop.device for hop in route.hops] for route in design_of(tmp_path, text).node("leaf0").routes
+    }
+    assert (hops["198.18.5.0/24"], hops["198.18.6.0/24"]) == (["u1"], ["u0", "u1"])
+
+
+def test_ports_of_a_host_with_several_have_routes_of_their_own() -> None:
+    host = shipped("rail-4x4").node("h0")
+    to_a_neighbour = [route for route in host.routes if route.prefix == "198.18.2.4/32"]
+    assert {route.source: route.hops[0].device for route in to_a_neighbour} == {f"eth{n}": f"eth{n}" for n in range(4)}
+
+
+def test_a_router_between_bridges_is_the_way_from_one_to_the_other(tmp_path: Path) -> None:
+    design = design_of(
+        tmp_path,
+        """
+hosts: [{name: a, address: 198.18.0.1}, {name: b, address: 198.18.0.2}, {name: c, address: 198.18.0.3}]
+switches: [{name: left}, {name: right, kind: ovs}, {name: middle, kind: router}]
+links:
+  - {endpoints: ["a:eth0", "left:1"]}
+  - {endpoints: ["b:eth0", "left:2"]}
+  - {endpoints: ["c:eth0", "right:1"]}
+  - {endpoints: ["left:up", "middle:0"]}
+  - {endpoints: ["right:up", "middle:1"]}
+""",
+    )
+    hops = {route.prefix: route.hops[0].address for route in design.node("a").routes}
+    assert hops == {"198.18.0.2/32": "198.18.0.2", "198.18.0.3/32": ROUTER_ADDRESSES + "1"}
+    macs = {node.name: node.ports[0].mac for node in design.nodes}
+    assert {(one.device, one.mac) for one in design.node("left").forwards} == {
+        ("1", macs["a"]),
+        ("2", macs["b"]),
+        ("up", macs["middle"]),
+    }
+
+
+def test_names_that_the_kernel_does_not_take_become_numbers(tmp_path: Path) -> None:
+    design = design_of(
+        tmp_path,
+        """
+hosts: [{name: a, address: 198.18.0.1}, {name: b, address: "2001:db8::2"}]
+switches: [{name: tor}]
+links:
+  - {endpoints: ["a:eth0", "tor:Ethernet1/1/very-long"]}
+  - {endpoints: ["b:eth0", "tor:port1"]}
+""",
+    )
+    assert [port.device for port in design.node("tor").ports] == ["port0", "port1"]
+    assert design.has_ipv6
+
+
+def test_seeds_differ_between_routers_and_are_never_zero() -> None:
+    seeds = {hash_seed(seed, router) for seed in (0, 1) for router in range(1, 100, 2)}
+    assert 0 not in seeds
+    assert len(seeds) == 2 * 50
+    design = shipped("leaf-spine-2x2")
+    assert design.node("leaf0").hash_seed == hash_seed(1, 0) != design.node("leaf1").hash_seed
+    assert design.node("h0").hash_seed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hosts: [{name: a, address: 198.18.0.1}]\n", "needs a network"),
+        (
+            'hosts: [{name: a, address: 127.1.0.1}]\nswitches: [{name: s}]\nlinks: [{endpoints: ["a:eth0", "s:0"]}]\n',
+            "loopback traffic never leaves a host",
+        ),
+        (
+            (
+                "hosts: [{name: a, address: 198.18.0.1}]\nswitches: [{name: s, kind: physical}]\n"
+                'links: [{endpoints: ["a:eth0", "s:0"]}]\n'
+            ),
+            "switch s is physical",
+        ),
+        (
+            (
+                "hosts: [{name: a, address: 198.18.0.1}]\nswitches: [{name: s}, {name: t}]\n"
+                'links: [{endpoints: ["a:eth0", "s:0"]}, {endpoints: ["s:1", "t:1"]}, {endpoints: ["s:2", "t:2"]}]\n'
+            ),
+            "closes a loop of bridges",
+        ),
+        (
+            (
+                'hosts: [{name: "a b", address: 198.18.0.1}, {name: "a-b", address: 198.18.0.2}]\n'
+                'links: [{endpoints: ["a b:eth0", "a-b:eth0"]}]\n'
+            ),
+            "same namespace",
+        ),
+    ],
+    ids=["no links", "loopback", "physical", "loop", "names"],
+)
+def test_what_cannot_be_a_lab_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        design_of(tmp_path, text)
+
+
+def test_latency_is_named_as_missing(tmp_path: Path) -> None:
+    text = (TOPOLOGIES / "two-hosts-switch.yaml").read_text().replace("mtu: 1500}", "mtu: 1500, latency: 5us}")
+    assert design_of(tmp_path, text).notes == ("the latency of 2 links is ignored: a lab has no latency on its links",)

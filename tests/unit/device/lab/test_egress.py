@@ -1,0 +1,33 @@
+"""Through which interface traffic leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.device.lab.egress import AddressPair, address_pairs, require_egress
+from emulator.errors import PlanError
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology
+
+TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+
+
+@pytest.fixture
+def topology() -> Topology:
+    return load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+
+
+def test_ways_lead_from_every_own_port_to_every_port_elsewhere(topology: Topology) -> None:
+    found = list(address_pairs(topology, [0]))
+    assert len(found) == 7
+    assert found[0] == AddressPair("h0", "eth0", "198.18.1.1", "198.18.2.1")
+
+
+def test_a_run_may_leave_through_the_named_interface_only() -> None:
+    way = AddressPair("h0", "lo", "127.0.0.1", "127.0.0.2")
+    require_egress([way], devices={})
+    require_egress([AddressPair("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={("h0", "eth0"): "lo"})
+    with pytest.raises(PlanError, match=r"h0:eth0 from 127\.0\.0\.1 to 127\.0\.0\.2 would leave through lo, not"):
+        require_egress([AddressPair("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={})

@@ -1,0 +1,189 @@
+"""A profile is applied and undone in the right order, whatever happens in between. tests/lab has the kernel's part."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from emulator.device.lab.state import Owner
+from emulator.device.profile.applying import AppliedProfile
+from emulator.device.profile.changes import Change
+from emulator.errors import HostError, PlanError
+from tests.support.profiles import changes, two_hosts
+
+RULES = ("{name: lost, drop: {every: 2}}", '{name: slow, shape: {rate: 50%}, port: "sw0:p1"}')
+
+
+class Host:
+    """Records commands, and refuses those with a word.
+
+    Attributes:
+        refused: the word.
+        watched: a file whose content before each command is in `seen`.
+    """
+
+    def __init__(self) -> None:
+        self.scripts: list[str] = []
+        self.refused: str | None = None
+        self.watched: Path | None = None
+        self.seen: list[str] = []
+        self.stderr = "Error: No such file or directory\n"
+
+    def run(self, command: Sequence[str], *, input: str, **options: object) -> subprocess.CompletedProcess[str]:  # noqa: A002
+        """In place of `subprocess.run`."""
+        if self.watched is not None:
+            self.seen.append(self.watched.read_text())
+        self.scripts.append(f"{' '.join(command)}: {' '.join(input.split())}")
+        is_refused = self.refused is not None and self.refused in self.scripts[-1]
+        return subprocess.CompletedProcess(command, int(is_refused), "", self.stderr if is_refused else "")
+
+    def done(self, word: str) -> list[str]:
+        """Scripts with a word, forgotten afterwards."""
+        found = [script for script in self.scripts if word in script]
+        self.scripts.clear()
+        return found
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    host = Host()
+    monkeypatch.setattr(subprocess, "run", host.run)
+    monkeypatch.setattr(shutil, "which", lambda tool: f"/sbin/{tool}")
+    return host
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> list[Change]:
+    """A rule that drops frames, and one that shapes a port to half its 100 Mbit/s."""
+    return changes(tmp_path, *RULES)
+
+
+def applied(folder: Path, planned: Sequence[Change]) -> AppliedProfile:
+    return AppliedProfile("fw-x", planned, design=two_hosts(folder), folder=folder)
+
+
+def test_nothing_is_changed_before_a_rule_starts(host: Host, tmp_path: Path, planned: list[Change]) -> None:
+    with applied(tmp_path, planned):
+        (checked,) = host.scripts
+        assert "nft --check" in checked
+
+
+def test_a_profile_is_undone_in_reverse_order(host: Host, tmp_path: Path, planned: list[Change]) -> None:
+    lost, slow = planned
+    with applied(tmp_path, planned) as profile:
+        profile.start(lost)
+        profile.start(slow)
+        host.scripts.clear()
+    restored, removed, cleaned = host.scripts
+    assert "tbf rate 100000000bit" in restored
+    assert "delete chain bridge charkha rule_0" in removed
+    assert "delete table bridge charkha" in cleaned
+
+
+def test_a_rule_that_has_ended_is_not_undone_again(host: Host, tmp_path: Path, planned: list[Change]) -> None:
+    _, slow = planned
+    with applied(tmp_path, planned) as profile:
+        profile.start(slow)
+        profile.stop(slow)
+        host.scripts.clear()
+    assert host.done("tbf") == []
+
+
+def test_commands_that_undo_are_on_disk_before_a_change_is_made(
+    host: Host, tmp_path: Path, planned: list[Change]
+) -> None:
+    with applied(tmp_path, planned) as profile:
+        host.watched = tmp_path / "profile.json"
+        profile.start(planned[1])
+        document = json.loads(host.seen[0])
+    assert document["profile"] == "fw-x"
+    assert "tbf rate 100000000bit" in str(document["stops"])
+    assert not (tmp_path / "profile.json").exists()
+
+
+def test_a_change_that_fails_half_way_is_undone(host: Host, tmp_path: Path, planned: list[Change]) -> None:
+    host.refused = "tbf rate 50000000bit"
+    message = r"rule 'slow' cannot be applied at sw0 \(shape to 50 % of the port's rate\): Error: No such file"
+    with pytest.raises(HostError, match=message), applied(tmp_path, planned) as profile:
+        profile.start(planned[1])
+    assert len(host.done("tbf rate 100000000bit")) == 1
+
+
+def test_a_change_that_the_kernel_refuses_is_found_before_the_run(
+    host: Host, tmp_path: Path, planned: list[Change]
+) -> None:
+    host.refused = "--check"
+    with pytest.raises(HostError, match="rule 'lost' cannot be applied at sw0"), applied(tmp_path, planned):
+        pass
+    assert host.done("delete table bridge charkha") != []
+    assert not (tmp_path / "profile.json").exists()
+
+
+def test_a_kernel_without_netem_is_named_with_the_command_that_loads_it(host: Host, tmp_path: Path) -> None:
+    host.refused, host.stderr = "netem", "Error: Specified qdisc kind is unknown.\n"
+    late = changes(tmp_path, "{name: late, delay: {time: 1ms}}")
+    with pytest.raises(HostError, match=r"this kernel has no netem.*modprobe sch_netem"), applied(tmp_path, late):
+        pass
+
+
+def test_a_tool_that_says_nothing_is_quoted_as_such(host: Host, tmp_path: Path, planned: list[Change]) -> None:
+    host.refused, host.stderr = "tbf", "\n"
+    with pytest.raises(HostError, match=r"no reason given$"), applied(tmp_path, planned) as profile:
+        profile.start(planned[1])
+
+
+def leave(folder: Path, **changed: object) -> None:
+    """A file as a killed run leaves it."""
+    stops = [[["tc", "-batch", "-"], ["qdisc del dev p1 root"]]]
+    document = {"profile": "fw-y", "owner": [2**22 + 1, 5], "stops": stops} | changed
+    (folder / "profile.json").write_text(json.dumps(document))
+
+
+def test_what_a_killed_run_left_is_undone_even_by_a_run_without_a_profile(host: Host, tmp_path: Path) -> None:
+    leave(tmp_path)
+    with applied(tmp_path, []):
+        undone, looked, cleaned = host.scripts
+        assert looked.startswith("ip -n charkha-test-sw0 -json link"), (
+            "to give a router the routes of ports that came up"
+        )
+        assert undone == "tc -batch -: qdisc del dev p1 root"
+        assert "delete table netdev charkha" in cleaned
+    assert not (tmp_path / "profile.json").exists()
+
+
+def test_the_profile_of_a_run_that_goes_on_is_left_alone(
+    host: Host, tmp_path: Path, planned: list[Change], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = Owner.me()
+    leave(tmp_path, owner=[me.pid, me.began])
+    monkeypatch.setattr(Owner, "me", lambda: Owner(0, 0))
+    with (
+        pytest.raises(PlanError, match=f"process {me.pid} is applying profile fw-y to lab test"),
+        applied(tmp_path, planned),
+    ):
+        pass
+    assert host.scripts == []
+    assert (tmp_path / "profile.json").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"owner": 3, "stops": []}', "[]"])
+def test_a_damaged_file_of_a_killed_run_is_refused_with_the_way_out(host: Host, tmp_path: Path, text: str) -> None:
+    (tmp_path / "profile.json").write_text(text)
+    with (
+        pytest.raises(HostError, match=r"profile\.json cannot be read: run `charkha lab down test`"),
+        applied(tmp_path, []),
+    ):
+        pass
+
+
+def test_a_missing_tool_is_named_with_its_package(
+    host: Host, tmp_path: Path, planned: list[Change], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "nft" else tool)
+    with pytest.raises(HostError, match="nft is missing on this host: apt-get install nftables"):
+        applied(tmp_path, planned).__enter__()

@@ -1,0 +1,161 @@
+"""The device under test during a run, outside labs; tests/lab/test_profiles.py has labs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from emulator.device.counters.counters import Reading
+from emulator.device.counters.watch import DutWatch, describe_profile
+from emulator.device.lab.state import LabStore
+from emulator.device.profile.applying import AppliedProfile
+from emulator.device.profile.scenario import Scenario
+from emulator.errors import HostError, TopologyError
+from emulator.topology.load import load_topology
+from emulator.topology.model import default_loopback
+from tests.support.command import wait_for
+from tests.support.labs import designed
+from tests.support.profiles import changes, profile_of
+
+HOUR_S = 3600.0
+
+
+class Source:
+    """A counter that grows with every reading."""
+
+    def __init__(self, *, last: int = 99, opens: bool = True) -> None:
+        self._values, self._last, self._opens = count(1), last, opens
+        self.is_closed = False
+
+    def open(self) -> None:
+        if not self._opens:
+            raise HostError("leaf0 does not answer")
+
+    def read(self) -> Sequence[Reading]:
+        value = next(self._values)
+        if value > self._last:
+            raise HostError("leaf0 does not answer")
+        return [Reading("leaf0", "p0", "rx_packets", value)]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def watch(*sources: Source) -> DutWatch:
+    return DutWatch(sources, topology=default_loopback(2), period_s=HOUR_S)
+
+
+def test_counters_are_read_before_and_after_the_run() -> None:
+    source = Source()
+    with watch(source) as monitor:
+        first = monitor.counters()
+        monitor.begin()
+        assert monitor.counters() is None
+        monitor.end()
+        last = monitor.counters()
+    assert first is not None
+    assert last is not None
+    assert (first["value"], last["value"], source.is_closed) == ([1], [2], True)
+    assert monitor.facts() == {"counters": {"period_s": HOUR_S, "problems": []}}
+
+
+def test_a_source_that_fails_during_the_run_is_reported_in_the_manifest() -> None:
+    with watch(Source(last=1)) as monitor:
+        monitor.end()
+        assert monitor.facts()["counters"]["problems"] == ["leaf0 does not answer"]
+
+
+def test_a_source_that_does_not_answer_prevents_the_run() -> None:
+    with pytest.raises(HostError, match="leaf0 does not answer"), watch(Source(opens=False)):
+        pass
+
+
+def test_without_sources_and_lab_nothing_is_recorded() -> None:
+    with watch() as monitor:
+        monitor.begin()
+        assert monitor.counters() is None
+        monitor.end()
+    assert monitor.facts() == {}
+
+
+TWO_SWITCHES = """
+hosts:
+  - {name: h0, per_rank: 198.18.1.0/24}
+  - {name: h1, per_rank: 198.18.2.0/24}
+switches: [{name: sw0, kind: router}, {name: sw1, kind: router}]
+links:
+  - {endpoints: ["h0:eth0", "sw0:p0"], rate: 100Mbit}
+  - {endpoints: ["sw0:p1", "sw1:p1"], rate: 100Mbit}
+  - {endpoints: ["h1:eth0", "sw1:p0"]}
+"""
+
+
+def in_a_lab(folder: Path, rules: str, *, dut: str = "") -> DutWatch:
+    path = folder / "t.yaml"
+    path.write_text(TWO_SWITCHES + dut)
+    topology = load_topology(path, ranks=0)
+    return DutWatch(
+        [],
+        topology=topology,
+        lab=designed(topology, "test"),
+        profile=profile_of(folder, rules),
+        store=LabStore(folder / "labs"),
+    )
+
+
+def test_a_profile_that_does_not_fit_the_lab_is_refused_before_the_run(tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match="there is no switch 'sw7'"):
+        in_a_lab(tmp_path, '  - {drop: {every: 2}, port: "sw7:p0"}\n')
+
+
+def test_a_profile_applies_to_all_switches_unless_the_topology_names_those_under_test(tmp_path: Path) -> None:
+    rule = "  - {police: {rate: 50%}}\n"
+    with pytest.raises(TopologyError, match="is a share of the rate of p0, which has no rate"):
+        in_a_lab(tmp_path, rule)
+    in_a_lab(tmp_path, rule, dut="dut: {kind: switch, nodes: [sw0]}\n")
+
+
+class Applied:
+    """Accepts every change, or none."""
+
+    def __init__(self, problem: str = "") -> None:
+        self._problem = problem
+
+    def start(self, change: object) -> None:
+        if self._problem:
+            raise HostError(self._problem)
+
+
+def scenario(folder: Path, applied: Applied, *rules: str) -> Scenario:
+    ticks = count(1_000_000_000, 500_000_000)
+    return Scenario(cast(AppliedProfile, applied), changes(folder, *rules), clock_ns=lambda: next(ticks))
+
+
+def test_the_manifest_has_every_rule_with_its_commands_and_times(tmp_path: Path) -> None:
+    rules = ("{name: slow, shape: {rate: 50%}}", "{name: later, drop: {every: 2}, start: 86400}")
+    schedule = scenario(tmp_path, Applied(), *rules)
+    profile = profile_of(tmp_path, "".join(f"  - {rule}\n" for rule in rules))
+    schedule.prepare()
+    schedule.begin()
+    schedule.end()
+    facts = describe_profile(profile, schedule)
+    assert (facts["name"], facts["digest"], facts["failure"]) == ("profile", profile.digest, None)
+    slow, later = facts["rules"]
+    assert (slow["at"], slow["kind"], slow["ports"]) == ("sw0", "bridge", ["p0", "p1"])
+    assert slow["action"] == "shape to 50 % of the port's rate"
+    assert all("tbf rate 50000000bit" in line for line in slow["commands"])
+    assert (slow["started_s"], slow["ended_s"]) == (-0.5, None)
+    assert (later["start_s"], later["started_s"]) == (86_400, None)
+
+
+def test_a_change_that_cannot_be_made_in_time_is_in_the_manifest(tmp_path: Path) -> None:
+    schedule = scenario(tmp_path, Applied("p1 is gone"), "{name: now, drop: {every: 2}, start: 0}")
+    schedule.begin()
+    wait_for(lambda: schedule.failure)
+    schedule.end()
+    facts = describe_profile(profile_of(tmp_path, "  - {drop: {every: 2}}\n"), schedule)
+    assert facts["failure"] == "p1 is gone"

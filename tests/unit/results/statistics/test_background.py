@@ -1,0 +1,64 @@
+"""Background traffic in the summary of a run: both ends of a flow in one row, and apart from the job."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from emulator.results.run_folder.flow_results import FlowResult
+from emulator.results.run_folder.schema import Part, to_batch
+from emulator.results.run_folder.stream import write_parquet
+from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.traffic.background import background_flows
+from emulator.views.columns.beside_columns import BACKGROUND_COLUMNS, describe_behind
+from emulator.views.columns.figures import NONE
+from tests.support.runs import collective, write_run
+
+SENT = FlowResult(
+    flow=0, kind="background", host="h0", peer="h1", role="sender", verb="udp", size_bytes=1000, direction="sent",
+    observer="charkha", is_complete=True, messages=900, bytes=900_000, start_ns=5, duration_ns=10**9,
+    bytes_per_s=900_000.0, packets=900, pattern="poisson", sizes="fixed", rate_bps=8_800_000, dscp=0,
+    wire_bps=7_900_000.0, offered_messages=1000, offered_bytes=1_000_000, offered_bps=8_780_000.0,
+    lateness_median_ns=40_000.0, lateness_p99_ns=90_000.0,
+)  # fmt: skip
+RECEIVED = replace(
+    SENT, direction="received", messages=890, bytes=890_000, packets=890, lost=10, offered_messages=None,
+    offered_bytes=None, offered_bps=None, wire_bps=7_800_000.0, completions=890, completion_median_ns=2e6,
+    completion_p99_ns=9e6,
+)  # fmt: skip
+
+
+def test_both_ends_of_a_flow_are_one_row() -> None:
+    (flow,) = background_flows([SENT, RECEIVED])
+    assert (flow.sender, flow.receiver, flow.transport) == ("h0", "h1", "udp")
+    assert (flow.offered_messages, flow.sent_messages, flow.received_messages) == (1000, 900, 890)
+    assert (flow.packets, flow.lost_packets) == (900, 10)
+    assert (flow.completions, flow.completion_p99_ns, flow.lateness_p99_ns) == (890, 9e6, 90_000)
+    assert flow.is_behind  # it sent less than its schedule offered
+    cells = [column.cell(flow) for column in BACKGROUND_COLUMNS]
+    assert cells == [
+        "0: h0 → h1", "udp poisson 1000 B", "0.00878", "0.00790", "0.00780", "900", "10", "2 ms, 9 ms", "890", "90 µs",
+    ]  # fmt: skip
+    assert describe_behind([flow]) == (
+        "Flow 0 offered 8.78 Mbit/s, sent 7.9 Mbit/s; 99 % of its messages were at most 90 µs late"
+    )
+    assert describe_behind([replace(flow, sent_bytes=999_000)]) == ""
+
+
+def test_an_end_that_did_not_report_is_not_known() -> None:
+    (flow,) = background_flows([RECEIVED])
+    assert (flow.sent_messages, flow.offered_bps, flow.received_messages, flow.is_behind) == (None, None, 890, False)
+    assert [column.cell(flow) for column in BACKGROUND_COLUMNS][2:4] == [NONE, NONE]
+
+
+def test_the_job_does_not_count_it(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", collective([0, 0], [9, 9]))
+    alone = summarise(run)
+    rows = [asdict(one) for one in (SENT, RECEIVED)]
+    batch = to_batch(Part.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0]})
+    write_parquet(run.folder / Part.FLOW_RESULTS.file_name, Part.FLOW_RESULTS.schema, iter([batch]))
+    shared = summarise(run)
+    assert shared.background == tuple(background_flows([SENT, RECEIVED]))
+    assert shared.flow_results == ()
+    totals = replace(shared.totals, unexplained_retransmissions=alone.totals.unexplained_retransmissions)
+    assert replace(shared, background=(), totals=totals) == alone

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.control.observations import FlowCounters
+from emulator.control.parameter import Parameter
+from emulator.results.run_folder.manifest import TraceFacts
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.writer import RunWriter
+from emulator.results.statistics.samples.iterations import iteration_durations
+from emulator.results.statistics.summary import summarise
+from tests.support.runs import collective, manifest, ranks, write_run
+
+
+def test_an_iteration_lasts_from_its_first_start_to_its_last_end(tmp_path: Path) -> None:
+    spans = {
+        0: ranks((100, 500), (120, 900), communication=1),
+        1: ranks((1000, 1300), (990, 1290), compute=200, communication=150, overlap=90),
+        2: ranks((2000, 2100), (2000, 2050), communication=3),
+    }
+    found = summarise(
+        write_run(tmp_path / "run", [], iterations=spans, roofline_ns=155, sequential_roofline_ns=310)
+    ).iteration
+    assert found is not None
+    assert (found.count, found.jct_ns, found.jct_min_ns, found.jct_max_ns) == (3, 310, 100, 800)
+    assert (found.roofline_ratio, found.sequential_roofline_ratio) == (2, 1)
+    assert (found.slowest_rank, found.exposed_ns, found.overlap_ns) == (0, 60, 90)
+    assert found.exposed_fraction == pytest.approx(60 / 310)
+    assert found.overlap_fraction == pytest.approx(0.6)
+
+
+def test_iterations_that_follow_each_other_on_the_ranks_last_as_long_as_the_run_together(tmp_path: Path) -> None:
+    spans = {
+        -1: ranks((0, 100), (0, 190)),
+        0: ranks((100, 210), (190, 300)),
+        1: ranks((210, 320), (300, 420)),
+        2: ranks((430, 500), (430, 450)),
+    }
+    run = write_run(tmp_path / "run", [], iterations=spans, parameters={"pace": Parameter("continuous")})
+    assert iteration_durations(run.table(Part.ITERATIONS), run.manifest) == {0: 110, 1: 120, 2: 70}
+    found = summarise(run).iteration
+    assert found is not None
+    assert (found.count, found.jct_ns, found.jct_max_ns) == (3, 110, 120)
+
+
+def test_an_iteration_that_a_rank_did_not_finish_does_not_count(tmp_path: Path) -> None:
+    summary = summarise(write_run(tmp_path / "run", collective([0, 0], [5, 5]), iterations={0: ranks((0, 9))}))
+    assert summary.iteration is None
+    assert summary.totals.payload_bytes_per_s is None
+
+
+def test_events_of_an_iteration_are_summed_over_flows_and_0_only_if_they_are_known(tmp_path: Path) -> None:
+    spans = {n: ranks((100 * n, 100 * n + 50), (100 * n, 100 * n + 40)) for n in (-1, 0, 1)}
+    sent = [FlowCounters(0, 1, packets=9, retransmits=4, timeouts=0), FlowCounters(1, 0, packets=9, retransmits=3)]
+    happened = [FlowCounters(0, 1, retransmits=2), FlowCounters(1, 0, retransmits=3)]
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        for number, spent in spans.items():
+            writer.add_iteration(number, spent)
+        writer.add_flows(sent)
+        writer.add_flow_events(-1, [FlowCounters(0, 1, retransmits=2)])
+        writer.add_flow_events(1, happened)
+    found = summarise(read_run(tmp_path / "run")).iterations
+    assert [(one.number, one.jct_ns, one.events["retransmits"]) for one in found] == [(0, 50, 0), (1, 50, 5)]
+    assert [(one.events["timeouts"], one.events["naks"]) for one in found] == [(0, None), (0, None)]
+    unrecorded = summarise(write_run(tmp_path / "old", [], iterations=spans, flows=sent)).iterations
+    assert [(one.events["retransmits"], one.events["timeouts"]) for one in unrecorded] == [(None, 0), (None, 0)]
+
+
+def test_the_trace_determines_how_many_ranks_complete_an_iteration(tmp_path: Path) -> None:
+    trace = TraceFacts("t", "00", ranks=1, nodes=1, communication_nodes=0)
+    assert summarise(write_run(tmp_path / "run", [], iterations={0: ranks((0, 9))}, trace=trace)).iteration is not None
+    assert manifest(trace=trace).trace.ranks == 1

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import ResultError
+from emulator.results.run_folder.manifest import Exclusion, Trials
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import Part
+from emulator.results.statistics.samples.measured_rows import measured_rows, moved_bytes, read_measured
+from tests.support.runs import collective, manifest, row, table, write_run
+
+TRIALS = Trials(attempted=5, warmup=2, included=2, excluded=(Exclusion(1, "a rank was late"),))
+ROWS = [row for iteration in (-2, -1, 0, 1, 2) for row in collective([0, 0], [9, 9], iteration=iteration)]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return write_run(tmp_path / "run", ROWS, trials=TRIALS)
+
+
+def test_warm_up_and_excluded_iterations_do_not_count() -> None:
+    found = measured_rows(table(ROWS), manifest(trials=TRIALS))
+    assert found["iteration"].to_pylist() == [0, 0, 2, 2]
+
+
+def test_iteration_zero_counts() -> None:
+    assert measured_rows(table(collective([0], [9], iteration=0)), manifest()).num_rows == 1
+
+
+def test_all_columns_are_read_unless_some_are_named(run: Run) -> None:
+    assert read_measured(run, Part.SAMPLES).column_names == Part.SAMPLES.schema.names
+    found = read_measured(run, Part.SAMPLES, ["iteration", "rank"])
+    assert found.to_pydict() == {"iteration": [0, 0, 2, 2], "rank": [0, 1, 0, 1]}
+
+
+def test_a_table_without_counted_rows_keeps_its_columns(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", collective([0, 0], [9, 9], iteration=-1))
+    found = read_measured(run, Part.SAMPLES, ["iteration", "rank"])
+    assert (found.num_rows, found.column_names) == (0, ["iteration", "rank"])
+
+
+def test_a_missing_table_is_an_error_with_its_path(run: Run) -> None:
+    (run.folder / Part.SAMPLES.file_name).unlink()
+    with pytest.raises(ResultError, match=r"samples\.parquet: cannot be read"):
+        read_measured(run, Part.SAMPLES)
+
+
+def test_what_a_storage_host_sends_counts_at_the_rank_that_reads_it() -> None:
+    stored = {"group_size": 1, "size_bytes": 70}
+    rows = [
+        *collective([0, 0], [9, 9], bytes_sent=5, bytes_received=5),
+        row(kind="storage_write", bytes_sent=70, bytes_received=0, **stored),
+        row(kind="storage_read", bytes_sent=0, bytes_received=70, **stored),
+    ]
+    assert moved_bytes(table(rows)).tolist() == [5, 5, 70, 70]
