@@ -18,7 +18,7 @@ from emulator.views.columns.figures import count_of
 from emulator.visible import visible
 
 if TYPE_CHECKING:
-    from emulator.annexes.importers.registry import Importer
+    from emulator.annexes.importers.importer import Importer
 
 _ET, _MASTER = "et", "master"
 _EPILOG = """examples:
