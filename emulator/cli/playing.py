@@ -115,7 +115,8 @@ def status() -> Iterator[Callable[[str], None]]:
 
 
 def _play_campaign(experiment: Experiment, player: CommandPlayer, root: Path, args: argparse.Namespace) -> int:
-    from emulator.experiment.series.campaign import CampaignProgress, Turn, play_campaign, schedule
+    from emulator.experiment.series.campaign import CampaignProgress, play_campaign, schedule
+    from emulator.experiment.series.turns import Turn
     from emulator.results.statistics.samples.classes import count_classes
 
     progress = CampaignProgress(root, schedule(experiment, classes=count_classes(player.load(experiment.job).workload)))
