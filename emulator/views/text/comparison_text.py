@@ -64,10 +64,7 @@ def largest_effect(pair: PairComparison) -> ClassComparison | None:
 
 
 CLASS: Column[ClassComparison] = Column(
-    "class",
-    "collective, ranks, size and algorithm, or the whole iteration (JCT)",
-    cell=lambda one: str(one.key),
-    is_number=False,
+    "class", "collective, ranks, size and algorithm, or the whole iteration (JCT)", key="key", is_number=False
 )
 
 
