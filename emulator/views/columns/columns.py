@@ -76,7 +76,7 @@ class Column(Header, Generic[Row]):
     style: Callable[[Row], str] | None = None
 
     def __post_init__(self) -> None:
-        value = self.value or attrgetter(self.key)
+        value = attrgetter(self.key) if self.value is None else self.value
         object.__setattr__(self, "value", value)
         if self.cell is None:
             object.__setattr__(self, "cell", lambda row: self.show(value(row)))
