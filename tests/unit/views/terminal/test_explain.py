@@ -11,7 +11,7 @@ from emulator.views.terminal.table import FittedTable
 
 TABLES = (
     "emulator.annexes.bench_kit.audit.audit_table",
-    "box_table",
+    "between_table",
     "calibration_table",
     "campaign_table",
     "comparison_table",
