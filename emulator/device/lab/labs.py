@@ -351,12 +351,12 @@ def _give_back(pair: PortPair, namespace: str) -> None:
         raise HostError(f"{kept[0]} cannot be moved out of {namespace}: is there another {kept[0]} here?")
 
 
-def _counters_at_rest(node: Node) -> dict[str, Mapping[str, int]]:
+def _counters_at_rest(node: Node) -> Mapping[str, Mapping[str, int]]:
     """Counters with no frame between the readings of the two ports, which would count at one of them for good.
 
     Between ports that are never idle for as long as two readings take, the last reading serves.
     """
-    counters: dict[str, Mapping[str, int]] = {}
+    counters: Mapping[str, Mapping[str, int]] = {}
     for _ in range(_READINGS):
         known = device_counters(node.namespace)
         again = {port.name: known.get(port.device, {}) for port in node.ports}
