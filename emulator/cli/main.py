@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # None: closed before the start
             sys.stdout.flush()
     except EmulatorError as error:
-        print("charkha:", visible(" ".join(str(error).splitlines())), file=sys.stderr)  # names may contain line ends
+        print("charkha:", visible(str(error)), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # it came before the await

@@ -106,7 +106,9 @@ def words_of(command_line: Sequence[str] | None) -> Sequence[str]:
 
 
 def name_of(experiment: Experiment) -> str:
-    """Name of the run and its folder: the file name of the trace, or the collective."""
+    """Name of the run and its folder: the file name of the trace, or the collective; of several jobs, their names."""
+    if len(experiment.jobs) > 1:
+        return "-".join(job.name for job in experiment.jobs)
     job = experiment.job
     if job.trace is not None:
         return Path(job.trace.path).name

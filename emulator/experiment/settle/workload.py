@@ -85,8 +85,8 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None, alone: Alone | None 
 class LatestJob:
     """Loads jobs, and keeps the latest one: the next run often has the same. A context manager, which lets it go."""
 
-    def __init__(self, *, on_step: OnStep = lambda _: None) -> None:
-        self._on_step, self._open = on_step, contextlib.ExitStack()
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
         self._latest: tuple[Job, LoadedJob] | None = None
 
     def __enter__(self) -> LatestJob:
@@ -95,11 +95,11 @@ class LatestJob:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def load(self, job: Job) -> LoadedJob:
+    def load(self, job: Job, *, on_step: OnStep = lambda _: None) -> LoadedJob:
         """The job as `load_job` gives it."""
         if self._latest is None or self._latest[0] != job:
             self._open.close()
-            self._latest = job, self._open.enter_context(load_job(job, on_step=self._on_step))
+            self._latest = job, self._open.enter_context(load_job(job, on_step=on_step))
         return self._latest[1]
 
 
