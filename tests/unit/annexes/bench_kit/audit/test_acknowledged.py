@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulator.annexes.bench_kit.audit.acknowledged import Acknowledged
+from emulator.annexes.bench_kit.audit.tracking import Acknowledged
 
 
 def test_nothing_is_known_before_the_first_response() -> None:
