@@ -16,7 +16,7 @@ MODULE = '''
 
 from emulator.annexes.exports.formats import Format, as_text
 from emulator.annexes.importers.importer import Importer
-from emulator.annexes.importers.losses import Losses
+from emulator.annexes.importers.model import Losses
 from emulator.annexes.importers.model import ImportedRank, ImportedTrace, NodeList, Operation
 from emulator.trace.meaning.model import CommKind
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emulator.annexes.importers.importer import Importer
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedRank, ImportedTrace, NodeList, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedRank, ImportedTrace, Losses, NodeList, Operation, Place
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS
 from emulator.annexes.importers.text_files import file_head, of_line, read_lines, source_files
 from emulator.errors import TraceError

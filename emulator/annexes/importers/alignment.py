@@ -10,8 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedRank, ImportedTrace
+from emulator.annexes.importers.model import Fate, ImportedRank, ImportedTrace, Losses
 from emulator.annexes.importers.recorded_calls import RecordedCall, issue_nodes
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind

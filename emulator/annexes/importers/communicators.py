@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
-from emulator.annexes.importers.losses import Fate, Losses
+from emulator.annexes.importers.model import Fate, Losses
 from emulator.annexes.importers.pytorch.names import LARGEST_WORLD
 from emulator.errors import TraceError
 

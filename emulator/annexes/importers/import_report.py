@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 
-from emulator.annexes.importers.losses import Fate, Tally
-from emulator.annexes.importers.model import ImportedTrace
+from emulator.annexes.importers.model import Fate, ImportedTrace, Tally
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.terminal.table import FittedTable, facts_grid

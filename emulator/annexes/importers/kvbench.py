@@ -18,8 +18,7 @@ from pathlib import Path
 import msgspec
 
 from emulator.annexes.importers.importer import Importer
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedRank, ImportedTrace, NodeList, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedRank, ImportedTrace, Losses, NodeList, Operation, Place
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS
 from emulator.annexes.importers.text_files import HEAD_BYTES, file_head, of_line, read_lines, read_whole, source_files
 from emulator.errors import TopologyError, TraceError

@@ -17,8 +17,7 @@ from pathlib import Path
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.communicators import Membership, World, find_world, natural_order
 from emulator.annexes.importers.importer import Importer, Version
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedTrace
+from emulator.annexes.importers.model import Fate, ImportedTrace, Losses
 from emulator.annexes.importers.nccl_calls import DATATYPE_BYTES, KINDS, nccl_operation
 from emulator.annexes.importers.recorded_calls import RecordedCall
 from emulator.annexes.importers.text_files import file_head, of_line, read_lines, source_files

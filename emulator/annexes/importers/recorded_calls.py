@@ -10,8 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedNode, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedNode, Losses, Operation, Place
 from emulator.errors import TraceError
 
 LONGEST_TRACE_NS = 366 * 24 * 3600 * 1_000_000_000

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from emulator.annexes.importers.agreement import check_agreement
 from emulator.annexes.importers.documents import document_heads
 from emulator.annexes.importers.importer import Importer
-from emulator.annexes.importers.losses import Fate
-from emulator.annexes.importers.model import ImportedTrace
+from emulator.annexes.importers.model import Fate, ImportedTrace
 from emulator.annexes.importers.text_files import HEADS, file_head, file_heads, source_files
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError, TraceError, format_ranks

@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 
 from emulator.annexes.importers.flight_recorder.dumps import Dump, Entry
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import Operation
+from emulator.annexes.importers.model import Fate, Losses, Operation
 from emulator.annexes.importers.pytorch.names import collective_kind, element_bytes, squeezed
 from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES

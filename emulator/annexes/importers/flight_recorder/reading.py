@@ -12,8 +12,7 @@ from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.flight_recorder.dumps import Dump, Entry, is_flight_recorder, read_dump
 from emulator.annexes.importers.flight_recorder.entry_operation import is_root, operation_of, own_rank
 from emulator.annexes.importers.importer import Importer, Version
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedTrace, Operation
+from emulator.annexes.importers.model import Fate, ImportedTrace, Losses, Operation
 from emulator.annexes.importers.pytorch.names import LARGEST_WORLD
 from emulator.annexes.importers.recorded_calls import RecordedCall
 from emulator.annexes.importers.text_files import file_head, source_files

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import Operation
+from emulator.annexes.importers.model import Fate, Losses, Operation
 from emulator.annexes.importers.pytorch.names import LARGEST_WORLD, collective_kind, is_from_any
 from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES

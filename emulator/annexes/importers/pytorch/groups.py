@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import Operation
+from emulator.annexes.importers.model import Fate, Losses, Operation
 from emulator.errors import TraceError
 
 DEFAULT_GROUP = "0"

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedNode, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedNode, Losses, Operation, Place
 from emulator.annexes.importers.pytorch.host_trace import HostTrace
 from emulator.trace.meaning.model import CommKind
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from emulator.annexes.importers.losses import Fate, Losses
+from emulator.annexes.importers.model import Fate, Losses
 from emulator.annexes.importers.pytorch.call import Call, operation_of
 from emulator.annexes.importers.pytorch.host_trace import HostCall, HostTrace, Use
 from emulator.annexes.importers.pytorch.intervals import Intervals

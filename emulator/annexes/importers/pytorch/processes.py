@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from emulator.annexes.importers.documents import Document
-from emulator.annexes.importers.losses import Fate, Losses
+from emulator.annexes.importers.model import Fate, Losses
 from emulator.annexes.importers.pytorch.documents import Form, Identity, read_host
 from emulator.annexes.importers.pytorch.names import LARGEST_WORLD
 from emulator.errors import TraceError

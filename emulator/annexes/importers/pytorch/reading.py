@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from emulator.annexes.importers.importer import Importer, Version
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation
+from emulator.annexes.importers.model import Fate, ImportedNode, ImportedRank, ImportedTrace, Losses, Operation
 from emulator.annexes.importers.pytorch.call import operation_of
 from emulator.annexes.importers.pytorch.documents import find_traces, is_pytorch, read_host, read_kineto
 from emulator.annexes.importers.pytorch.groups import GroupFinder

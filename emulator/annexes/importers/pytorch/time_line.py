@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import Operation
+from emulator.annexes.importers.model import Fate, Losses, Operation
 from emulator.annexes.importers.pytorch.cpu_threads import CpuThread, Edges, Moment, Segments
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
 from emulator.annexes.importers.pytorch.kineto_events import WAITS, Event, Floats, Integers, LibraryTask

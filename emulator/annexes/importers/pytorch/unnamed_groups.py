@@ -10,8 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.annexes.importers.losses import Fate
-from emulator.annexes.importers.model import ImportedRank, Operation
+from emulator.annexes.importers.model import Fate, ImportedRank, Operation
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers.agreement import check_agreement
-from emulator.annexes.importers.losses import Losses
-from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation, Place
+from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, Losses, Operation, Place
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from emulator.annexes.importers.alignment import LossesOfRanks, align_collectives, align_messages
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import Operation
+from emulator.annexes.importers.model import Fate, Losses, Operation
 from emulator.annexes.importers.recorded_calls import RecordedCall
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.losses import Fate
+from emulator.annexes.importers.model import Fate
 from emulator.annexes.importers.registry import import_trace, importer_named
 from tests.support.import_sources import WRITERS, write_sample
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.annexes.importers.communicators import Membership, find_world, natural_order
-from emulator.annexes.importers.losses import Fate, Losses
+from emulator.annexes.importers.model import Fate, Losses
 from emulator.errors import TraceError
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.losses import Fate
-from emulator.annexes.importers.model import ImportedTrace, Place
+from emulator.annexes.importers.model import Fate, ImportedTrace, Place
 from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind

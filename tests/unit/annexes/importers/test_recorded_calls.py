@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedNode, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedNode, Losses, Operation, Place
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS, RecordedCall, issue_nodes
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind

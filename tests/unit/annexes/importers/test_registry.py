@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.losses import Fate
+from emulator.annexes.importers.model import Fate
 from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import InputError, TraceError
 from emulator.trace.files.files import find_trace

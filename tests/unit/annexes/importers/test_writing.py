@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator._pb import et_pb2
-from emulator.annexes.importers.losses import Fate, Losses
-from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedNode, ImportedRank, ImportedTrace, Losses, Operation, Place
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError
 from emulator.trace.files.attributes import attribute_value

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers.agreement import check_agreement
-from emulator.annexes.importers.losses import Fate
-from emulator.annexes.importers.model import ImportedRank, Place
+from emulator.annexes.importers.model import Fate, ImportedRank, Place
 from emulator.annexes.importers.pytorch.reading import read_pytorch
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind

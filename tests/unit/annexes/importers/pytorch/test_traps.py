@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from emulator.annexes.importers.agreement import check_agreement
-from emulator.annexes.importers.losses import Fate, Losses
+from emulator.annexes.importers.model import Fate, Losses
 from emulator.annexes.importers.pytorch.reading import read_pytorch
 from emulator.annexes.importers.registry import find_importer
 from emulator.errors import TraceError

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.losses import Fate
-from emulator.annexes.importers.model import ImportedTrace, Operation
+from emulator.annexes.importers.model import Fate, ImportedTrace, Operation
 from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
