@@ -126,7 +126,7 @@ def test_every_error_is_one_line_and_an_exit_code(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
-    assert main(["check", "t"]) == code
+    assert main(["trace", "check", "t"]) == code
     assert capsys.readouterr().err == f"{line}\n"
 
 
@@ -142,7 +142,7 @@ def test_an_interrupt_before_the_first_step_of_a_coroutine_is_one_line(
 
     monkeypatch.setattr("emulator.cli.commands.check.load_job", interrupted)
     with warnings.catch_warnings(record=True) as caught:
-        assert main(["check", "t"]) == 130
+        assert main(["trace", "check", "t"]) == 130
     assert (capfd.readouterr().err, caught) == ("charkha: interrupted\n", [])
 
 
@@ -154,7 +154,7 @@ def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
-    assert main(["check", "t"]) == 1
+    assert main(["trace", "check", "t"]) == 1
     (details,) = tmp_path.iterdir()
     assert "Traceback" in details.read_text()
     err = capsys.readouterr().err

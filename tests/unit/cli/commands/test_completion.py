@@ -1,4 +1,4 @@
-"""`charkha completion`: scripts for shells."""
+"""`charkha help completion`: scripts for shells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emulator.cli.main import COMMANDS, main
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_command_and_its_options_are_completed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
+    assert main(["help", "completion", shell]) == 0
     script = capsys.readouterr().out
     for word in (name for group in COMMANDS.values() for name in group):
         assert word in script
