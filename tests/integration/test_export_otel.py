@@ -1,4 +1,4 @@
-"""`charkha runs export --to otel` against a stand-in for a collector: a real HTTP server that decodes the real protobuf."""
+"""`charkha runs export --to otel` against a stand-in for a collector: an HTTP server that decodes the protobuf."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--by-hand",
         action="store_true",
         advanced=True,
-        help="start no agent: you start all, with `charkha agent start`",
+        help="start no agent; `charkha agent start` does",
     )
     parser.add_explain("summary_table", "campaign_table", "interference_table", advanced=True)
     parser.set_defaults(handler=run)

@@ -281,7 +281,7 @@ CONNECTION = OptionGroup(
         Option(
             "--identity",
             "agents.identity",
-            "identity of the controller, from `charkha agent certs issue`",
+            "the controller's identity, from `charkha agent certs issue`",
             metavar="FILE",
         ),
         Option("--insecure", "agents.insecure", "allow remote control connections without certificates", constant=True),

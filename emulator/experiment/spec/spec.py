@@ -133,7 +133,7 @@ class Pairs(_Section, frozen=True, kw_only=True):
 
 
 class PairSweep(_Section, frozen=True, kw_only=True):
-    """Transfers between all pairs of ranks, as `charkha bench pairs` plays them: every rank sends to one other at a time.
+    """Transfers between all pairs of ranks, as `charkha bench pairs` plays them: each sends to one other at a time.
 
     Attributes:
         size_bytes: of a transfer.

@@ -104,7 +104,7 @@ MISTAKES = {
     f"run {T} --expect limit.yaml": "'5' is not a time",
     f"run {T} --record-steps 0": "--record-steps",
     f"run {T} --record-steps best": "--record-steps",
-    f"run {T} --calibration nowhere.json": "cannot be read (No such file or directory); `charkha agent calibrate` makes one",
+    f"run {T} --calibration nowhere.json": "(No such file or directory); `charkha agent calibrate` makes one",
     f"run {T} --repeat 0": "argument --repeat: '0': give a whole number of at least 1",
     f"run {T} --out notes.txt": "--out notes.txt: cannot be written: notes.txt is not a folder",
     f"run {T} --out {'x' * 300}": "cannot be written: File name too long",
