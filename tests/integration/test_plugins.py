@@ -90,15 +90,15 @@ def test_a_command_of_another_distribution_works(packages: Path) -> None:
 
 def test_a_trace_in_a_format_of_another_distribution_is_told_from_its_content(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "job.txt").write_text("counts 3 4096\n")
-    checked = charkha("check", "job.txt", "--json", packages=packages)
+    checked = charkha("trace", "check", "job.txt", "--json", packages=packages)
     assert (checked.code, json.loads(checked.stdout)["ranks"]) == (0, 2)
-    made = charkha("convert", "--from", "counts", "job.txt", "out", "--json", packages=packages)
+    made = charkha("trace", "convert", "--from", "counts", "job.txt", "out", "--json", packages=packages)
     assert json.loads(made.stdout)["nodes"] == 6
 
 
 def test_an_export_of_another_distribution_is_found(packages: Path) -> None:
     assert charkha("run", EXAMPLE, "--iterations", 1, "--out", "run", packages=packages).code == 0
-    shown = charkha("export", "run", "--to", "identity", "--out", "-", packages=packages)
+    shown = charkha("runs", "export", "run", "--to", "identity", "--out", "-", packages=packages)
     assert shown.stdout == json.loads((packages.parent / "run" / "manifest.json").read_text())["run_id"]
 
 
@@ -107,7 +107,7 @@ def test_an_export_of_another_distribution_is_found(packages: Path) -> None:
     [
         (["lost"], "commands: 'lost' (my_plugins_lost:add_parser of my-plugins) cannot be used: ModuleNotFound"),
         (
-            ["export", ".", "--to", "wrong"],
+            ["runs", "export", ".", "--to", "wrong"],
             "exports: 'wrong' (my_plugins:COUNTS of my-plugins) cannot be used: it ",
         ),
     ],

@@ -5,7 +5,6 @@ import pytest
 from emulator.annexes.exports.formats import Format
 from emulator.annexes.importers.importer import Importer
 from emulator.annexes.launch.launch_here import EngineOptions
-from emulator.cli.main import COMMANDS
 from emulator.errors import InputError
 from emulator.plugins import BUILT_IN, PluginKind, load
 
@@ -16,10 +15,6 @@ def test_every_built_in_is_what_its_kind_asks_for(kind: PluginKind, name: str) -
     plugin = load(kind, name)
     assert isinstance(plugin, expected[kind]) if kind in expected else callable(plugin)
     assert kind not in (PluginKind.IMPORTERS, PluginKind.EXPORTS) or plugin.name == name
-
-
-def test_every_command_of_the_help_is_in_the_table() -> None:
-    assert set(BUILT_IN[PluginKind.COMMANDS]) == {name for group in COMMANDS.values() for name in group}
 
 
 def test_a_wrong_name_gets_the_right_one() -> None:
