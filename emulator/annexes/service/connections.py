@@ -17,7 +17,7 @@ REQUEST_S = 10.0
 """What a connection has to send a request, or the next one, s."""
 RESERVED_DESCRIPTORS = 128
 """For the service itself: its state, its runs, its live pages."""
-MOST_CONNECTIONS = 1024
+MOST_CONNECTIONS = 4096
 BACKLOG = 1024
 """Connections that the kernel keeps for the service: what finds no room calls again after 1 s."""
 _QUIET_S = 60.0
