@@ -18,7 +18,7 @@ REQUEST_S = 10.0
 RESERVED_DESCRIPTORS = 128
 """For the service itself: its state, its runs, its live pages."""
 MOST_CONNECTIONS = 4096
-BACKLOG = 1024
+BACKLOG = 4096
 """Connections that the kernel keeps for the service: what finds no room calls again after 1 s."""
 _QUIET_S = 60.0
 
