@@ -126,15 +126,17 @@ def render_profiles(records: Records, root: Path) -> Sequence[RenderableType]:
     """The answer, a row per case, and where everything is."""
     outcome = outcome_of(records)
     answer = Line.assemble((outcome.value, STYLES[outcome]), f": {visible(_sentence(records))}")
-    table = FittedTable(_columns(records), _cases(records))
-    return [answer, Line(), table, f"Folder of the suites, with report.html: {visible(str(root))}"]
+    cases = _cases(records)
+    table: list[RenderableType] = [Line(), FittedTable(_columns(records), cases)] if cases else []
+    return [answer, *table, f"Folder of the suites, with report.html: {visible(str(root))}"]
 
 
 def _sentence(records: Records) -> str:
     altered = [name for name in _cases(records) if any(" → " in one for one in changes(records, name))]
     verdicts = f"the verdict of {', '.join(altered)} changes" if altered else "no verdict changes"
     left = sum(one.left for one in records.values())
-    return f"{verdicts} with the profile" + (f"; {count_of(left, 'case')} not played" if left else "")
+    missing = f"{count_of(left, 'case')} not played" if left else ""
+    return "; ".join(filter(None, [f"{verdicts} with the profile" if _cases(records) else "", missing]))
 
 
 def _cases(records: Records) -> list[str]:
