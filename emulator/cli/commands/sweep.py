@@ -113,7 +113,7 @@ def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) ->
     from emulator.experiment.series.sweep.page import REPORT, sweep_page
     from emulator.experiment.series.sweep.record import record_of, record_to_json, write_record
     from emulator.experiment.series.sweep.table import render_sweep_record
-    from emulator.results.run_folder.stream import write_text
+    from emulator.host.files import write_text
     from emulator.views.html.page.document import render
 
     root, name = progress.root, name_of(sweep.points[0].experiment)

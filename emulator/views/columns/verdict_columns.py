@@ -23,7 +23,7 @@ COLUMNS: tuple[Column[Finding], ...] = (
     ),
     Column(
         "metric",
-        "name of the metric: `charkha expect --metrics` explains it",
+        "name of the metric: `charkha runs judge --metrics` explains it",
         cell=lambda one: one.rule.metric.name,
         is_number=False,
     ),
@@ -46,7 +46,7 @@ COLUMNS: tuple[Column[Finding], ...] = (
     Column(
         "reason",
         "why the comparison alone does not decide",
-        cell=lambda one: one.reason or NONE,
+        key="reason",
         is_number=False,
         is_optional=True,
         folds=24,

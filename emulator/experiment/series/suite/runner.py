@@ -35,13 +35,13 @@ from emulator.experiment.series.suite.search_record import search_record
 from emulator.experiment.series.turns import Play, Series, Turn
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Experiment
+from emulator.host.files import write_text
 from emulator.results.comparison.interference import measure_interference
 from emulator.results.run_folder.claim import claimed
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.session import Session, complete_session, job_folder, load_session
 from emulator.results.run_folder.session import is_session as has_session
 from emulator.results.run_folder.store import is_run_folder
-from emulator.results.run_folder.stream import write_text
 from emulator.results.statistics.metric import Effect, Kind, Metric, Reading, Scope, Unit
 from emulator.results.verdict.judge import Outcome
 from emulator.results.verdict.rules import Bound, Rule, Selection

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from emulator.experiment.series.sweep.grid import Point, Sweep, apart_from_starts
 from emulator.experiment.series.turns import Outcome
+from emulator.host.files import write_text
 from emulator.results.comparison import inference
 from emulator.results.comparison.interference import JobInterference, measure_interference
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.session import load_session
-from emulator.results.run_folder.stream import write_text
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.bootstrap import Interval, median_interval
 from emulator.results.statistics.samples.classes import JCT, ClassKey
