@@ -17,8 +17,8 @@ from emulator.experiment.series.suite.record import CaseRecord, SuiteRecord
 from emulator.experiment.series.suite.reports import REPORT
 from emulator.experiment.series.suite.runner import play_suite
 from emulator.experiment.series.turns import Play
+from emulator.host.files import write_text
 from emulator.results.run_folder.claim import claimed
-from emulator.results.run_folder.stream import write_text
 from emulator.results.verdict.judge import Outcome, gravest
 from emulator.views.columns.columns import Column
 from emulator.views.columns.figures import NONE, count_of
