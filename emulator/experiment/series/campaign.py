@@ -84,7 +84,7 @@ def schedule(experiment: Experiment, *, classes: int) -> list[Turn]:
     one = replace(experiment, campaign=None)
     cases = {
         group: replace(one, device=replace(one.device, profile=profile))
-        for group, profile in _groups(campaign.profiles)
+        for group, profile in groups_of(campaign.profiles)
     }
     return in_turns(cases or {"": one}, repeat=repeat)
 
@@ -123,7 +123,7 @@ def play_campaign(
             _stop_if_hopeless(progress.outcomes, allowed_failures)
 
 
-def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str]]:
+def groups_of(profiles: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(group, profile): named after the file of the profile, with a number if the name repeats."""
     seen: Counter[str] = Counter()
     for profile in profiles:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +14,7 @@ import yaml
 from msgspec import Meta
 
 from emulator.errors import EmulatorError, InputError
+from emulator.experiment.series.settings import find_setting, with_setting
 from emulator.experiment.series.suite.search import Quantity, Search
 from emulator.experiment.settle.resolve import overrides_of
 from emulator.experiment.spec.document import relative_to
@@ -158,22 +159,24 @@ def find_suite(name: str) -> Path:
     return Path(name)
 
 
-def read_suite(path: Path, *, over: Mapping[str, Any] | None = None) -> Suite:
+def read_suite(path: Path, *, over: Mapping[str, Any] | None = None, settings: Sequence[tuple[str, str]] = ()) -> Suite:
     """Read a suite. Relative paths in it start at the folder of the file.
 
     Args:
         path: of the file.
         over: part of a run spec that overrides that of every case, such as the topology.
+        settings: of every case, by name and value; see `find_setting`.
 
     Raises:
-        InputError: the file cannot be read, or is not a suite; the message has file, line, case and key.
+        InputError: the file cannot be read, or is not a suite; the message has file, line, case and key. Or a case has
+            no such setting.
     """
     document = read_document(path)
     try:
         file = decode(document.value, SuiteFile)
     except SchemaProblem as problem:
         raise document.error(problem.problem, problem.path) from problem
-    cases = tuple(_Reader(document, file, at).read(over or {}) for at in range(len(file.cases)))
+    cases = tuple(_Reader(document, file, at).read(over or {}, settings) for at in range(len(file.cases)))
     names = [one.name for one in cases]
     for at, name in enumerate(names):
         if name in names[:at]:
@@ -196,13 +199,13 @@ class _Reader:
         self._document, self._file, self._at = document, file, at
         self._case = file.cases[at]
 
-    def read(self, over: Mapping[str, Any]) -> Case:
+    def read(self, over: Mapping[str, Any], settings: Sequence[tuple[str, str]]) -> Case:
         case, place = self._case, ("cases", self._at, "rules") if self._case.rules else ("rules",)
         sections = case.rules or self._file.rules
         if not sections:
             raise self._error("has no rules, and the suite has no common rules", ())
         rules = Rules(f"{self._file.name}: {case.name}", rules_in(sections, self._document, place))
-        experiment = self._experiment(over)
+        experiment = self._set(self._experiment(over), settings)
         text = yaml.safe_dump(
             {"charkha_rules": 1, "name": rules.name, "rules": self._plain_rules()}, sort_keys=False, allow_unicode=True
         )
@@ -216,6 +219,16 @@ class _Reader:
             search=self._search(experiment),
             interference=self._interference(experiment),
         )
+
+    def _set(self, experiment: Experiment, settings: Sequence[tuple[str, str]]) -> Experiment:
+        for name, value in settings:
+            try:
+                experiment = with_setting(experiment, find_setting(name, experiment, option="--set"), value)
+            except SchemaProblem as problem:
+                raise InputError(f"case {self._case.name}: --set {name}={value}: {problem}") from problem
+            except InputError as error:
+                raise InputError(f"case {self._case.name}: {error}") from error
+        return experiment
 
     def _plain_rules(self) -> Any:
         value = self._document.value

@@ -80,13 +80,16 @@ def render_history(records: Sequence[SuiteRecord]) -> RenderableType:
     """A row per case, a column per date."""
     names = dict.fromkeys(one.name for record in records for one in record.cases)
     first: Column[str] = Column("case", cell=lambda name: name, is_number=False)
-    return FittedTable([first, *map(_date_column, records)], list(names))
+    return FittedTable(
+        [first, *(outcome_column(one.started[:16].replace("T", "\n"), one) for one in records)], list(names)
+    )
 
 
-def _date_column(record: SuiteRecord) -> Column[str]:
+def outcome_column(header: str, record: SuiteRecord) -> Column[str]:
+    """Name of a case → its outcome in a suite, with the figure that decides."""
     cases = {one.name: one for one in record.cases}
     return Column(
-        record.started[:16].replace("T", "\n"),
+        header,
         cell=lambda name: history_cell(cases.get(name)),
         is_number=False,
         style=lambda name: STYLES[cases[name].outcome] if name in cases else "",

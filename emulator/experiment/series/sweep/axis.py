@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from emulator.errors import InputError
-from emulator.experiment.series.sweep.settings import find_setting
+from emulator.experiment.series.settings import find_setting
 from emulator.experiment.spec.spec import Experiment
 from emulator.units import format_size, parse_rate, parse_size
 

@@ -15,8 +15,8 @@ from emulator.errors import HostError, InputError
 from emulator.experiment.play.play import prepare
 from emulator.experiment.play.session import check_session, load_jobs
 from emulator.experiment.series.campaign import in_turns
+from emulator.experiment.series.settings import START, with_setting
 from emulator.experiment.series.sweep.axis import MOST_VALUES, Axis
-from emulator.experiment.series.sweep.settings import START, with_setting
 from emulator.experiment.series.turns import Play, Turn
 from emulator.experiment.settle.workload import LatestJob
 from emulator.experiment.spec.spec import AUTO, Experiment

@@ -50,6 +50,18 @@ def test_what_the_command_line_sets_overrides_every_case(tmp_path: Path) -> None
     assert {one.experiment.network.topology for one in suite.cases} == {"x.yaml"}
 
 
+def test_a_setting_of_every_case_is_named_as_a_sweep_names_it(tmp_path: Path) -> None:
+    path = write(tmp_path, SUITE)
+    suite = read_suite(path, settings=[("qps", "4"), ("job.iterations", "7")])
+    assert {
+        (str(one.experiment.network.transport.options["qps"]), one.experiment.job.iterations) for one in suite.cases
+    } == {("4", 7)}
+    assert suite.digest != read_suite(path).digest
+    for setting, problem in (("qpz", "case reduce: --set qpz: .*did you mean"), ("iterations", "--set iterations=no")):
+        with pytest.raises(InputError, match=problem):
+            read_suite(path, settings=[(setting, "no")])
+
+
 def test_paths_of_a_case_start_at_the_folder_of_the_suite(tmp_path: Path) -> None:
     text = SUITE.replace("iterations: 9}", "iterations: 9}, network: {topology: net/a.yaml}")
     _, gather = read_suite(write(tmp_path, text)).cases

@@ -14,8 +14,6 @@ from emulator.experiment.series.suite.runner import SUITES, latest_folder, play_
 from emulator.experiment.series.suite.table import deciding_cell
 from emulator.experiment.series.turns import new_folder
 from emulator.experiment.spec.spec import Experiment
-from emulator.results.run_folder.layout import PARTIAL_MANIFEST
-from emulator.results.run_folder.manifest import to_json
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.session import Session
 from emulator.results.run_folder.writer import RunWriter
@@ -180,27 +178,10 @@ def test_a_suite_that_was_interrupted_is_resumed_and_plays_no_complete_case_agai
     assert record.started == before.started
 
 
-def test_a_run_that_was_left_open_is_kept_aside_and_played_again(tmp_path: Path) -> None:
-    one, root = suite(tmp_path), tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
-        run(one, root, Player(_1=KeyboardInterrupt()))
-    (root / "b").mkdir()
-    (root / "b" / PARTIAL_MANIFEST).write_text(to_json(manifest()))  # killed: never closed
-    play = Player()
-    run(one, root, play, resume=True)
-    assert play.folders == ["b", "c"]
-    assert (root / "b.aborted-1").is_dir()
-
-
-def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
-    root = tmp_path / "out"
-    root.mkdir()
-    (root / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="is not an empty folder"):
-        run(suite(tmp_path), root, Player())
+def test_a_folder_without_a_suite_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no suite to resume"):
-        run(suite(tmp_path), root, Player(), resume=True)
-    assert sorted(path.name for path in root.iterdir()) == ["notes.txt"]
+        run(suite(tmp_path), tmp_path / "out", Player(), resume=True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_suite_or_another_version_of_it_is_not_resumed(tmp_path: Path) -> None:

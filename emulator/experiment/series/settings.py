@@ -1,4 +1,4 @@
-"""The settings of a run spec that a sweep can vary: found by a short name where only one has it, and set to a value."""
+"""The settings of a run spec that sweeps vary and suites set: found by a short name where only one has it."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ _OTHER_NAMES = {_SIZES: "size", "network.transport.name": "transport", "network.
 _LISTS = (_SIZES, "network.allow_networks")
 
 
-def find_setting(name: str, experiment: Experiment) -> str:
+def find_setting(name: str, experiment: Experiment, *, option: str = "--vary") -> str:
     """The path of a setting in a run spec, as `network.transport.options.qps`.
 
     Args:
         name: the whole path, its end as `transport.name`, or its last key, without the unit if that is clear: `qps`,
             `window`, `path-mtu`, `size`.
         experiment: the run spec; settings of sections that it does not have are not found.
+        option: that names the setting, for errors.
 
     Raises:
         InputError: no setting, or more than one, has this name.
@@ -65,11 +66,11 @@ def find_setting(name: str, experiment: Experiment) -> str:
     for is_meant in (_is_path, _is_end, _is_short):
         found = [path for path in paths if is_meant(path, wanted)]
         if len(found) > 1:
-            raise InputError(f"--vary {name}: is short for {' and '.join(found)}: write more of the name")
+            raise InputError(f"{option} {name}: is short for {' and '.join(found)}: write more of the name")
         if found:
             return found[0]
     known = sorted({short for path in paths for short in _short_names(path)} | set(paths))
-    raise InputError(f"--vary {name}: this run spec has no such setting{did_you_mean(wanted, known)}")
+    raise InputError(f"{option} {name}: this run spec has no such setting{did_you_mean(wanted, known)}")
 
 
 def with_setting(experiment: Experiment, path: str, text: str) -> Experiment:

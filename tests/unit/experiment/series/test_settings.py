@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import InputError
-from emulator.experiment.series.sweep.settings import find_setting, with_setting
+from emulator.experiment.series.settings import find_setting, with_setting
 from emulator.experiment.spec.flow_spec import PerftestFlow
 from emulator.experiment.spec.spec import Experiment, Job, Network, Sweep, Trace, Transport
 from emulator.schema import SchemaProblem
