@@ -1,4 +1,4 @@
-"""`charkha agent`: an agent started by hand, on the machine whose NIC carries the traffic."""
+"""`charkha agent start`: an agent started by hand, on the machine whose NIC carries the traffic."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from emulator.units import parse_rate
 from emulator.visible import visible
 
 if TYPE_CHECKING:
-    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
+    from agents.metrics import AgentMetrics
 
 _EXAMPLE = """example:
-  charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --identity server1.pem
+  charkha agent start --controller 192.0.2.1:4790 --interface eth1 --name server1 --identity server1.pem
 
 Connects to the controller over the management network, plays the ranks of its host at eth1, and
 waits for the next run. With CAP_NET_ADMIN it adds the addresses of its ranks for the duration of a
@@ -29,7 +29,7 @@ run. docs/physical.md shows every step.
 
 _SECURITY = {
     "--token-file": f"file with the secret or token for the controller (default: {TOKEN_VARIABLE})",
-    "--identity": "identity of this agent, from `charkha certs issue`",
+    "--identity": "identity of this agent, from `charkha agent certs issue`",
     "--tls-cert": "own certificate, PEM; encrypts control connections",
     "--tls-key": "key of the certificate, PEM",
     "--tls-ca": "authority of the controller's certificate, PEM",
@@ -37,9 +37,9 @@ _SECURITY = {
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add `agent` to the command line."""
+    """Add `agent start` to the command line."""
     parser = subparsers.add_parser(
-        "agent",
+        "start",
         help="play ranks on this machine for a controller",
         description="Play the ranks of this machine, run after run, for a controller on another machine.",
         epilog=_EXAMPLE,
@@ -144,8 +144,8 @@ def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> Age
     """Metrics that are served until the stack is closed; None without --metrics."""
     if address is None:
         return None
-    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
-    from emulator.annexes.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
+    from agents.metrics import AgentMetrics
+    from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry, parse_address
 
     registry = new_registry()
     metrics = AgentMetrics(registry, name)

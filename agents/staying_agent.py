@@ -1,4 +1,4 @@
-"""An agent that plays one run after another until it is stopped; `charkha agent` starts it."""
+"""An agent that plays one run after another until it is stopped; `charkha agent start` starts it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from emulator.control.wire.tls import TlsFiles
 from emulator.errors import ControllerRefusal, EmulatorError, RunAborted, RunInterrupted
 
 if TYPE_CHECKING:
-    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
+    from agents.metrics import AgentMetrics
 
 PAUSE_S = 1.0
 """After a run that could not be played."""

@@ -29,7 +29,7 @@ COLUMNS: tuple[Column[Finding], ...] = (
     ),
     Column(
         "metric",
-        "name of the metric: `charkha expect --metrics` explains it",
+        "name of the metric: `charkha runs judge --metrics` explains it",
         key="metric",
         value=lambda one: one.rule.metric.name,
         is_number=False,

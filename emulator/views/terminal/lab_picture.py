@@ -15,6 +15,7 @@ from emulator.device.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.figures import NONE, count_of, link_rate_cell, size_cell
+from emulator.views.terminal import between_table
 from emulator.views.terminal.table import FittedTable
 
 _DROPS = (QUEUE_DROPS, SOCKET_DROPS, "rx_dropped", "tx_dropped")
@@ -83,7 +84,8 @@ EXPLAIN = paragraphs(
     *(
         explain(filter(lambda one: one.header, columns), title=title)
         for columns, title in ((_SWITCH, "Switches:"), (_HOSTS, "Hosts:"))
-    )
+    ),
+    f"Between two real ports. {between_table.EXPLAIN}",
 )
 
 
@@ -97,14 +99,16 @@ def draw(status: LabStatus) -> RenderableType:
         if not node.is_host:
             parts += [Text(""), Text(f"{node.name} ({node.kind})"), FittedTable(_SWITCH, list(_rows(status, node)))]
     hosts = [row for node in state.design.nodes if node.is_host for row in _rows(status, node)]
-    parts += [Text(""), Text("hosts"), FittedTable(_HOSTS, hosts), Text("")]
+    parts += [Text(""), Text("hosts"), FittedTable(_HOSTS, hosts)] if hosts else []
+    parts.append(Text(""))
     return Group(*parts)
 
 
 def _headline(status: LabStatus) -> str:
     state = status.state
     running = f", {count_of(status.processes, 'process', 'processes')} inside" if status.processes else ""
-    what = f"lab {state.lab_id} of {state.belongs_to}: {state.phase}, {state.name} ({state.topology})"
+    source = f"{state.name} ({state.topology})" if state.between is None else " and ".join(state.between.names)
+    what = f"lab {state.lab_id} of {state.belongs_to}: {state.phase}, {source}"
     return f"{what}, since {state.created}{running}"
 
 

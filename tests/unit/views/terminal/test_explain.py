@@ -10,7 +10,7 @@ from emulator.views.columns.columns import Header
 
 TABLES = (
     "emulator.annexes.bench_kit.audit.audit_table",
-    "box_table",
+    "between_table",
     "calibration_table",
     "campaign_table",
     "comparison_table",

@@ -11,7 +11,7 @@ from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Chart, Section, Table
-from emulator.views.html.sections import steps as section_of
+from emulator.views.html.sections import worst as section_of
 from emulator.views.html.sections.worst import recorded_steps, worst
 from tests.support.report import block_of, drawn, records
 from tests.support.runs import collective, columns, manifest

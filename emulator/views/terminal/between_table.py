@@ -1,4 +1,4 @@
-"""A box for a terminal: what passed its ports, and what its rules did."""
+"""A lab between two real ports for a terminal: what passed its ports, and what its rules did."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.device.box.boxes import BoxStatus
 from emulator.device.counters.profile_counters import DROPS, DUPLICATES
+from emulator.device.lab.state import LabState
+from emulator.device.profile.standing import Passed
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.figures import count_cell, link_rate_cell, size_cell
 from emulator.views.terminal.table import FittedTable
@@ -50,34 +51,35 @@ _RULES: tuple[Column[_RuleRow], ...] = (
     ),
 )
 EXPLAIN = paragraphs(
-    explain(_PORTS, title="Ports, since the box came up:"),
+    explain(_PORTS, title="Ports, since the lab came up:"),
     explain(_RULES, title="Rules:"),
     (
-        "The last line, since the box came up: frames in = frames out + dropped - duplicated + not\n"
-        "accounted for. While traffic flows, frames inside the box are among those not accounted for."
+        "The last line, since the lab came up: frames in = frames out + dropped - duplicated + not\n"
+        "accounted for. While traffic flows, frames inside the lab are among those not accounted for."
     ),
 )
 
 
-def render(status: BoxStatus) -> RenderableType:
-    """The box for a console."""
-    return Group(*_parts(status))
+def render(state: LabState, passed: Passed, *, kind: str = "lab") -> RenderableType:
+    """The lab for a console; `kind` is what the headline calls it."""
+    return Group(*_parts(state, passed, kind))
 
 
-def _parts(status: BoxStatus) -> Iterator[RenderableType]:
-    box = status.box
-    profile = "without a profile" if box.profile is None else f"with profile {box.profile}"
-    rate = "" if box.rate_bps is None else f", ports limited to {link_rate_cell(box.rate_bps)}"
-    yield Text.assemble((f"box {box.box_id}", "bold"), f", {profile}{rate}, in namespace {box.node.namespace}")
-    yield FittedTable(_PORTS, [_PortRow(name, counters) for name, counters in status.ports.items()])
-    if box.rules:
+def _parts(state: LabState, passed: Passed, kind: str) -> Iterator[RenderableType]:
+    pair = passed.pair
+    profile = "without a profile" if pair.profile is None else f"with profile {pair.profile}"
+    rate = "" if pair.rate_bps is None else f", ports limited to {link_rate_cell(pair.rate_bps)}"
+    namespace = state.design.nodes[0].namespace
+    yield Text.assemble((f"{kind} {state.lab_id}", "bold"), f", {profile}{rate}, in namespace {namespace}")
+    yield FittedTable(_PORTS, [_PortRow(name, counters) for name, counters in passed.ports.items()])
+    if pair.rules:
         yield ""
-        yield FittedTable(_RULES, [_RuleRow(name, action, status.rules.get(name)) for name, action in box.rules])
+        yield FittedTable(_RULES, [_RuleRow(name, action, passed.rules.get(name)) for name, action in pair.rules])
     parts = [
-        f"frames in {status.sum_of('rx_packets'):,}, out {status.sum_of('tx_packets'):,}",
-        f"dropped by rules {status.totals.get(DROPS, 0):,}",
-        f"by full queues {status.queue_drops:,}",
-        f"duplicated {status.totals.get(DUPLICATES, 0):,}",
-        f"not accounted for {status.unaccounted:,}",
+        f"frames in {passed.sum_of('rx_packets'):,}, out {passed.sum_of('tx_packets'):,}",
+        f"dropped by rules {passed.totals.get(DROPS, 0):,}",
+        f"by full queues {passed.queue_drops:,}",
+        f"duplicated {passed.totals.get(DUPLICATES, 0):,}",
+        f"not accounted for {passed.unaccounted:,}",
     ]
     yield Text(" · ".join(parts))
