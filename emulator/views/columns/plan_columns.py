@@ -95,7 +95,6 @@ OPERATION_COLUMNS: tuple[Column[OperationPlan], ...] = (
     Column(
         "\ndomain",
         "lower bound of the time, from the rates of scale-up domains only",
-        key="domain_ns",
         cell=lambda one: duration_cell(one.domain_ns) if one.domain_bytes else NONE,
         title="ideal domain",
         is_optional=True,
