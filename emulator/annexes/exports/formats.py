@@ -14,7 +14,7 @@ from emulator.host.files import writing
 from emulator.host.scratch import scratch_folder
 from emulator.results.run_folder.places import check_file
 from emulator.results.run_folder.reader import Run
-from emulator.views.junit.run import run_to_xml
+from emulator.views.junit import run_to_xml
 
 
 @dataclass(frozen=True, slots=True)

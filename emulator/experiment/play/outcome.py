@@ -9,11 +9,12 @@ from emulator.experiment.settle.workload import planned_pair_sweep, planned_swee
 from emulator.experiment.spec.spec import Job
 from emulator.results.run_folder.reader import Run
 from emulator.results.statistics.bench.pair_sweep import PairTable, pair_table
-from emulator.results.statistics.bench.sweep import SweepTable, sweep_table, sweep_to_json
+from emulator.results.statistics.bench.sweep import SweepTable, sweep_table
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.verdict.judge import Verdict, judge
 from emulator.results.verdict.rules import rules_of
 from emulator.views.as_json.summary import summary_to_json
+from emulator.views.as_json.sweep import sweep_to_json
 from emulator.views.as_json.verdict import verdict_to_json
 
 

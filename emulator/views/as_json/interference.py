@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.results.comparison.interference import ClassInterference, Interference, JobInterference
-from emulator.results.comparison.verdicts import Effect
-from emulator.results.statistics.samples.classes import JCT
+from emulator.results.comparison.interference import Interference, JobInterference
 from emulator.results.verdict.session import JudgedSession
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.as_json.verdict import verdict_to_json
+from emulator.views.columns.columns import row_to_json
+from emulator.views.columns.interference_columns import COLUMNS
 
 
 def interference_to_json(found: Interference) -> dict[str, Any]:
@@ -41,26 +41,4 @@ def session_to_json(judged: JudgedSession) -> dict[str, Any]:
 
 def _job(one: JobInterference) -> dict[str, Any]:
     counted = {"iterations": one.covered, "iterations_left_out": one.left_out, "played_alone": one.has_solo}
-    return {"job": one.name} | counted | {"classes": [_class(each) for each in one.classes]}
-
-
-def _class(one: ClassInterference) -> dict[str, Any]:
-    key = one.key
-    return {
-        "collective": key.collective,
-        "members": key.members,
-        "size_bytes": None if key.collective == JCT else key.size_bytes,
-        "algorithm": key.algorithm or None,
-        "where": key.where or None,
-        "solo_ns": one.solo_ns,
-        "shared_ns": one.shared_ns,
-        "solo_samples": one.solo_samples,
-        "shared_samples": one.shared_samples,
-        **effect_to_json(one.effect),
-    }
-
-
-def effect_to_json(effect: Effect | None) -> dict[str, Any]:
-    """The factor and its interval."""
-    interval = None if effect is None or effect.interval is None else list(effect.interval)
-    return {"factor": None if effect is None else effect.ratio, "interval": interval}
+    return {"job": one.name} | counted | {"classes": [row_to_json(COLUMNS, (one.name, each)) for each in one.classes]}

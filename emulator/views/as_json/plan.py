@@ -15,8 +15,10 @@ from emulator.planner.network.load_balance import (
     oversubscription,
     tiers,
 )
-from emulator.planner.network.plan import OperationPlan, Plan
+from emulator.planner.network.plan import Plan
 from emulator.topology.paths import Paths
+from emulator.views.columns.columns import row_to_json
+from emulator.views.columns.plan_columns import CHOICE_COLUMNS, OPERATION_COLUMNS, TIER_COLUMNS
 
 LISTED_LINKS = 4096
 """Links in the document; if there are more, the most loaded ones."""
@@ -47,39 +49,12 @@ def plan_to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, 
         "domain_bytes": plan.domain_bytes,
         "jct_ns": jct_ns,
         "jct": jct_note,
-        "operations": [_operation_json(operation) for operation in plan.operations],
-        "tiers": [asdict(tier) for tier in tiers(plan)],
-        "equal_cost": [asdict(choice) for choice in equal_cost(plan)],
+        "operations": [row_to_json(OPERATION_COLUMNS, operation) for operation in plan.operations],
+        "tiers": [asdict(tier) | row_to_json(TIER_COLUMNS, tier) for tier in tiers(plan)],
+        "equal_cost": [asdict(choice) | row_to_json(CHOICE_COLUMNS, choice) for choice in equal_cost(plan)],
         "oversubscription": [asdict(one) | {"ratio": one.ratio} for one in oversubscription(plan.paths)],
         **_links_json(plan),
         "flows": None if plan.flows is None else [flow._asdict() for flow in plan.flows],
-    }
-
-
-def _operation_json(plan: OperationPlan) -> dict[str, Any]:
-    operation = plan.operation
-    return {
-        "operation": operation.kind.label,
-        "role": operation.role,
-        "algorithm": operation.algorithm,
-        "size_bytes": operation.size_bytes,
-        "groups": operation.groups,
-        "group_size": operation.members,
-        "count": int(operation.counts.sum()),
-        "network_bytes": plan.network_bytes,
-        "local_bytes": plan.local_bytes,
-        "domain_bytes": plan.domain_bytes,
-        "flows": plan.flows._asdict(),
-        "incast": plan.incast._asdict(),
-        "ideal_ns": {
-            "domains": plan.domain_ns,
-            "ports": plan.port_ns,
-            "links": plan.ideal_ns,
-            "hashed": plan.hashed_ns,
-            "fair_steps": plan.fair_ns,
-            "together": plan.together_ns,
-            "together_hashed": plan.together_hashed_ns,
-        },
     }
 
 

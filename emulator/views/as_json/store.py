@@ -10,8 +10,9 @@ from emulator.results.run_folder.manifest import RUNNING, Manifest
 from emulator.results.run_folder.store import StoredRun, firmware_of
 from emulator.results.statistics.method.distribution import Distribution
 from emulator.results.statistics.worst.stragglers import Lateness
+from emulator.views.columns.columns import row_to_json
 from emulator.views.columns.figures import transport_of
-from emulator.views.columns.result_columns import result_of
+from emulator.views.columns.result_columns import RESULT_COLUMNS, result_of
 
 
 def runs_to_json(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
@@ -38,9 +39,7 @@ def _run_to_json(run: StoredRun) -> dict[str, Any]:
 
 def result_to_json(manifest: Manifest) -> dict[str, Any]:
     """What lists show of a run: verdict, median JCT (ns), lost, profile, topology; null for what is not known."""
-    result = result_of(manifest)
-    figures = dataclasses.asdict(result.figures)
-    return figures | {"profile": result.profile, "topology": result.topology}
+    return row_to_json(RESULT_COLUMNS, result_of(manifest))
 
 
 def statistics_to_json(found: Sequence[Distribution], late: Sequence[Lateness], *, incomplete: int) -> dict[str, Any]:

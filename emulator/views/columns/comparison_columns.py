@@ -172,7 +172,7 @@ def class_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Colum
         "runs": Column(
             "runs", "runs with this class: baseline + other", cell=lambda one: f"{one.baseline.runs} + {one.other.runs}"
         ),
-        "outcome": replace(verdict, key="verdict", value=lambda one: one.verdict.value, cell=_outcome),
+        "outcome": replace(verdict, folds=0, key="verdict", value=lambda one: one.verdict.value, cell=_outcome),
         "needs": Column(
             "needs",
             "runs per group that would decide, estimated from the spread so far",

@@ -8,7 +8,7 @@ from emulator.results.comparison.interference import ClassInterference, Interfer
 from emulator.results.comparison.verdicts import Effect
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.verdict.session import JudgedSession
-from emulator.views.columns.columns import Column, bold
+from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.comparison_columns import ratio_text
 from emulator.views.columns.figures import NONE, count_of, duration_cell
 from emulator.views.text.verdict_text import words
@@ -24,21 +24,40 @@ COLUMNS: tuple[Column[_Row], ...] = (
         is_number=False,
         folds=24,
     ),
-    Column("alone", "median time when the job was played alone", cell=lambda row: duration_cell(row[1].solo_ns)),
+    unshown("collective", lambda row: row[1].key.collective),
+    unshown("members", lambda row: row[1].key.members),
+    unshown("size_bytes", lambda row: None if row[1].key.collective == JCT else row[1].key.size_bytes),
+    unshown("algorithm", lambda row: row[1].key.algorithm or None),
+    unshown("where", lambda row: row[1].key.where or None),
+    Column(
+        "alone",
+        "median time when the job was played alone",
+        key="solo_ns",
+        value=lambda row: row[1].solo_ns,
+        show=duration_cell,
+    ),
     Column(
         "shared",
         "median time in iterations covered by all other jobs",
-        cell=lambda row: duration_cell(row[1].shared_ns),
+        key="shared_ns",
+        value=lambda row: row[1].shared_ns,
+        show=duration_cell,
     ),
+    unshown("solo_samples", lambda row: row[1].solo_samples),
+    unshown("shared_samples", lambda row: row[1].shared_samples),
     Column(
         "factor",
         "interference factor: shared / alone, the Hodges-Lehmann estimate; 1: no effect",
+        key="factor",
+        value=lambda row: None if row[1].effect is None else row[1].effect.ratio,
         cell=lambda row: ratio_text(row[1].effect),
         style=bold,
     ),
     Column(
         "95 % interval",
         "of the factor; units are runs, or stretches of consecutive iterations of one session",
+        key="interval",
+        value=lambda row: _interval(row[1].effect),
         cell=lambda row: interval_cell(row[1].effect),
     ),
     Column(
@@ -53,6 +72,10 @@ COLUMNS: tuple[Column[_Row], ...] = (
 def interference_rows(found: Interference) -> list[_Row]:
     """A row per class and job, job by job."""
     return [(job.name, one) for job in found.jobs for one in job.classes]
+
+
+def _interval(effect: Effect | None) -> list[float] | None:
+    return None if effect is None or effect.interval is None else list(effect.interval)
 
 
 def interval_cell(effect: Effect | None) -> str:

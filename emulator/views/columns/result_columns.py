@@ -35,6 +35,10 @@ class RunResult:
     topology: str | None = None
 
 
+def _name_cell(name: str | None) -> str:
+    return short(name or NONE, _LONGEST_NAME)
+
+
 def result_of(manifest: Manifest | None) -> RunResult:
     """What the manifest of a run says; nothing of a run whose manifest cannot be read."""
     if manifest is None:
@@ -64,6 +68,8 @@ def result_columns(of: Callable[[Row], RunResult]) -> tuple[Column[Row], ...]:
             "verdict",
             "PASS, FAIL, TESTER-LIMITED (the tester determined the value, not the device) or UNDECIDED (not measured); "
             "a dash: no rules",
+            key="verdict",
+            value=lambda row: of(row).figures.verdict,
             cell=verdict_cell,
             is_number=False,
             is_optional=True,
@@ -73,20 +79,26 @@ def result_columns(of: Callable[[Row], RunResult]) -> tuple[Column[Row], ...]:
         Column(
             "JCT\np50",
             "job completion time of an iteration, median",
-            cell=lambda row: duration_cell(of(row).figures.jct_ns),
+            key="jct_ns",
+            value=lambda row: of(row).figures.jct_ns,
+            show=duration_cell,
             is_optional=True,
             style=bold,
         ),
         Column(
             "lost",
             "frames that the device lost, or else packets that did not arrive; a dash: neither is counted",
-            cell=lambda row: count_cell(of(row).figures.lost),
+            key="lost",
+            value=lambda row: of(row).figures.lost,
+            show=count_cell,
             is_optional=True,
         ),
         Column(
             "profile",
             "firmware of the device under test, its profile, or both",
-            cell=lambda row: short(of(row).profile or NONE, _LONGEST_NAME),
+            key="profile",
+            value=lambda row: of(row).profile,
+            show=_name_cell,
             is_number=False,
             is_optional=True,
             sacrifice=2,
@@ -94,7 +106,9 @@ def result_columns(of: Callable[[Row], RunResult]) -> tuple[Column[Row], ...]:
         Column(
             "topology",
             "topology of the run",
-            cell=lambda row: short(of(row).topology or NONE, _LONGEST_NAME),
+            key="topology",
+            value=lambda row: of(row).topology,
+            show=_name_cell,
             is_number=False,
             is_optional=True,
             sacrifice=3,

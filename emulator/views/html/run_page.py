@@ -13,7 +13,6 @@ from emulator.views.as_json.summary import summary_to_json
 from emulator.views.as_json.verdict import verdict_to_json
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Page
-from emulator.views.html.sections.beside import beside
 from emulator.views.html.sections.chosen import whole_iterations
 from emulator.views.html.sections.completion import completion
 from emulator.views.html.sections.counters import device_counters
@@ -21,10 +20,9 @@ from emulator.views.html.sections.iterations import iterations
 from emulator.views.html.sections.late import stragglers
 from emulator.views.html.sections.method import DRAFT, description
 from emulator.views.html.sections.overview import labels, overview, sentence, warnings
-from emulator.views.html.sections.steps import recorded_steps
-from emulator.views.html.sections.traffic import pairs_of, traffic
+from emulator.views.html.sections.traffic import beside, pairs_of, traffic
 from emulator.views.html.sections.verdict import answer, checks
-from emulator.views.html.sections.worst_flows import worst
+from emulator.views.html.sections.worst import recorded_steps, worst
 
 
 def run_page(facts: RunFacts) -> Page:

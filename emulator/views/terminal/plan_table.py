@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emulator.planner.network.arrays import FloatArray
 from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
 from emulator.planner.network.load_balance import (
-    EqualCost,
-    Tier,
     equal_cost,
+    level_names,
+    levels,
     observed_difference,
     oversubscription,
     tiers,
 )
-from emulator.planner.network.plan import OperationPlan, Plan
-from emulator.results.statistics.method.nccl_conventions import nccl_size
+from emulator.planner.network.plan import Plan
+from emulator.trace.meaning.model import IntArray
 from emulator.units import format_size
-from emulator.views.columns.columns import Column, explain, paragraphs
-from emulator.views.columns.figures import NONE, count_cell, count_of, duration_cell, link_rate_cell
+from emulator.views.columns.columns import explain, paragraphs
+from emulator.views.columns.figures import count_of, duration_cell
+from emulator.views.columns.plan_columns import CHOICE_COLUMNS, OPERATION_COLUMNS, TIER_COLUMNS
 from emulator.views.terminal.flow_load_table import flow_table, link_table
-from emulator.views.terminal.plan_picture import picture
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 
@@ -35,144 +37,10 @@ _HASHES = {
 }
 
 
-def _ratio(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
-
-
-_OPERATIONS: tuple[Column[OperationPlan], ...] = (
-    Column(
-        "operation",
-        "kind of communication and collective algorithm; before a colon, its role in the training iteration",
-        cell=lambda one: _operation_name(one),
-        is_number=False,
-        folds=16,
-    ),
-    Column(
-        "size",
-        "array size, counted as in nccl-tests",
-        cell=lambda one: format_size(
-            nccl_size(one.operation.kind, size_bytes=one.operation.size_bytes, members=one.operation.members)
-        ),
-    ),
-    Column(
-        "groups",
-        "number of process groups x ranks in each",
-        cell=lambda one: f"{one.operation.groups:,} x {one.operation.members:,}",
-    ),
-    Column(
-        "count",
-        "times it is played in an iteration, over all groups",
-        cell=lambda one: f"{int(one.operation.counts.sum()):,}",
-    ),
-    Column(
-        "flow",
-        "most bytes from one rank to another in one operation",
-        cell=lambda one: format_size(one.flows.most) if one.flows.flows else NONE,
-        sacrifice=3,
-    ),
-    Column(
-        "incast\nrank",
-        "most senders to one rank in a step of the algorithm",
-        cell=lambda one: f"{one.incast.rank:,}",
-        sacrifice=2,
-    ),
-    Column(
-        "\nport",
-        "most senders on other hosts to one host port in a step",
-        cell=lambda one: f"{one.incast.port:,}",
-        title="incast port",
-        sacrifice=1,
-    ),
-    Column(
-        "ideal\nports",
-        "lower bound of the time, from the rates of the hosts' ports and of domains",
-        key="port_ns",
-        show=duration_cell,
-    ),
-    Column(
-        "\ndomain",
-        "lower bound of the time, from the rates of scale-up domains only",
-        key="domain_ns",
-        cell=lambda one: duration_cell(one.domain_ns) if one.domain_bytes else NONE,
-        title="ideal domain",
-        is_optional=True,
-    ),
-    Column(
-        "\nlinks",
-        "lower bound from every link on the way, with equal-cost paths loaded evenly",
-        key="ideal_ns",
-        show=duration_cell,
-        title="ideal links",
-    ),
-    Column(
-        "\nhashed",
-        "the same, with every flow on the path its hash selects",
-        key="hashed_ns",
-        show=duration_cell,
-        title="ideal hashed",
-    ),
-    Column(
-        "fair\nsteps",
-        "model: steps wait for their receives, flows share links max-min fairly, on hashed paths",
-        key="fair_ns",
-        show=duration_cell,
-        sacrifice=5,
-    ),
-    Column(
-        "all at\nonce",
-        "ideal hashed with all groups playing at the same time",
-        key="together_hashed_ns",
-        show=duration_cell,
-        sacrifice=6,
-    ),
-)
-_TIERS: tuple[Column[Tier], ...] = (
-    Column(
-        "links",
-        "directed links from one level of the network to another",
-        cell=lambda one: f"{one.source} > {one.target}",
-        is_number=False,
-    ),
-    Column("number", "links of this tier", cell=lambda one: f"{one.even.links:,}"),
-    Column("rate", "rate of each link", key="rate_bps", show=link_rate_cell),
-    Column(
-        "mean\nload",
-        "payload per link in an iteration, including idle links",
-        cell=lambda one: format_size(round(one.even.mean_bytes)),
-    ),
-    Column(
-        "shared evenly\nmost",
-        "load of the most loaded link if equal-cost paths share the load evenly",
-        cell=lambda one: format_size(round(one.even.most_bytes)),
-    ),
-    Column(
-        "hashed\nmost",
-        "load of the most loaded link with one path per flow",
-        cell=lambda one: format_size(round(one.hashed.most_bytes)),
-    ),
-    Column(
-        "\nMMR", "max-to-mean ratio with hashing: 1 = even", cell=lambda one: _ratio(one.hashed.mmr), title="hashed MMR"
-    ),
-    Column(
-        "\nJain",
-        "Jain's fairness index with hashing: 1 = even, 1/n = one link carries everything",
-        cell=lambda one: _ratio(one.hashed.jain),
-        title="hashed Jain",
-    ),
-)
-_CHOICES: tuple[Column[EqualCost], ...] = (
-    Column("ECMP at", "switch that chooses among equal-cost links", key="switch", is_number=False),
-    Column("links", "links it chooses among", cell=lambda one: f"{len(one.links):,}"),
-    Column("flows", "flows over these links", cell=lambda one: f"{sum(one.flows):,}"),
-    Column("most on a link", "most flows on one of the links", cell=lambda one: f"{max(one.flows):,}"),
-    Column("collisions", "flows above the even share of their link", key="collisions", show=count_cell),
-    Column("MMR", "max-to-mean ratio of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.mmr)),
-    Column("Jain", "Jain's fairness index of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.jain)),
-)
 EXPLAIN = paragraphs(
-    explain(_OPERATIONS, title="Operations; a time is that of the slowest group:"),
-    explain(_TIERS, title="Links by tier; loads are payload of one iteration:"),
-    explain(_CHOICES, title="Equal-cost paths:"),
+    explain(OPERATION_COLUMNS, title="Operations; a time is that of the slowest group:"),
+    explain(TIER_COLUMNS, title="Links by tier; loads are payload of one iteration:"),
+    explain(CHOICE_COLUMNS, title="Equal-cost paths:"),
 )
 
 
@@ -195,11 +63,11 @@ def render(
     """
     hidden = len(plan.operations) - SHOWN_OPERATIONS
     operations = FittedTable(
-        _OPERATIONS, plan.operations[:SHOWN_OPERATIONS], more=f"… {hidden} more in --json" if hidden > 0 else ""
+        OPERATION_COLUMNS, plan.operations[:SHOWN_OPERATIONS], more=f"… {hidden} more in --json" if hidden > 0 else ""
     )
     parts: list[RenderableType] = [Text(_headline(plan)), "", operations]
     if plan.network_bytes:
-        parts += ["", FittedTable(_TIERS, tiers(plan)), *_choices(plan), "", picture(plan, width=width)]
+        parts += ["", FittedTable(TIER_COLUMNS, tiers(plan)), *_choices(plan), "", picture(plan, width=width)]
     parts += [*flow_table(flows), *link_table(flow_links, plan)]
     parts += [Text(line) for line in _facts(plan, jct_ns, jct_note)]
     return Group(*parts)
@@ -216,19 +84,13 @@ def _headline(plan: Plan) -> str:
     )
 
 
-def _operation_name(plan: OperationPlan) -> str:
-    operation = plan.operation
-    name = f"{operation.kind.label} {operation.algorithm}" if operation.kind.is_collective else operation.kind.label
-    return f"{operation.role}: {name}" if operation.role else name
-
-
 def _choices(plan: Plan) -> Iterator[RenderableType]:
     found = equal_cost(plan)
     if found:
         hidden = len(found) - SHOWN_CHOICES
         more = f"… {hidden:,} more switches, less uneven" if hidden > 0 else ""
         yield ""
-        yield FittedTable(_CHOICES, found[:SHOWN_CHOICES], more=more)
+        yield FittedTable(CHOICE_COLUMNS, found[:SHOWN_CHOICES], more=more)
 
 
 def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
@@ -254,3 +116,72 @@ def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
         yield f"{title} {sender} > {receiver}: {format_size(flow.bytes)}"
     if jct_note:
         yield f"Ideal JCT        {duration_cell(jct_ns)}: {jct_note}"
+
+
+WHOLE_LEVEL, WHOLE_SWITCH = 8, 16
+"""Most switches of a level and links of a switch that are all shown; if there are more, only some are."""
+SOME_SWITCHES, SOME_LINKS = 2, 4
+_BAR = 12
+_FULL, _EMPTY = "█", "░"
+
+
+def picture(plan: Plan, *, width: int) -> RenderableType:
+    """Loads with hashing; a bar is relative to the busiest link. ↑ is towards the switch, ↓ away from it.
+
+    Args:
+        width: columns of the terminal; longer lines are cut.
+    """
+    return Group(*(Text(line[:width], no_wrap=True) for line in _lines(plan)))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    paths = plan.paths
+    names, level = level_names(paths), levels(paths)
+    busy = plan.loads.hashed / np.where(np.isnan(plan.loads.rate_bps), 1, plan.loads.rate_bps)
+    for number in sorted(set(level.tolist()), reverse=True):
+        switches = np.flatnonzero(level == number).tolist()
+        shown = switches if len(switches) <= WHOLE_LEVEL else switches[:SOME_SWITCHES]
+        for switch in shown:
+            yield from _switch(plan, switch, busy, level)
+        if len(switches) > len(shown):
+            yield f"… {len(switches) - len(shown):,} more of {names[number]}"
+    if not paths.switches:
+        yield from _rows(plan, np.arange(0, len(paths.source), 2).tolist(), busy)
+
+
+def _switch(plan: Plan, switch: int, busy: FloatArray, level: IntArray) -> Iterator[str]:
+    """A switch and its links to lower levels; the busiest if not all are shown."""
+    paths = plan.paths
+    node = paths.hosts + switch
+    below = [
+        link
+        for link in np.flatnonzero(paths.target == node).tolist()
+        if paths.source[link] < paths.hosts or level[int(paths.source[link]) - paths.hosts] < level[switch]
+    ]
+    yield paths.node_name(node)
+    shown = below
+    if len(below) > WHOLE_SWITCH:
+        shown = sorted(sorted(below, key=lambda link: -max(busy[link], busy[link ^ 1]))[:SOME_LINKS])
+    yield from _rows(plan, shown, busy, left_out=len(below) - len(shown))
+
+
+def _rows(plan: Plan, links: Sequence[int], busy: FloatArray, *, left_out: int = 0) -> Iterator[str]:
+    names = [plan.paths.link_name(link).split(" > ") for link in links]
+    ports = [here.rpartition(":")[2] for _, here in names]
+    wide, deep = max((len(one) for one, _ in names), default=0), max(map(len, ports), default=0)
+    for number, (link, port) in enumerate(zip(links, ports, strict=True)):
+        corner = "└" if number == len(links) - 1 and not left_out else "├"
+        loads = (f"{sign} {_bar(busy, at)} {_size(plan, at)}" for sign, at in (("↑", link), ("↓", link ^ 1)))
+        yield f"  {corner}─ {port:<{deep}} ─ {names[number][0]:<{wide}}  {'  '.join(loads)}"
+    if left_out:
+        yield f"  └─ … {left_out:,} more with less load"
+
+
+def _bar(busy: FloatArray, link: int) -> str:
+    most = float(busy.max())
+    filled = round(_BAR * float(busy[link]) / most) if most else 0
+    return _FULL * filled + _EMPTY * (_BAR - filled)
+
+
+def _size(plan: Plan, link: int) -> str:
+    return f"{format_size(round(float(plan.loads.hashed[link]))):>10}"

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from emulator.results.statistics.bench.sweep import SweepRow, SweepTable
+from emulator.results.statistics.bench.sweep import SweepTable
 from emulator.results.statistics.traffic.dut_counters import describe_device
-from emulator.units import NS_PER_US, format_size
+from emulator.units import NS_PER_US
 from emulator.views.columns.class_columns import BUSBW_FACTOR
-from emulator.views.columns.columns import Column, Header, bold, explain, paragraphs
-from emulator.views.columns.figures import describe_warning, duration_cell, number_cell, rate_cell
+from emulator.views.columns.columns import Header, explain, paragraphs
+from emulator.views.columns.figures import describe_warning
+from emulator.views.columns.sweep_columns import SWEEP_COLUMNS
 from emulator.views.columns.worst_step_columns import describe_worst_step
 from emulator.views.terminal.table import FittedTable
 from emulator.views.text.nccl_table import NcclRow, nccl_table
@@ -32,30 +33,9 @@ _HEADERS = (
     Header("#wrong", "wrong elements; always N/A: there is no result to check"),
     Header("in-place", "repeats out-of-place: without a reduction, both are the same"),
 )
-_COLUMNS: tuple[Column[SweepRow], ...] = (
-    Column("size", "array size, counted as in nccl-tests", key="size_bytes", show=format_size),
-    Column("algorithm", "collective algorithm", key="algorithm", is_number=False, sacrifice=4),
-    Column("count", "measured iterations", key="iterations", sacrifice=3),
-    Column("mean", "mean cct", key="time_ns", show=duration_cell, style=bold),
-    Column("min", "smallest cct", key="min_ns", show=duration_cell, sacrifice=2),
-    Column("p50", "median of the cct", key="p50_ns", show=duration_cell, is_optional=True),
-    Column("p95", "95th percentile", key="p95_ns", show=duration_cell, is_optional=True, sacrifice=1),
-    Column("p99", "99th percentile", key="p99_ns", show=duration_cell, is_optional=True),
-    Column("max", "largest cct", key="max_ns", show=duration_cell, sacrifice=2),
-    Column("cv\n%", "coefficient of variation", key="cv_percent", show=number_cell, is_optional=True),
-    Column("algbw\nGB/s", "size / mean", key="algbw_bytes_per_s", show=rate_cell, sacrifice=5),
-    Column(
-        "busbw\nGB/s",
-        f"bus bandwidth at the mean cct, busbw_mean in rules: algbw × {BUSBW_FACTOR}",  # noqa: RUF001
-        key="busbw_bytes_per_s",
-        show=rate_cell,
-        unit="1e9 bytes per second",
-        style=bold,
-    ),
-)
 EXPLAIN = paragraphs(
     explain(_HEADERS, title="The layout is that of nccl-tests, one line per size:"),
-    explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last arrival - last post over the ranks:"),
+    explain(SWEEP_COLUMNS, title=f"With --columns {CHARKHA}; cct = last arrival - last post over the ranks:"),
 )
 
 
@@ -74,7 +54,7 @@ def render_sweep(table: SweepTable, *, layout: str, headline: str, last: Sequenc
     elif layout == NCCL_TESTS:
         yield "\n".join(_as_nccl_tests(table))
     else:
-        yield FittedTable(_COLUMNS, table.rows)
+        yield FittedTable(SWEEP_COLUMNS, table.rows)
     yield from (mark + note for note in (*_notes(table), *last))
 
 

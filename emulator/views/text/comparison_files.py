@@ -25,6 +25,6 @@ def write_comparison(comparison: Comparison, *, html: Path | None, junit: Path |
 
         write_text(html, render(comparison_page(comparison)))
     if junit is not None:
-        from emulator.views.junit.comparison import comparison_to_xml
+        from emulator.views.junit import comparison_to_xml
 
         write_text(junit, comparison_to_xml(comparison, is_strict=is_strict))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.views.columns.columns import Column, Header, explain, filled
+from emulator.views.columns.columns import Column, Header, explain, filled, row_to_json, unshown
 from emulator.views.columns.figures import NONE
 
 
@@ -46,3 +46,15 @@ def test_long_meanings_wrap_below_themselves_and_not_at_hyphens() -> None:
     assert len(lines) > 1
     assert max(map(len, lines)) <= 100
     assert all(line.startswith("     go-back-N") and line.endswith("go-back-N") for line in lines[1:])
+
+
+def test_a_column_has_its_value_for_json_and_its_cell_for_readers() -> None:
+    columns: list[Column[Header]] = [
+        Column("title", key="title"),
+        Column("number", cell=lambda row: "yes" if row.is_number else "no"),
+        unshown("long", lambda row: len(row.header)),
+    ]
+    row = Header("ab")
+    assert row_to_json(columns, row) == {"title": "", "long": 2}
+    assert [one.cell(row) for one in filled(columns, [row])] == [NONE, "yes"]
+    assert explain([unshown("long")]) == ""

@@ -14,7 +14,7 @@ from emulator.experiment.series.suite.page import suite_page
 from emulator.experiment.series.suite.record import CaseRecord, SuiteRecord
 from emulator.host.files import write_text
 from emulator.views.html.page.document import render
-from emulator.views.junit.document import add_properties, result_of, to_text
+from emulator.views.junit import add_properties, result_of, to_text
 
 REPORT, JUNIT, CONFORMANCE = "report.html", "junit.xml", "conformance.json"
 

@@ -6,8 +6,7 @@ Time is the mean cct over the iterations, as nccl-tests averages; algbw = size /
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,9 +23,7 @@ from emulator.results.statistics.traffic.network_traffic import PathCounts, path
 from emulator.results.statistics.worst.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.meaning.collective_names import SEND_RECV
 from emulator.trace.meaning.model import BoolArray, CommKind, IntArray
-from emulator.units import NS_PER_S, NS_PER_US
-
-_TIMES = ("time", "min", "max", "p50", "p95", "p99")
+from emulator.units import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,38 +163,3 @@ def _row(
         busbw_bytes_per_s=None if algbw is None or factor is None else algbw * factor,
         early=early,
     )
-
-
-def sweep_to_json(table: SweepTable) -> dict[str, Any]:
-    """The sweep as a JSON document, including the statistics that the printed table omits; unknown values are null.
-
-    Keys that end in _us and _gbps (1e9 bytes per second) are those of version 0.1; the next version drops them.
-    """
-    mean = table.mean_busbw_bytes_per_s
-    return {
-        "collective": table.label,
-        "ranks": table.ranks,
-        "root": table.root,
-        "rows": [asdict(row) | _old_names(row) for row in table.rows],
-        "mean_busbw_bytes_per_s": mean,
-        "mean_busbw_gbps": _over(mean, 1e9),
-        "counters": dict(table.counters),
-        "paths": [asdict(one) for one in table.paths],
-        "dut": dict(table.dut),
-        "warnings": dict(table.warnings),
-        "worst_steps": [asdict(one) for one in table.worst_steps],
-        "units": {
-            "time": "as the key says (_ns; _us in those of version 0.1), mean of cct over iterations",
-            "bandwidth": "as the key says (_bytes_per_s); 1e9 bytes per second in _gbps, those of version 0.1",
-        },
-    }
-
-
-def _old_names(row: SweepRow) -> dict[str, float | None]:
-    """Values under the names of version 0.1."""
-    times = {f"{name}_us": _over(getattr(row, f"{name}_ns"), NS_PER_US) for name in _TIMES}
-    return times | {f"{name}_gbps": _over(getattr(row, f"{name}_bytes_per_s"), 1e9) for name in ("algbw", "busbw")}
-
-
-def _over(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -16,10 +16,11 @@ from emulator.results.statistics.traffic.flow_figures import communication_times
 from emulator.results.statistics.traffic.network_traffic import PathCounts, crosses_network, path_counts
 from emulator.results.statistics.worst.worst_flows import endpoint_names
 from emulator.trace.meaning.model import BoolArray
+from emulator.views.columns.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
 from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import NONE, count_cell, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, Spans
-from emulator.views.html.page.document import Block, Chart, Section, Table, Text
+from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
 from emulator.views.html.page.pair_grid import PairGrid
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
@@ -163,3 +164,27 @@ def _paths(paths: Sequence[PathCounts]) -> Table:
     rows = [[f"{getattr(one, name):,}" for name in names] for one in paths]
     about = "Entropy values of sprayed flows, over all flows; whole run, including warm-up (docs/multipath.md)."
     return Table("paths", "Paths", [Header(name) for name in names], rows, about, is_folded=True)
+
+
+_FLOWS = (
+    "Traffic alongside the job, from the first iteration, including warm-up. The table shows what this end counted "
+    "next to what the peer reports."
+)
+_BACKGROUND = (
+    "Open-loop traffic alongside the job, from the first iteration, including warm-up. Rates are on the wire: payload, "
+    "all headers, preambles and gaps. If a flow sent less than it offered, the sender was the limit if messages were "
+    "late, else the network. None of its bytes count as the job's; counters of devices include them."
+)
+
+
+def beside(facts: RunFacts) -> Iterator[Section]:
+    """A section for each kind that there was."""
+    summary = facts.summary
+    if summary.flow_results:
+        title = "Flows alongside the job"
+        table = table_of("flow-results", title, FLOW_RESULT_COLUMNS, summary.flow_results)
+        yield Section("flows-beside", title, [table], _FLOWS)
+    if summary.background:
+        title, behind = "Background traffic", describe_behind(summary.background)
+        table = table_of("background-flows", title, BACKGROUND_COLUMNS, summary.background, behind)
+        yield Section("background", title, [table], _BACKGROUND)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from emulator.control.observations import FlowCounters
-from emulator.results.statistics.bench.sweep import SweepTable, sweep_table, sweep_to_json
+from emulator.results.statistics.bench.sweep import SweepTable, sweep_table
 from emulator.trace.meaning.model import CommKind
+from emulator.views.as_json.sweep import sweep_to_json
 from tests.support.runs import collective, pair, write_run
 
 

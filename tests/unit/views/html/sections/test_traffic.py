@@ -9,14 +9,16 @@ import pytest
 
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.manifest import RUNNING, TraceFacts
+from emulator.results.run_folder.reader import read_run
 from emulator.views.columns.figures import NONE
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page import pair_grid
 from emulator.views.html.page.document import Chart, Table, Text
 from emulator.views.html.run_page import facts_to_json
-from emulator.views.html.sections.traffic import pairs_of, traffic
+from emulator.views.html.sections.traffic import beside, pairs_of, traffic
+from tests.support.flow_results import write_flow_results
 from tests.support.report import block_of, drawn, facts_of, identifiers, records
-from tests.support.runs import collective, ranks
+from tests.support.runs import collective, ranks, write_run
 
 FLOWS = (
     FlowCounters(0, 1, bytes=3000, messages=3, qpn=1, packets=5, retransmits=0, rtt_ns=40_000),
@@ -150,3 +152,11 @@ def test_warm_up_is_not_in_the_completion_times(tmp_path: Path) -> None:
     samples = [*collective([0, 0], [5, 5], iteration=-1)]
     facts = facts_of(tmp_path / "run", samples, {-1: ranks((0, 9), (0, 9))})
     assert "flow-completion" not in identifiers(traffic(facts))
+
+
+def test_a_run_with_flows_has_a_section(tmp_path: Path) -> None:
+    run = write_flow_results(tmp_path / "run")
+    (section,) = beside(read_facts(run))
+    assert section.title == "Flows alongside the job"
+    plain = write_run(tmp_path / "plain", collective([0, 0], [9, 9]))
+    assert list(beside(read_facts(read_run(plain.folder)))) == []

@@ -1,4 +1,4 @@
-"""The recorded steps in the report."""
+"""The worst flows and steps in the report."""
 
 from __future__ import annotations
 
@@ -6,14 +6,47 @@ from pathlib import Path
 
 import pytest
 
+from emulator.control.observations import FlowCounters
+from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Chart, Section, Table
-from emulator.views.html.sections import steps as section_of
-from emulator.views.html.sections.steps import recorded_steps
+from emulator.views.html.sections import worst as section_of
+from emulator.views.html.sections.worst import recorded_steps, worst
 from tests.support.report import block_of, drawn, records
 from tests.support.runs import collective, columns, manifest
 from tests.support.steps import Step, run, step
+
+
+def flow_facts(folder: Path, events: dict[int, list[FlowCounters]]) -> RunFacts:
+    """A run of two ranks in which the flow from 0 to 1 had trouble."""
+    total = FlowCounters(0, 1, bytes=9, messages=1, packets=90, retransmits=5, timeouts=0, duplicates=1, qpn=17)
+    with RunWriter(folder, manifest()) as writer:
+        writer.add_samples(columns(collective([0, 0], [100, 100])))
+        writer.add_flows([total])
+        for iteration, flows in events.items():
+            writer.add_flow_events(iteration, flows)
+    return read_facts(read_run(folder))
+
+
+def test_events_are_listed_by_iteration_the_most_first(tmp_path: Path) -> None:
+    quiet = FlowCounters(0, 1, retransmits=1, duplicates=1, qpn=17)
+    (section,) = worst(flow_facts(tmp_path / "run", {-1: [quiet], 3: [FlowCounters(0, 1, retransmits=4, qpn=17)]}))
+    shared = {"from rank": "0", "to rank": "1", "QP": "17"}
+    assert records(block_of(section, "flow-events", Table)) == [
+        {"iteration": "3", **shared, "retransmits": "4", "duplicates": "0"},
+        {"iteration": "-1", **shared, "retransmits": "1", "duplicates": "1"},
+    ]
+    (flow,) = records(block_of(section, "worst-flows", Table))
+    assert flow["iterations"] == "-1, 3"
+
+
+def test_a_run_that_did_not_record_iterations_shows_no_such_column(tmp_path: Path) -> None:
+    (section,) = worst(flow_facts(tmp_path / "run", {}))
+    assert [one.identifier for one in section.blocks] == ["worst-flows"]
+    (flow,) = records(block_of(section, "worst-flows", Table))
+    assert "iterations" not in flow
+
 
 USUAL: list[Step] = [step(rank, (rank + 1) % 4, 100, 150) for rank in range(3)]
 IDEAL = {"ideal_post_ns": 0, "ideal_arrival_ns": 40}

@@ -1,4 +1,4 @@
-"""A run as JUnit XML."""
+"""JUnit XML of runs and comparisons."""
 
 from __future__ import annotations
 
@@ -6,10 +6,48 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+from junitparser import Failure, TestCase, TestSuite
+
 from emulator.control.observations import FlowCounters
+from emulator.results.comparison.verdicts import Comparison
 from emulator.results.run_folder.reader import Run
-from emulator.views.junit.run import run_to_xml
+from emulator.views.junit import add_properties, comparison_to_xml, run_to_xml, to_text
+from tests.support.recorded import slower_firmware, too_few_runs
 from tests.support.runs import collective, pair, ranks, write_run
+
+
+def test_totals_of_all_suites_are_those_of_the_document() -> None:
+    suites = [TestSuite("one"), TestSuite("two")]
+    failed = TestCase("b")
+    failed.result = [Failure("slower")]
+    suites[0].add_testcase(TestCase("a"))
+    suites[1].add_testcase(failed)
+    text = to_text("charkha", suites)
+    root = ElementTree.fromstring(text)
+    assert (root.get("name"), root.get("tests"), root.get("failures")) == ("charkha", "2", "1")
+    assert text.endswith(">\n")
+
+
+def test_only_known_single_figures_become_properties() -> None:
+    case = TestCase("a")
+    add_properties(case, {"known": 1.5, "zero": 0, "unknown": None, "list": [1], "parts": {"a": 1}, "pair": (1, 2)})
+    suite = TestSuite("one")
+    suite.add_testcase(case)
+    found = {
+        one.get("name"): one.get("value") for one in ElementTree.fromstring(to_text("x", [suite])).iter("property")
+    }
+    assert found == {"known": "1.5", "zero": "0"}
+
+
+def test_names_and_values_are_escaped() -> None:
+    case = TestCase('<"&>')
+    add_properties(case, {"trace": "<script>&"})
+    suite = TestSuite("one")
+    suite.add_testcase(case)
+    text = to_text("x", [suite])
+    assert "<script>" not in text
+    (found,) = ElementTree.fromstring(text).iter("testcase")
+    assert found.get("name") == '<"&>'
 
 
 def played(folder: Path) -> Run:
@@ -69,3 +107,28 @@ def test_totals_count_errors(tmp_path: Path) -> None:
 def test_a_run_without_iterations_has_no_time(tmp_path: Path) -> None:
     case = parsed(write_run(tmp_path / "run", []))["run completes"]
     assert case.get("time") is None
+
+
+def cases(comparison: Comparison, *, is_strict: bool = False) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(comparison_to_xml(comparison, is_strict=is_strict)).iter("testcase"))
+
+
+def test_junit_fails_slower_classes() -> None:
+    root = ElementTree.fromstring(comparison_to_xml(slower_firmware()))
+    (suite,) = root.iter("testsuite")
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("fw-b against fw-a", "5", "5")
+    case = next(one for one in root.iter("testcase") if one.get("name") == "iteration (JCT)")
+    (failure,) = case.iter("failure")
+    assert failure.get("type") == "slower"
+    assert (failure.get("message") or "").startswith("slower: ")
+    names = {one.get("name"): one.get("value") for one in case.iter("property")}
+    assert names["verdict"] == "slower"
+    assert {"ratio", "interval", "holm_p", "baseline_runs", "other_runs"} <= names.keys()
+
+
+def test_junit_skips_inconclusive_classes_unless_strict() -> None:
+    assert all(
+        [child.tag for child in case if child.tag != "properties"] == ["skipped"] for case in cases(too_few_runs())
+    )
+    strict = cases(too_few_runs(), is_strict=True)
+    assert all([child.tag for child in case if child.tag != "properties"] == ["failure"] for case in strict)

@@ -1,19 +1,64 @@
-"""The recorded steps: the worst of them, and a collective in space and time beside an ideal one."""
+"""The flows with the most trouble, in which iterations it came, and recorded steps beside ideal ones."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
+
+from emulator.control.observations import EVENTS
 from emulator.results.statistics.samples.steps import RecordedInstance, Steps
-from emulator.results.statistics.samples.table_columns import UNKNOWN
+from emulator.results.statistics.samples.table_columns import UNKNOWN, to_ints
+from emulator.results.statistics.summary import WORST_FLOWS
 from emulator.results.statistics.worst.worst_steps import MOST_LISTED, Waited, WorstStep
 from emulator.units import format_duration
+from emulator.views.columns.columns import Header
+from emulator.views.columns.figures import NONE, count_of
+from emulator.views.columns.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.views.columns.worst_step_columns import WORST_STEP_COLUMNS
 from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Chart, Section, Text, table_of
+from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import spread_evenly
+from emulator.views.text.network_text import describe_loss_focus
+
+ROWS = 100
+_ABOUT_FLOWS = (
+    f"The flows with the most retransmissions, at most {WORST_FLOWS}. Counters cover the whole run, including warm-up."
+)
+
+
+def worst(facts: RunFacts) -> Iterator[Section]:
+    """The section, if any flow had events."""
+    if facts.summary.worst_flows:
+        blocks = [table_of("worst-flows", "Worst flows", list(WORST_FLOW_COLUMNS), facts.summary.worst_flows)]
+        if facts.flow_events.num_rows:
+            blocks.append(_by_iteration(facts))
+        about = " ".join((_ABOUT_FLOWS, *(f"{describe_loss_focus(one)}." for one in facts.summary.loss_foci)))
+        yield Section("worst", "Worst flows", blocks, about)
+
+
+def _by_iteration(facts: RunFacts) -> Table:
+    """Every flow and iteration with events, those with the most events first, without counters that are all 0."""
+    events = facts.flow_events
+    counts = {name: to_ints(events[name], null=0) for name in EVENTS}
+    shown = [name for name in EVENTS if counts[name].any()]
+    order = np.lexsort((to_ints(events["iteration"]), -np.sum(list(counts.values()), axis=0)))[:ROWS]
+    identity = {name: events[name].to_pylist() for name in ("iteration", "src", "dst", "qpn")}
+    rows = [
+        [
+            *(NONE if one[at] is None else str(one[at]) for one in identity.values()),
+            *(f"{counts[n][at]:,}" for n in shown),
+        ]
+        for at in order.tolist()
+    ]
+    headers = ["iteration", "from rank", "to rank", "QP", *(name.replace("_", " ") for name in shown)]
+    hidden = events.num_rows - len(rows)
+    more = f" {count_of(hidden, 'more row is', 'more rows are')} in flow_events.parquet." if hidden else ""
+    about = f"A row per iteration in which a flow had events; those with the most first. Warm-up is negative.{more}"
+    return Table("flow-events", "Events by iteration", [Header(one) for one in headers], rows, about, is_folded=True)
+
 
 INSTANCES, LANES, LINES = 12, 32, 600
 """Collectives to choose from, ranks of one, and transfers of one."""
@@ -21,7 +66,7 @@ VISIBLE = 0.1
 """A wait for the receiver is drawn if it is a larger part of the transfer's time."""
 _PAYLOAD, _LATE, _IDEAL = "payload", "late", "ideal payload"
 _CREDIT, _ACK = "wait for the receiver", "wait for the ACK"
-_ABOUT = (
+_ABOUT_STEPS = (
     "Transfers of the collectives selected by --record-steps. A transfer can start when its step has started and all "
     "ranks have posted; its time ends when the last byte arrives."
 )
@@ -45,7 +90,7 @@ def recorded_steps(facts: RunFacts) -> Iterator[Section]:
         if worst
         else Text("no-worst-steps", "No transfer took longer than the others of its collective.")
     )
-    yield Section("steps", "Steps", [_space_time(facts.steps, worst), table], _ABOUT)
+    yield Section("steps", "Steps", [_space_time(facts.steps, worst), table], _ABOUT_STEPS)
 
 
 def _space_time(steps: Steps, worst: Sequence[WorstStep]) -> Chart:
