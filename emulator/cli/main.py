@@ -8,8 +8,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Container, Sequence
-from importlib import import_module
+from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 
 from emulator import exit_codes
@@ -18,6 +17,7 @@ from emulator.errors import FULL, EmulatorError, HostError
 from emulator.host.resources import LIBRARIES_BYTES, exhausted, reserve
 from emulator.host.stderr_log import log_to_stderr
 from emulator.host.traceback_file import write_traceback
+from emulator.plugins import BUILT_IN, PluginKind, is_known, load
 from emulator.version import VERSION
 from emulator.visible import visible
 
@@ -73,19 +73,6 @@ COMMANDS = {
 """Group → command → its line in the help."""
 IS_COMPLETE = find_spec("emulator.cli.commands") is not None
 """False in charkha-agent (packaging/agent), which has `agent` alone."""
-_MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group} | {
-    "agent": "agents.command",  # by name: nothing in emulator imports agents
-    "anonymize": "emulator.annexes.sharing.anonymize_command",
-    "audit": "emulator.annexes.bench_kit.audit.command",
-    "convert": "emulator.annexes.importers.command",
-    "export": "emulator.annexes.exports.command",
-    "launch": "emulator.annexes.launch.command",
-    "peer": "emulator.annexes.bench_kit.peer.command",
-    "probe": "emulator.annexes.bench_kit.probe.command",
-    "serve": "emulator.annexes.service.command",
-    "synth": "emulator.annexes.sharing.synth_command",
-    "watch": "emulator.annexes.telemetry.command",
-}
 _DESCRIPTORS = 8
 """Files, their folders and the kernel's: whoever has fewer learns it before anything is made that would be left."""
 _LISTED = "\n".join(
@@ -156,7 +143,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _parser(words: Sequence[str]) -> Parser:
     """The parser for a command line. It loads the module of one command only: all of them take a second."""
-    named = [word for word in words if word in _MODULES][:1]
+    commands = (word for word in words if not word.startswith("-") and is_known(PluginKind.COMMANDS, word))
+    named = [word for word in [next(commands, None)] if word is not None]
     if not IS_COMPLETE and named not in ([], ["agent"]):
         raise HostError(
             f"{named[0]} is not part of charkha-agent: pip uninstall charkha-agent, and install charkha in its place"
@@ -164,7 +152,7 @@ def _parser(words: Sequence[str]) -> Parser:
     return build_parser(named)
 
 
-def build_parser(loaded: Container[str]) -> Parser:
+def build_parser(loaded: Collection[str]) -> Parser:
     """The parser of all commands; those that are not loaded have no arguments."""
     description, epilog = (_DESCRIPTION, _EPILOG) if IS_COMPLETE else (_AGENT_ALONE, _AGENT_EPILOG)
     parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=description, epilog=epilog)
@@ -177,9 +165,9 @@ def build_parser(loaded: Container[str]) -> Parser:
         help="what goes to stderr; info: agents and iterations, debug: libraries too (default: warning)",
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
-    for name in _MODULES if IS_COMPLETE else ("agent",):
+    for name in dict.fromkeys([*BUILT_IN[PluginKind.COMMANDS], *loaded]) if IS_COMPLETE else ("agent",):
         if name in loaded:
-            import_module(_MODULES[name]).add_parser(subparsers)
+            load(PluginKind.COMMANDS, name)(subparsers)
         else:
             subparsers.add_parser(name)
     return parser

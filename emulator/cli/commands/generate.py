@@ -9,10 +9,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from emulator.annexes.importers.mooncake import read_requests
 from emulator.cli.options.converters import argument
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Group, Parser, Subparsers
+from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.places import check_folder
 from emulator.trace.files.write_workload import write_workload
 from emulator.trace.synthetic.checkpoint import Checkpointing
@@ -46,7 +46,7 @@ class _Workload:
 def _inference(job: Inference) -> SyntheticWorkload:
     if job.trace is None:
         return inference_workload(job, poisson_requests(job))
-    found = read_requests(job.trace, block_tokens=job.block_tokens, most=job.requests)
+    found = load(PluginKind.HOOKS, "read_requests")(job.trace, block_tokens=job.block_tokens, most=job.requests)
     return inference_workload(job, played_requests(job, found))
 
 

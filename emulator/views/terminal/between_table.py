@@ -34,19 +34,20 @@ class _RuleRow(NamedTuple):
 
 
 _PORTS: tuple[Column[_PortRow], ...] = (
-    Column("port", "interface", cell=lambda row: row.name, is_number=False),
+    Column("port", "interface", key="name", is_number=False),
     Column("frames in", "frames that arrived at the port", cell=lambda row: row.frames("rx_packets")),
     Column("bytes in", "without preamble, gap and frame check sequence", cell=lambda row: row.size("rx_bytes")),
     Column("frames out", "frames that left through the port", cell=lambda row: row.frames("tx_packets")),
     Column("bytes out", "without preamble, gap and frame check sequence", cell=lambda row: row.size("tx_bytes")),
 )
 _RULES: tuple[Column[_RuleRow], ...] = (
-    Column("rule", "of the profile", cell=lambda row: row.name, is_number=False),
-    Column("action", "what the rule does", cell=lambda row: row.action, is_number=False),
+    Column("rule", "of the profile", key="name", is_number=False),
+    Column("action", "what the rule does", key="action", is_number=False),
     Column(
         "frames",
         "frames dropped, marked or duplicated since it was applied; shapers and delays have no counter",
-        cell=lambda row: count_cell(row.frames),
+        key="frames",
+        show=count_cell,
     ),
 )
 EXPLAIN = paragraphs(

@@ -55,21 +55,21 @@ _PEER: tuple[Column[_PortRow], ...] = (
     Column(
         "link",
         "up; down if the port was taken down; no carrier if the other end of its cable was",
-        cell=lambda row: row.link or NONE,
+        key="link",
         is_number=False,
     ),
-    Column("rate", "rate that the port is shaped to", cell=lambda row: row.rate, is_number=False),
+    Column("rate", "rate that the port is shaped to", key="rate", is_number=False),
     Column("MTU", "maximum transmission unit", unit="bytes", cell=lambda row: str(row.port.mtu)),
 )
 _PASSED: tuple[Column[_PortRow], ...] = (
     Column("sent", "bytes frames that left through the port", cell=lambda row: row.size("tx_bytes"), sacrifice=3),
     Column("received", "bytes that entered through the port", cell=lambda row: row.size("rx_bytes"), sacrifice=4),
-    Column("drops", "frames dropped by the queue or the interface", cell=lambda row: row.drops),
+    Column("drops", "frames dropped by the queue or the interface", key="drops"),
 )
 _SWITCH: tuple[Column[_PortRow], ...] = (
     Column("port", "port of the switch", cell=lambda row: row.port.name, is_number=False),
     *_PEER,
-    Column("queue", "length of the egress queue", cell=lambda row: row.queue, sacrifice=2),
+    Column("queue", "length of the egress queue", key="queue", sacrifice=2),
     *_PASSED[:2],
     Column("queued now", "bytes in the egress queue", cell=lambda row: row.size(QUEUE_BACKLOG), sacrifice=1),
     _PASSED[2],
@@ -77,7 +77,7 @@ _SWITCH: tuple[Column[_PortRow], ...] = (
 _HOSTS: tuple[Column[_PortRow], ...] = (
     Column("port", "host and port", cell=lambda row: f"{row.node.name}:{row.port.name}", is_number=False),
     *_PEER,
-    Column("addresses", "IP addresses", cell=lambda row: row.addresses, is_number=False, folds=16),
+    Column("addresses", "IP addresses", key="addresses", is_number=False, folds=16),
     *_PASSED,
 )
 EXPLAIN = paragraphs(
