@@ -13,7 +13,7 @@ from emulator.cli.main import main
 from emulator.cli.parser import Parser
 from emulator.errors import InputError
 from emulator.trace.synthetic.options import option
-from emulator.trace.synthetic.pipeline_schedule import PipelineSchedule
+from emulator.trace.synthetic.transformer.pipeline_schedule import PipelineSchedule
 from emulator.units import parse_size
 from tests.support.command import refused
 from tests.support.et_files import read_et
