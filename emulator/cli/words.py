@@ -53,6 +53,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """Group → words of a command → its line in the help. The first page lists those of one word."""
 SUMMARIES = {path: summary for group in COMMANDS.values() for path, summary in group.items()}
+_BOX = "box"
+"""An old word with arguments and output of its own."""
 _HELP = ("-h", "--help", "--help-all")
 
 
@@ -74,10 +76,12 @@ def renamed(words: Sequence[str]) -> list[str]:
         return before
     if command[0] == "agent" and command[1:] and command[1].startswith("-") and command[1] not in _HELP:
         return [*before, "agent", "start", *command[1:]]
-    if (today := OLD_WORDS.get(command[0])) is None:
+    today = OLD_WORDS.get(command[0])
+    if today is None and command[0] != _BOX:
         return [*before, *command]
-    print(f"charkha: `charkha {command[0]}` is now `charkha {today}`; the old word works until 1.0", file=sys.stderr)
-    return [*before, *today.split(), *command[1:]]
+    instead = today if today is not None else "lab up --between"
+    print(f"charkha: `charkha {command[0]}` is now `charkha {instead}`; the old word works until 1.0", file=sys.stderr)
+    return [*before, *(today.split() if today is not None else [_BOX]), *command[1:]]
 
 
 def _start(words: Sequence[str]) -> int:

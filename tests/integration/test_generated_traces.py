@@ -14,12 +14,12 @@ from emulator.trace.files.write_workload import write_workload
 from emulator.trace.meaning.model import CommKind, Resource, Workload
 from emulator.trace.meaning.workload import build_workload
 from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
-from emulator.trace.synthetic.moe import MixtureOfExperts, Routing
-from emulator.trace.synthetic.moe_workload import moe_workload
-from emulator.trace.synthetic.pipeline_schedule import PipelineSchedule
+from emulator.trace.synthetic.moe.moe import MixtureOfExperts, Routing
+from emulator.trace.synthetic.moe.workload import moe_workload
 from emulator.trace.synthetic.synthetic import SyntheticWorkload
-from emulator.trace.synthetic.transformer import ContextExchange, Transformer
-from emulator.trace.synthetic.transformer_workload import transformer_workload
+from emulator.trace.synthetic.transformer.pipeline_schedule import PipelineSchedule
+from emulator.trace.synthetic.transformer.transformer import ContextExchange, Transformer
+from emulator.trace.synthetic.transformer.workload import transformer_workload
 
 
 def _read_back(workload: SyntheticWorkload, folder: Path) -> Workload:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.moe import Copies, DispatchType, MixtureOfExperts, Routing
-from emulator.trace.synthetic.moe_workload import moe_workload
+from emulator.trace.synthetic.moe.moe import Copies, DispatchType, MixtureOfExperts, Routing
+from emulator.trace.synthetic.moe.workload import moe_workload
 from emulator.trace.synthetic.synthetic import SyntheticWorkload, WorkNode
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from emulator.planner.traffic.from_transformer import traffic_of_transformer
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.pipeline_schedule import PipelineSchedule
 from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
-from emulator.trace.synthetic.transformer import ContextExchange, Transformer
-from emulator.trace.synthetic.transformer_workload import transformer_workload
+from emulator.trace.synthetic.transformer.pipeline_schedule import PipelineSchedule
+from emulator.trace.synthetic.transformer.transformer import ContextExchange, Transformer
+from emulator.trace.synthetic.transformer.workload import transformer_workload
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes
 

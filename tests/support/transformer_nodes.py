@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.synthetic import WorkNode
-from emulator.trace.synthetic.transformer import Transformer
-from emulator.trace.synthetic.transformer_stage import transformer_nodes
+from emulator.trace.synthetic.transformer.stage import transformer_nodes
+from emulator.trace.synthetic.transformer.transformer import Transformer
 
 MODEL = Transformer(
     layers=4,

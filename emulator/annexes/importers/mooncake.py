@@ -15,7 +15,7 @@ import msgspec
 
 from emulator.errors import HostError, InputError
 from emulator.schema import SchemaProblem, decode
-from emulator.trace.synthetic.inference_requests import Request
+from emulator.trace.synthetic.inference.requests import Request
 from emulator.units import US_PER_MS
 
 LONGEST_LINE = 16 << 20

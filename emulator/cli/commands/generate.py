@@ -18,15 +18,15 @@ from emulator.trace.files.write_workload import write_workload
 from emulator.trace.synthetic.checkpoint import Checkpointing
 from emulator.trace.synthetic.checkpoint_workload import checkpoint_workload
 from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
-from emulator.trace.synthetic.inference import Inference
-from emulator.trace.synthetic.inference_requests import played_requests, poisson_requests
-from emulator.trace.synthetic.inference_workload import inference_workload
-from emulator.trace.synthetic.moe import MixtureOfExperts
-from emulator.trace.synthetic.moe_workload import moe_workload
+from emulator.trace.synthetic.inference.inference import Inference
+from emulator.trace.synthetic.inference.requests import played_requests, poisson_requests
+from emulator.trace.synthetic.inference.workload import inference_workload
+from emulator.trace.synthetic.moe.moe import MixtureOfExperts
+from emulator.trace.synthetic.moe.workload import moe_workload
 from emulator.trace.synthetic.options import WorkloadOption, workload_options
 from emulator.trace.synthetic.synthetic import SyntheticWorkload
-from emulator.trace.synthetic.transformer import Transformer
-from emulator.trace.synthetic.transformer_workload import transformer_workload
+from emulator.trace.synthetic.transformer.transformer import Transformer
+from emulator.trace.synthetic.transformer.workload import transformer_workload
 from emulator.views.as_json.workload import workload_to_json
 from emulator.views.terminal.written_trace import files_line, render
 

@@ -15,8 +15,8 @@ from emulator.errors import PlanError
 from emulator.experiment.settle.plan import CollectiveLoad, plan_experiment
 from emulator.experiment.spec.spec import Experiment
 from emulator.trace.meaning.collective_names import COLLECTIVES, parse_collective
-from emulator.trace.synthetic.transformer import Transformer
-from emulator.trace.synthetic.transformer_text import parse_transformer
+from emulator.trace.synthetic.transformer.text import parse_transformer
+from emulator.trace.synthetic.transformer.transformer import Transformer
 from emulator.units import parse_size
 from emulator.views.as_json.plan import flow_links_to_json, flows_to_json, plan_to_json
 from emulator.views.terminal.console import console

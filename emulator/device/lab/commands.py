@@ -65,9 +65,8 @@ def run(batch: Batch, *, what: str = "the lab") -> str:
     Raises:
         HostError: the tool is missing or fails; the error has the line of the batch that failed.
     """
-    text = "".join(f"{line}\n" for line in batch.lines)
     try:
-        done = subprocess.run((*_NO_ORPHAN, *batch.command), input=text, capture_output=True, text=True, check=False)
+        done = finished(Batch((*_NO_ORPHAN, *batch.command), batch.lines))
     except OSError as error:
         raise HostError(f"{batch.command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
@@ -77,11 +76,20 @@ def run(batch: Batch, *, what: str = "the lab") -> str:
 
 def attempt(batch: Batch) -> str:
     """Run a batch, ignore errors, and return its output."""
-    text = "".join(f"{line}\n" for line in batch.lines)
     try:
-        return subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False).stdout
+        return finished(batch).stdout
     except OSError:
         return ""
+
+
+def finished(batch: Batch) -> subprocess.CompletedProcess[str]:
+    """Run a batch, whatever comes of it.
+
+    Raises:
+        OSError: the tool is missing.
+    """
+    text = "".join(f"{line}\n" for line in batch.lines)
+    return subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
 
 
 def _refused(batch: Batch, stderr: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from emulator.device.lab.commands import attempt
+from emulator.device.lab.recipe import Batch
 from emulator.errors import PlanError
 from emulator.topology.model import Topology
 
@@ -76,12 +77,10 @@ def _devices(wanted: Sequence[AddressPair], namespace: str | None) -> list[str |
     if not wanted:
         return []
     where = ("-n", namespace) if namespace is not None else ()
-    asked = "".join(f"route get {pair.destination} from {pair.source}\n" for pair in wanted)
-    done = subprocess.run(
-        ("ip", *where, "-oneline", "-force", "-batch", "-"), input=asked, capture_output=True, text=True, check=False
-    )
+    asked = [f"route get {pair.destination} from {pair.source}" for pair in wanted]
+    printed = attempt(Batch(("ip", *where, "-oneline", "-force", "-batch", "-"), asked))
     found: dict[tuple[str, str], str] = {}
-    for line in done.stdout.splitlines():
+    for line in printed.splitlines():
         words = line.split()
         if "dev" in words and "from" in words:
             start = 1 if words[0] == "local" else 0

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from emulator.device.lab.commands import attempt, require_tools
+from emulator.device.lab.commands import attempt, finished, require_tools
 from emulator.device.lab.links import restore
 from emulator.device.lab.model import Design, Node
 from emulator.device.lab.recipe import Batch
@@ -170,8 +169,7 @@ def _clean(nodes: Sequence[Node]) -> None:
 
 
 def _run(change: Change, batch: Batch) -> None:
-    text = "".join(f"{line}\n" for line in batch.lines)
-    done = subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
+    done = finished(batch)
     if done.returncode:
         reasons = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         raise HostError(_refusal(change, reasons[0] if reasons else "no reason given"))

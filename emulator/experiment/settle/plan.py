@@ -30,7 +30,7 @@ from emulator.trace.analysis.critical_path import longest_path_ns
 from emulator.trace.meaning.imported import NOT_IMPORTED, ImportFacts
 from emulator.trace.meaning.model import CommKind, Workload
 from emulator.trace.meaning.storage import play_on_storage_hosts
-from emulator.trace.synthetic.transformer import Transformer
+from emulator.trace.synthetic.transformer.transformer import Transformer
 
 MOST_FLOWS_AS_LINUX = 1 << 22
 """More flows than this get a hash that costs a tenth."""

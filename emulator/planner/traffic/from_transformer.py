@@ -14,8 +14,8 @@ from emulator.planner.traffic.operation import Operation, Traffic, by_algorithm
 from emulator.trace.meaning.model import CommKind, IntArray
 from emulator.trace.synthetic.layout import Coordinates
 from emulator.trace.synthetic.synthetic import GroupRole, WorkNode
-from emulator.trace.synthetic.transformer import Transformer
-from emulator.trace.synthetic.transformer_stage import transformer_nodes
+from emulator.trace.synthetic.transformer.stage import transformer_nodes
+from emulator.trace.synthetic.transformer.transformer import Transformer
 from emulator.units import NS_PER_US
 
 

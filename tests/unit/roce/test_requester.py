@@ -20,6 +20,24 @@ def sent(requester: Requester, now: int) -> list[tuple[int, int]]:
     return runs
 
 
+def test_the_end_of_a_message_goes_at_once_and_a_small_piece_of_one_waits_for_the_window() -> None:
+    requester = Requester(ConnectionSettings(path_mtu=256, window_packets=64, ack_interval=64, smallest_run=8))
+    for packets in (30, 3, 28, 20):
+        requester.post(Message(Verb.WRITE, 256 * packets))
+    assert sent(requester, 0) == [(0, 30), (30, 3), (33, 28)], "3 packets would fit the window"
+    requester.acknowledge(Psn(4), NO_CREDIT_LIMIT, 1)
+    assert sent(requester, 1) == [(61, 8)]
+
+
+def test_nothing_is_awaited_before_the_first_packet_and_after_the_last_acknowledgement() -> None:
+    requester = sender(4)
+    assert requester.deadline_ns == NEVER
+    sent(requester, 7)
+    assert 7 < requester.deadline_ns < NEVER
+    requester.acknowledge(Psn(3), NO_CREDIT_LIMIT, 8)
+    assert requester.deadline_ns == NEVER
+
+
 def test_a_nak_sends_again_from_its_psn_on_and_no_more_than_the_smaller_window() -> None:
     requester = sender(200)
     assert sent(requester, 0) == [(0, 64)]

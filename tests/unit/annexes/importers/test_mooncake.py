@@ -11,7 +11,7 @@ import pytest
 
 from emulator.annexes.importers.mooncake import read_requests
 from emulator.errors import HostError, InputError
-from emulator.trace.synthetic.inference_requests import Request
+from emulator.trace.synthetic.inference.requests import Request
 
 EXAMPLES = max(300, int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", "300")) // 5)
 ODD = (*b'0129-.eE"[]{},:\\\n tnfu', 0, 0x80, 0xFF)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from emulator.cli.main import main
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.state import LabStore
-from tests.support.command import refused
 
 OLD = {
     "box_id": "a",
@@ -43,6 +43,15 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabStore:
 def old_box(store: LabStore, folder: Path, box_id: str) -> None:
     (folder / "boxes" / box_id).mkdir(parents=True)
     (folder / "boxes" / box_id / "box.json").write_text(json.dumps(OLD | {"box_id": box_id}))
+
+
+def refused(*words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The error of a command that ends with exit code 2; an old word names the new one in a line before it."""
+    assert main(words) == 2
+    *before, error = capsys.readouterr().err.splitlines()
+    new = "charkha: `charkha box` is now `charkha lab up --between`; the old word works until 1.0"
+    assert before == ([new] if words[0] == "box" else [])
+    return error
 
 
 @pytest.mark.parametrize("words", [("status",), ("down",), ("apply", "fw-a")])

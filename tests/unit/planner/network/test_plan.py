@@ -22,8 +22,8 @@ from emulator.planner.traffic.operation import (
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
-from emulator.trace.synthetic.transformer import Transformer
-from emulator.trace.synthetic.transformer_workload import transformer_workload
+from emulator.trace.synthetic.transformer.transformer import Transformer
+from emulator.trace.synthetic.transformer.workload import transformer_workload
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 BARE = WireOverhead(1, 1)

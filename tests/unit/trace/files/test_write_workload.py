@@ -13,8 +13,8 @@ from emulator.trace.files.write_workload import encode_node, write_workload
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
 from emulator.trace.synthetic.synthetic import WorkNode
-from emulator.trace.synthetic.transformer import Transformer
-from emulator.trace.synthetic.transformer_workload import transformer_workload
+from emulator.trace.synthetic.transformer.transformer import Transformer
+from emulator.trace.synthetic.transformer.workload import transformer_workload
 from tests.support.et_files import read_et
 
 TRANSFORMER = transformer_workload(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emulator.trace.synthetic.options import described, option, workload_options
-from emulator.trace.synthetic.pipeline_schedule import PipelineSchedule
+from emulator.trace.synthetic.transformer.pipeline_schedule import PipelineSchedule
 
 
 @dataclass(frozen=True)

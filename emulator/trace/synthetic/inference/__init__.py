@@ -1,0 +1,1 @@
+"""Disaggregated inference: prefill and decode workers that serve requests."""

@@ -1,0 +1,1 @@
+"""A mixture of experts: routed tokens, dispatch and combine."""

@@ -1,0 +1,1 @@
+"""One training iteration of a transformer, as nodes of every rank."""
