@@ -123,7 +123,7 @@ def build_parser(loaded: Container[str]) -> Parser:
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
     paths = list(MODULES) if IS_COMPLETE else ["agent start"]
-    elsewhere = {path.split()[-1]: path for path in paths} | (OLD_WORDS if IS_COMPLETE else {})
+    elsewhere = {path.split()[-1]: path for path in paths if path != "agent start"} | (OLD_WORDS if IS_COMPLETE else {})
     parser.elsewhere = elsewhere
     for word in dict.fromkeys(path.split()[0] for path in paths):
         below = [path for path in paths if path.startswith(f"{word} ")]

@@ -87,7 +87,7 @@ def test_inference_takes_requests_of_a_file_or_of_a_rate(tmp_path: Path, capsys:
     assert _run("inference", "--rate", "5", "--requests", "7", "--out", str(tmp_path / "rate"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["parameters"]["requests"] == 7
     (tmp_path / "requests.jsonl").write_text(f"{line}{{}}\n")
-    words = ("generate", "inference", *source, "--out", tmp_path / "none")
+    words = ("trace", "generate", "inference", *source, "--out", tmp_path / "none")
     assert "requests.jsonl, line 2: " in refused(*words, capsys=capsys)
     assert not (tmp_path / "none").exists()
 
@@ -99,7 +99,7 @@ def test_one_rank_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_folder_with_files_needs_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    words = ("generate", "collective", "all_reduce", "-n", "2", "-b", "8", "--out", tmp_path)
+    words = ("trace", "generate", "collective", "all_reduce", "-n", "2", "-b", "8", "--out", tmp_path)
     assert "--force" in refused(*words, capsys=capsys)
     assert _run("collective", "all_reduce", "-n", "2", "-b", "8", "--out", str(tmp_path), "--force") == 0
 
