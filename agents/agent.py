@@ -40,7 +40,7 @@ from emulator.units import NS_PER_S
 from emulator.version import VERSION
 
 if TYPE_CHECKING:
-    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
+    from agents.metrics import AgentMetrics
 
 
 PROGRESS_S = (0.25, 1.0)

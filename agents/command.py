@@ -16,7 +16,7 @@ from emulator.units import parse_rate
 from emulator.visible import visible
 
 if TYPE_CHECKING:
-    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
+    from agents.metrics import AgentMetrics
 
 _EXAMPLE = """example:
   charkha agent start --controller 192.0.2.1:4790 --interface eth1 --identity server1.pem
@@ -144,8 +144,8 @@ def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> Age
     """Metrics that are served until the stack is closed; None without --metrics."""
     if address is None:
         return None
-    from emulator.annexes.telemetry.agent_metrics import AgentMetrics
-    from emulator.annexes.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
+    from agents.metrics import AgentMetrics
+    from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry, parse_address
 
     registry = new_registry()
     metrics = AgentMetrics(registry, name)

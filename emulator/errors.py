@@ -35,6 +35,12 @@ class EmulatorError(Exception):
 
     exit_code = exit_codes.FAILED
 
+    def __str__(self) -> str:
+        return " ".join(self._message().splitlines())  # names and values of files may contain line ends
+
+    def _message(self) -> str:
+        return super().__str__()
+
 
 class InputError(EmulatorError):
     """The input cannot be used."""
@@ -65,7 +71,7 @@ class TraceError(InputError):
         self.problem, self.path, self.offset, self.node, self.rank = problem, path, offset, node, rank
         super().__init__(problem)
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         where = [str(self.path)] if self.path is not None else []
         where += [f"{name} {value}" for name, value in (("rank", self.rank), ("node", self.node)) if value is not None]
         if self.offset is not None:
@@ -80,7 +86,7 @@ class TopologyError(InputError):
         self.problem, self.path, self.key, self.line = problem, path, key, line
         super().__init__(problem)
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         where = [] if self.path is None else [f"{self.path}:{self.line}" if self.line else str(self.path)]
         where += [self.key] if self.key else []
         return f"{', '.join(where)}: {self.problem}" if where else self.problem

@@ -6,12 +6,16 @@ import argparse
 from collections.abc import Iterable, Iterator
 
 from emulator.cli.main import build_parser
-from emulator.cli.words import COMMANDS, MODULES
+from emulator.cli.words import COMMANDS
+from emulator.plugins import BUILT_IN, PluginKind
 from emulator.removed import OLD_WORDS
 
+_BUILT_IN = BUILT_IN[PluginKind.COMMANDS]
 _OPENING = """# Commands
-`charkha COMMAND --help` shows the common options and an example, `--help-all` every option. This page is made by
-`python -m lab.commands`.
+`charkha COMMAND --help` shows the common options and an example, `--help-all` every option. Commands that print a
+table take `--json` and `--explain`. Results go to stdout, everything else to stderr; [exit codes](exit-codes.md).
+TRACE is a folder or prefix of `<prefix>.<rank>.et` files, or one file: Chakra protobuf, plain, gzip or zstandard, or
+Chakra JSON; a folder of PyTorch traces; or a master file. `python -m lab.commands` makes this page from the parser.
 """
 
 
@@ -28,7 +32,7 @@ def page() -> str:
 
 def _rows(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     for path in paths:
-        if path in MODULES:
+        if path in _BUILT_IN:
             parser: argparse.ArgumentParser = build_parser([path])
             for word in path.split():
                 parser = _below(parser)[word]
@@ -36,7 +40,7 @@ def _rows(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _tree(words: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    below = {word: inner for word, inner in _below(parser).items() if f"{words} {word}" not in MODULES}
+    below = {word: inner for word, inner in _below(parser).items() if f"{words} {word}" not in _BUILT_IN}
     if not below or parser.get_default("handler") is not None:
         arguments = " ".join(
             action.metavar if isinstance(action.metavar, str) else action.dest.upper()

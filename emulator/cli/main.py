@@ -8,17 +8,17 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Container, Sequence
-from importlib import import_module
+from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 
 from emulator import exit_codes
 from emulator.cli.parser import Parser
-from emulator.cli.words import COMMANDS, MODULES, SUMMARIES, path_of, renamed
+from emulator.cli.words import COMMANDS, SUMMARIES, path_of, renamed
 from emulator.errors import FULL, EmulatorError, HostError
 from emulator.host.resources import LIBRARIES_BYTES, exhausted, reserve
 from emulator.host.stderr_log import log_to_stderr
 from emulator.host.traceback_file import write_traceback
+from emulator.plugins import BUILT_IN, PluginKind, is_known, load
 from emulator.removed import OLD_WORDS
 from emulator.version import VERSION
 from emulator.visible import visible
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # None: closed before the start
             sys.stdout.flush()
     except EmulatorError as error:
-        print("charkha:", visible(" ".join(str(error).splitlines())), file=sys.stderr)  # names may contain line ends
+        print("charkha:", visible(str(error)), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # it came before the await
@@ -109,7 +109,7 @@ def _parser(words: Sequence[str]) -> Parser:
     return build_parser([path])
 
 
-def build_parser(loaded: Container[str]) -> Parser:
+def build_parser(loaded: Collection[str]) -> Parser:
     """The parser of all commands; those that are not loaded have no arguments."""
     description, epilog = (_DESCRIPTION, _EPILOG) if IS_COMPLETE else (_AGENT_ALONE, _AGENT_EPILOG)
     parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=description, epilog=epilog)
@@ -122,13 +122,14 @@ def build_parser(loaded: Container[str]) -> Parser:
         help="what goes to stderr; info: agents and iterations, debug: libraries too (default: warning)",
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
-    paths = list(MODULES) if IS_COMPLETE else ["agent start"]
+    added = [path for path in loaded if path and " " not in path and is_known(PluginKind.COMMANDS, path)]
+    paths = list(dict.fromkeys([*BUILT_IN[PluginKind.COMMANDS], *added])) if IS_COMPLETE else ["agent start"]
     elsewhere = {path.split()[-1]: path for path in paths if path != "agent start"} | (OLD_WORDS if IS_COMPLETE else {})
     parser.elsewhere = elsewhere
     for word in dict.fromkeys(path.split()[0] for path in paths):
         below = [path for path in paths if path.startswith(f"{word} ")]
-        if word in loaded and word in MODULES:
-            import_module(MODULES[word]).add_parser(subparsers)
+        if word in loaded and word in paths:
+            load(PluginKind.COMMANDS, word)(subparsers)
         else:
             epilog = f"example:\n  charkha {below[0]} --help\n" if below else None
             subparsers.add_parser(word, description=_DESCRIPTIONS.get(word), epilog=epilog)
@@ -138,7 +139,7 @@ def build_parser(loaded: Container[str]) -> Parser:
     return parser
 
 
-def _add_below(parser: Parser, paths: Sequence[str], loaded: Container[str]) -> None:
+def _add_below(parser: Parser, paths: Sequence[str], loaded: Collection[str]) -> None:
     """Add the words below a word; not if it takes an argument in their place, as `bench COLLECTIVE` does."""
     actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not actions and any(not action.option_strings for action in parser._actions):
@@ -147,7 +148,7 @@ def _add_below(parser: Parser, paths: Sequence[str], loaded: Container[str]) -> 
     for path in paths:
         word = path.split()[-1]
         if path in loaded:
-            import_module(MODULES[path]).add_parser(subparsers)
+            load(PluginKind.COMMANDS, path)(subparsers)
         else:
             subparsers.add_parser(word, help=SUMMARIES[path])
 

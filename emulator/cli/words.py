@@ -1,10 +1,11 @@
-"""The words of the command line: what each is for, which module has it, and what became of older ones."""
+"""The words of the command line: what each is for, and what became of older ones."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 
+from emulator.plugins import BUILT_IN, PluginKind
 from emulator.removed import OLD_WORDS
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
@@ -52,22 +53,6 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """Group → words of a command → its line in the help. The first page lists those of one word."""
 SUMMARIES = {path: summary for group in COMMANDS.values() for path, summary in group.items()}
-MODULES: Mapping[str, str] = {
-    **{path: f"emulator.cli.commands.{path.split()[-1]}" for path in SUMMARIES if path not in ("trace", "agent")},
-    "box": "emulator.cli.commands.box",
-    "agent start": "agents.command",  # by name: nothing in emulator imports agents
-    "trace anonymize": "emulator.annexes.sharing.anonymize_command",
-    "runs audit": "emulator.annexes.bench_kit.audit.command",
-    "trace convert": "emulator.annexes.importers.command",
-    "runs export": "emulator.annexes.exports.command",
-    "agent launch": "emulator.annexes.launch.command",
-    "agent peer": "emulator.annexes.bench_kit.peer.command",
-    "lab probe": "emulator.annexes.bench_kit.probe.command",
-    "serve": "emulator.annexes.service.command",
-    "trace synth": "emulator.annexes.sharing.synth_command",
-    "runs watch": "emulator.annexes.telemetry.command",
-}
-"""Words of a command → the module that adds it; loaded when the command is used."""
 _HELP = ("-h", "--help", "--help-all")
 
 
@@ -75,7 +60,7 @@ def path_of(words: Sequence[str]) -> str:
     """The command of a command line, as its words with a space between; "" without one."""
     first, *rest = words[_start(words) :][:2] or [""]
     path = " ".join([first, *rest])
-    return path if path in MODULES else first
+    return path if path in BUILT_IN[PluginKind.COMMANDS] else first
 
 
 def renamed(words: Sequence[str]) -> list[str]:

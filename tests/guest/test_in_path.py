@@ -1,4 +1,4 @@
-"""A box between two stock RDMA endpoints: it loses one packet, and Linux sends it again."""
+"""A lab between two stock RDMA endpoints: it loses one packet, and Linux sends it again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture(scope="module")
 def guests() -> Iterator[Guest]:
-    """Two guests; the second hangs on a cable `box0`-`box1` and its tap, which are free for a box between them."""
+    """Two guests; the second hangs on a cable `box0`-`box1` and its tap, which are free for a lab between them."""
     machine = Guest(namespace=f"rxi{os.getpid()}", machines=2)
     ip = ("ip", "-n", machine.namespace)
     try:
@@ -39,16 +39,17 @@ def guests() -> Iterator[Guest]:
         machine.down()
 
 
-def box(guests: Guest, folder: Path, *words: object) -> Finished:
+def lab(guests: Guest, folder: Path, *words: object) -> Finished:
     enter = ("nsenter", f"--net=/run/netns/{guests.namespace}", "--")
-    done = charkha("box", *words, cwd=folder, prefix=enter)
+    done = charkha("lab", *words, cwd=folder, prefix=enter)
     assert done.code == 0, done.stderr
     return done
 
 
 def settled_status(guests: Guest, folder: Path, name: str) -> dict[str, Any] | None:
-    """The box once no frame is on its way: counters of ports are read one after the other."""
-    status: dict[str, Any] = json.loads(box(guests, folder, "status", name, "--json").stdout)
+    """The lab once no frame is on its way: counters of ports are read one after the other."""
+    (shown,) = json.loads(lab(guests, folder, "status", name, "--json").stdout)
+    status: dict[str, Any] = shown["between"]
     return status if status["totals"]["unaccounted"] == 0 else None
 
 
@@ -64,20 +65,20 @@ repeated_loss = pytest.mark.skipif(not IS_FULL, reason="20 s and more of waiting
         ("{mark: {every: 10}, opcode: data}", 0),
     ],
 )
-def test_stock_endpoints_recover_from_what_a_box_does(
+def test_stock_endpoints_recover_from_what_rules_do(
     guests: Guest, tmp_path: Path, rule: str, dropped: int | None
 ) -> None:
     (tmp_path / "p.yaml").write_text(f"rules:\n  - {rule}\n")
     name = f"i{os.getpid()}"
-    box(guests, tmp_path, "up", "box1", "tap2", "--profile", "p.yaml", "--id", name)
+    lab(guests, tmp_path, "up", "--between", "box1", "tap2", "--profile", "p.yaml", "--id", name)
     try:
         before = guests.counters()
         text = write(guests)
         gaps = guests.counters()["out_of_seq_request"] - before["out_of_seq_request"]
         status = wait_for(lambda: settled_status(guests, tmp_path, name))
-        print(box(guests, tmp_path, "status", name).stdout)
+        print(lab(guests, tmp_path, "status", name).stdout)
     finally:
-        box(guests, tmp_path, "down", name)
+        lab(guests, tmp_path, "down", name)
     (counted,) = (one["frames"] for one in status["rules"])
     if dropped is None or "mark" in rule:
         assert counted > 5

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers import workers
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import TraceError
 from tests.support.pytorch_traces import data_parallel_rank, write
@@ -22,7 +22,7 @@ def job(tmp_path: Path) -> Path:
 
 def converted(job: Path, target: Path) -> tuple[list[bytes], list[tuple[int, int]]]:
     steps: list[tuple[int, int]] = []
-    trace = import_trace(IMPORTERS["pytorch"], job, on_rank=lambda done, ranks: steps.append((done, ranks)))
+    trace = import_trace(importer_named("pytorch"), job, on_rank=lambda done, ranks: steps.append((done, ranks)))
     return [path.read_bytes() for path in write_imported(trace, target)], steps
 
 
@@ -41,4 +41,4 @@ def test_an_error_of_a_process_is_that_of_the_command(job: Path, monkeypatch: py
     document.collective("allreduce", -7, 900, (930, 10))
     write(document, job / "1.json")
     with pytest.raises(TraceError, match=r"1.json, .* at 901.000 us: size -28 of a"):
-        import_trace(IMPORTERS["pytorch"], job)
+        import_trace(importer_named("pytorch"), job)

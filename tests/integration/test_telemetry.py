@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.telemetry.broker import Broker
-from emulator.annexes.telemetry.endpoint import MetricsEndpoint, new_registry
 from emulator.annexes.telemetry.messages import Composer
 from emulator.annexes.telemetry.payloads import IterationDone, State
 from emulator.annexes.telemetry.publisher import MqttPublisher
+from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry
 from tests.support.command import EXAMPLE, charkha, started, wait_for
 from tests.support.mosquitto import Mosquitto, listening, mosquitto
 

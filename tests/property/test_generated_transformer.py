@@ -72,7 +72,7 @@ def _all_nodes(workload: SyntheticWorkload) -> Iterator[tuple[int, WorkNode]]:
 
 @given(transformers())
 @settings(max_examples=examples(24), deadline=None)
-def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
+def test_totals_from_a_rank_of_each_stage_are_those_of_all_nodes(model: Transformer) -> None:
     workload = transformer_workload(model)
     counted: Counter[tuple[GroupRole, CommKind, int]] = Counter()
     compute_nodes = compute_micros = 0

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from emulator.annexes.importers.model import ImportedRank
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.registry import import_trace, importer_named
 from tests.support.command import charkha
 
 RANKS = 4
@@ -76,7 +76,7 @@ def test_every_operation_is_what_the_program_issued(kept: str, mode: str, record
     """In order, with bytes, group, root, peer and splits, from both kinds of trace and from either alone."""
     for path in recorded.glob(kept):
         (tmp_path / path.name).symlink_to(path)
-    trace = import_trace(IMPORTERS["pytorch"], tmp_path)
+    trace = import_trace(importer_named("pytorch"), tmp_path)
     assert [one.mode for one in trace.ranks] == [mode] * RANKS
     for rank in trace.ranks:
         assert imported(rank) == [counted(one) for one in issued(recorded)[rank.rank]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Part, to_batch
-from emulator.results.run_folder.stream import write_parquet
 from tests.support.runs import collective, write_run
 
 _SENT = FlowResult(

@@ -34,8 +34,8 @@ from emulator._pb import et_pb2
 from emulator.annexes.bench_kit.audit.audit_table import render as render_audit
 from emulator.annexes.bench_kit.audit.capture import audit_file
 from emulator.annexes.bench_kit.audit.report import to_json as audit_to_json
-from emulator.annexes.exports.formats import FORMATS, export
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.exports.formats import export
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
 from emulator.annexes.service.configuration import Place, read_configuration
 from emulator.control.certificates.authority import CERTIFICATE, KEY, issue, make_authority
@@ -53,6 +53,7 @@ from emulator.experiment.settle.settled import planned_flows
 from emulator.experiment.settle.workload import load_from_files
 from emulator.experiment.spec.document import name_of, read_experiment, to_yaml
 from emulator.experiment.spec.spec import Trace
+from emulator.plugins import BUILT_IN, PluginKind, load
 from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import groups_of
 from emulator.results.comparison.verdicts import Rules as ComparisonRules
@@ -264,7 +265,7 @@ def _group_file(folder: Path, chance: Random) -> Path:
 
 def _imported(importer: str) -> Callable[[Path], None]:
     def take(path: Path) -> None:
-        trace = import_trace(IMPORTERS[importer], path)
+        trace = import_trace(importer_named(importer), path)
         if trace.missing:
             return
         with TemporaryDirectory(dir=path.parent) as made:
@@ -515,7 +516,7 @@ def _stored_run(is_table: bool) -> Callable[[Path, Random], tuple[Path, str]]:
 def _weighted_uses() -> tuple[list[str], list[int]]:
     """What is done with stored runs, and how often: pages and tables of all figures take ten times as long."""
     slow = {"report": 1, "runs show": 2, "expect": 3, "export junit": 2, "export csv": 4}
-    names = [*_USES, *(f"export {one}" for one in FORMATS)]
+    names = [*_USES, *(f"export {one}" for one in BUILT_IN[PluginKind.EXPORTS])]
     return names, [slow.get(one, 10) for one in names]
 
 
@@ -560,7 +561,7 @@ def _used(stored: tuple[Path, str]) -> None:
     if use in _USES:
         _USES[use](run)
     else:
-        export(run, use.removeprefix("export "), folder / "out")
+        export(run, load(PluginKind.EXPORTS, use.removeprefix("export ")), folder / "out")
 
 
 def _session(folder: Path, chance: Random) -> Path:

@@ -84,3 +84,8 @@ def test_errors_carry_their_facts_as_fields() -> None:
     trace = errors.TraceError("p", path="f", offset=1, node=2, rank=3)
     assert (trace.problem, trace.path, trace.offset, trace.node, trace.rank) == ("p", "f", 1, 2, 3)
     assert errors.RunAborted("why").reason == "why"
+
+
+def test_a_message_is_one_line_whatever_a_file_has() -> None:
+    error = errors.TopologyError("there is no node 'h1'; there are \n, h0\u2028", path="a\nb.yaml")
+    assert str(error) == "a b.yaml: there is no node 'h1'; there are  , h0"

@@ -7,14 +7,16 @@ import sys
 from pathlib import Path
 
 from emulator.annexes.exports import otel
-from emulator.annexes.exports.formats import FORMATS, export, export_to_stream
+from emulator.annexes.exports.formats import Format, export, export_to_stream
 from emulator.cli.output import notify
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
+from emulator.plugins import BUILT_IN, PluginKind, load
 from emulator.results.run_folder.reader import read_run
 
 _OTEL = "otel"
-_FORMATS = {one.name: one.summary for one in FORMATS.values()} | {_OTEL: "metrics to an OpenTelemetry collector"}
+_FORMATS = {name: load(PluginKind.EXPORTS, name).summary for name in BUILT_IN[PluginKind.EXPORTS]}
+_FORMATS[_OTEL] = "metrics to an OpenTelemetry collector"
 _JSON = "-json"
 _LISTED = "\n".join(
     f"  {name + (f'[{_JSON}]' if name + _JSON in _FORMATS else ''):<19}{summary}"
@@ -38,7 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
-    parser.add_argument("--to", metavar="FORMAT", required=True, choices=_FORMATS, help="one of the formats below")
+    parser.add_argument("--to", metavar="FORMAT", required=True, help="one of the formats below, or an installed one")
     parser.add_argument(
         "--out", metavar="PATH", type=Path, help="target; - for stdout (default: here, named after the run)"
     )
@@ -52,12 +54,13 @@ def _run(args: argparse.Namespace) -> None:
         return
     if args.endpoint is not None:
         raise InputError(f"--endpoint is only for --to {_OTEL}")
-    FORMATS[args.to].require()
+    chosen = load(PluginKind.EXPORTS, args.to, Format)
+    chosen.require()
     run = read_run(args.run)
     if args.out == Path("-"):
-        notes = export_to_stream(run, args.to, sys.stdout.buffer)
+        notes = export_to_stream(run, chosen, sys.stdout.buffer)
     else:
-        written, notes = export(run, args.to, args.out)
+        written, notes = export(run, chosen, args.out)
         print(written)
     for note in notes:
         notify(note)

@@ -1,21 +1,19 @@
-"""What a run can be exported to: the name of each format, and who writes it."""
+"""What a format is that a run can be exported to, and its writing; emulator.plugins lists the formats."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from emulator.annexes.exports import kvbench, nccl_inspector, nccl_tests, perfetto, tables
-from emulator.annexes.exports.astra_sim import package as astra_sim
 from emulator.errors import InputError
+from emulator.host.files import writing
 from emulator.host.scratch import scratch_folder
 from emulator.results.run_folder.places import check_file
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.stream import writing
 from emulator.views.junit.run import run_to_xml
 
 
@@ -40,7 +38,9 @@ class Format:
     require: Callable[[], None] = lambda: None
 
 
-def _text(render: Callable[[Run], str]) -> Callable[[Run, Path], Sequence[str]]:
+def as_text(render: Callable[[Run], str]) -> Callable[[Run, Path], Sequence[str]]:
+    """The `write` of a format that is one text."""
+
     def write(run: Run, target: Path) -> Sequence[str]:
         content = render(run)
         with writing(target):
@@ -50,30 +50,15 @@ def _text(render: Callable[[Run], str]) -> Callable[[Run, Path], Sequence[str]]:
     return write
 
 
-FORMATS: Mapping[str, Format] = {
-    one.name: one
-    for one in (
-        Format(
-            "perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", perfetto.write, False, perfetto.require
-        ),
-        Format("nccl-tests", ".txt", "the table of nccl-tests, or what it writes with -J", _text(nccl_tests.to_text)),
-        Format("nccl-tests-json", ".json", "what nccl-tests writes with -J", _text(nccl_tests.to_json)),
-        Format("nccl-inspector", ".inspector.log", "JSON lines as NCCL's Inspector writes them", nccl_inspector.write),
-        Format("kvbench", ".kvbench.txt", "the table of NIXL's KVBench, or its JSON", _text(kvbench.to_text)),
-        Format("kvbench-json", ".kvbench.json", "what KVBench writes as JSON", _text(kvbench.to_json)),
-        Format("astra-sim", ".astra-sim", "a folder for ASTRA-sim: workload, network", astra_sim.write, is_folder=True),
-        Format("csv", ".csv.d", "a folder with a CSV file per table", tables.write, is_folder=True),
-        Format("junit", ".junit.xml", "test results, a case per class", _text(run_to_xml)),
-    )
-}
+JUNIT = Format("junit", ".junit.xml", "test results, a case per class", as_text(run_to_xml))
 
 
-def export(run: Run, name: str, target: Path | None) -> tuple[Path, Sequence[str]]:
-    """Write a run in one of FORMATS. It appears under its name when it is whole; a failed export leaves nothing.
+def export(run: Run, chosen: Format, target: Path | None) -> tuple[Path, Sequence[str]]:
+    """Write a run in a format. It appears under its name when it is whole; a failed export leaves nothing.
 
     Args:
         run: to be exported.
-        name: of the format.
+        chosen: the format.
         target: where to; None: in the current folder, named after the run.
 
     Returns:
@@ -84,7 +69,6 @@ def export(run: Run, name: str, target: Path | None) -> tuple[Path, Sequence[str
         ResultError: the run cannot be read.
         HostError: it cannot be written, or a library is missing.
     """
-    chosen = FORMATS[name]
     chosen.require()
     target = Path(run.folder.resolve().name + chosen.suffix) if target is None else target
     check_file(target, "--out")
@@ -99,19 +83,18 @@ def export(run: Run, name: str, target: Path | None) -> tuple[Path, Sequence[str
     return target, notes
 
 
-def export_to_stream(run: Run, name: str, stream: IO[bytes]) -> Sequence[str]:
+def export_to_stream(run: Run, chosen: Format, stream: IO[bytes]) -> Sequence[str]:
     """Write a run in a format that is one file; returns notes for the user.
 
     Raises:
         InputError: the format is a folder.
         ResultError, HostError: as for `export`.
     """
-    chosen = FORMATS[name]
     if chosen.is_folder:
-        raise InputError(f"--out -: {name} is a folder, not one file")
+        raise InputError(f"--out -: {chosen.name} is a folder, not one file")
     chosen.require()
     with scratch_folder() as scratch:
-        notes = chosen.write(run, scratch / name)
-        with (scratch / name).open("rb") as file:
+        notes = chosen.write(run, scratch / chosen.name)
+        with (scratch / chosen.name).open("rb") as file:
             shutil.copyfileobj(file, stream)
     return notes

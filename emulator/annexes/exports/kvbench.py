@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from emulator.annexes.exports.formats import Format, as_text
 from emulator.errors import ResultError
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Part
@@ -148,3 +149,7 @@ def _table(patterns: Sequence[_Pattern]) -> Iterator[str]:
             f"{one.mean_bandwidth:.3f}",
         )
         yield "  ".join(cell.rjust(len(heading)) for cell, heading in zip(cells, _HEADINGS, strict=True)).rstrip()
+
+
+KVBENCH = Format("kvbench", ".kvbench.txt", "the table of NIXL's KVBench, or its JSON", as_text(to_text))
+KVBENCH_JSON = Format("kvbench-json", ".kvbench.json", "what KVBench writes as JSON", as_text(to_json))

@@ -16,11 +16,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from emulator.annexes.exports.formats import Format
 from emulator.errors import ResultError
+from emulator.host.files import writing
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.stream import writing
 from emulator.results.statistics.method.nccl_conventions import busbw_factor, nccl_size
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.trace.meaning.collective_names import COLLECTIVES
@@ -154,3 +155,6 @@ def _performance(row: _Row, kind: CommKind, number: int, start_us: int, done_us:
         "event_trace_sn": {f"{word}_start_sn": 1, f"{word}_stop_sn": 2, "kernel_events": []},
         "event_trace_ts": {f"{word}_start_ts": start_us, f"{word}_stop_ts": done_us, "kernel_events": []},
     }
+
+
+NCCL_INSPECTOR = Format("nccl-inspector", ".inspector.log", "JSON lines as NCCL's Inspector writes them", write)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from emulator.annexes.exports.formats import Format, as_text
 from emulator.errors import ResultError
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
@@ -211,3 +212,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _count(row: MeasuredClass) -> int:
     return count_elements(row.kind, size_bytes=row.size_bytes, members=row.members)
+
+
+NCCL_TESTS = Format("nccl-tests", ".txt", "the table of nccl-tests, or what it writes with -J", as_text(to_text))
+NCCL_TESTS_JSON = Format("nccl-tests-json", ".json", "what nccl-tests writes with -J", as_text(to_json))

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from emulator.annexes.exports.formats import Format
 from emulator.annexes.exports.perfetto_tracks import Lanes, Tracks, require
+from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.stream import writing
 from emulator.results.statistics.samples.table_columns import to_ints
-
-__all__ = ["require", "write"]
 
 _JOB = "job"
 _ARGUMENTS = (
@@ -112,3 +111,6 @@ def _samples(run: Run) -> Iterator[dict[str, Any]]:
     order = np.argsort(to_ints(table["post_ns"]), kind="stable")
     for batch in table.take(order).to_batches(max_chunksize=10_000):
         yield from batch.to_pylist()
+
+
+PERFETTO = Format("perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", write, require=require)

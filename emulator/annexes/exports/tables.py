@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from emulator.annexes.exports.formats import Format
+from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.stream import writing
 
 
 def write(run: Run, folder: Path) -> Sequence[str]:
@@ -48,3 +49,6 @@ def _plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema(
         [field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema]
     )
+
+
+CSV = Format("csv", ".csv.d", "a folder with a CSV file per table", write, is_folder=True)

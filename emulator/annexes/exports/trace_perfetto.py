@@ -8,13 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from emulator.annexes.exports.perfetto_tracks import Lanes, Tracks
-from emulator.results.run_folder.stream import writing
+from emulator.annexes.exports.perfetto_tracks import Lanes, Tracks, require
+from emulator.host.files import writing
 from emulator.trace.analysis.time_line import TimeLine
 from emulator.trace.meaning.groups import group_label
 from emulator.trace.meaning.model import Communication, Group, RankProgram, Resource, Workload
 
 _TRACKS = {Resource.CPU: "CPU", Resource.DEVICE: "device"}
+
+
+def trace_line_writer() -> Callable[..., None]:
+    """`write_trace_line`, when what it needs is installed.
+
+    Raises:
+        HostError: the perfetto package is missing.
+    """
+    require()
+    return write_trace_line
 
 
 def write_trace_line(

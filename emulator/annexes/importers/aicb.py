@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from emulator.annexes.importers.importer import Importer
 from emulator.annexes.importers.losses import Fate, Losses
 from emulator.annexes.importers.model import ImportedRank, ImportedTrace, NodeList, Operation, Place
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS
@@ -304,3 +305,6 @@ class _Builder(NodeList):
             ranks=() if is_world else members,
             group_size=len(members),
         )
+
+
+AICB = Importer("aicb", "workloads of AICB for SimAI", is_aicb, read_aicb)

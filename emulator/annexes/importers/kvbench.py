@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from emulator.annexes.importers.importer import Importer
 from emulator.annexes.importers.losses import Fate, Losses
 from emulator.annexes.importers.model import ImportedRank, ImportedTrace, NodeList, Operation, Place
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS
@@ -270,3 +271,6 @@ def _message(pattern: _Pattern, builder: _Builder, kind: CommKind, peer: int, si
     )
     builder.losses.count(Fate.MAPPED, kind.label, pattern.where)
     return builder.issue(operation, deps)
+
+
+KVBENCH = Importer("kvbench", "traffic matrices of NIXL's KVBench", is_kvbench, read_kvbench)

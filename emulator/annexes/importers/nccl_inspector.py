@@ -16,6 +16,7 @@ import msgspec
 
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.communicators import Membership, World, find_world
+from emulator.annexes.importers.importer import Importer, Version
 from emulator.annexes.importers.losses import Fate, Losses
 from emulator.annexes.importers.model import ImportedTrace
 from emulator.annexes.importers.nccl_calls import KINDS, ROOTED, nccl_operation
@@ -241,3 +242,11 @@ def _start_us(said: _Collective | _Message, where: str) -> int | None:
     if start is not None and not 0 <= start < _LATEST_US:
         raise TraceError(f"has a start at {start} µs, which is outside 0 to {_LATEST_US}", path=where)
     return start
+
+
+_OUTPUT = Version(
+    "Inspector output", re.compile(rb'"inspector_output_format_version"\s*:\s*"([^"]{1,20})"'), (KNOWN_FORMAT,)
+)
+NCCL_INSPECTOR = Importer(
+    "nccl-inspector", "logs of NCCL's Inspector plugin", is_nccl_inspector, read_nccl_inspector, (_OUTPUT,)
+)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.communicators import Membership, World, find_world, natural_order
+from emulator.annexes.importers.importer import Importer, Version
 from emulator.annexes.importers.losses import Fate, Losses
 from emulator.annexes.importers.model import ImportedTrace
 from emulator.annexes.importers.nccl_calls import DATATYPE_BYTES, KINDS, nccl_operation
@@ -285,3 +286,7 @@ def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall 
         batch=None if kind.is_collective else (line.communicator, line.op_count),
         start_ns=line.time_ns,
     )
+
+
+_NCCL = Version("NCCL", re.compile(rb"NCCL version (\d{1,3}\.\d{1,3})"), tuple(f"2.{minor}" for minor in range(18, 29)))
+NCCL_LOG = Importer("nccl-log", "logs of NCCL with NCCL_DEBUG=INFO", is_nccl_log, read_nccl_log, (_NCCL,))

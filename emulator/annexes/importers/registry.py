@@ -1,141 +1,32 @@
-"""The importers: formats of traces other than Chakra's, each recognised by the content of its files."""
+"""Importing: the importer of a source, told from its content, and the trace of a job whose ranks agree."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from emulator.annexes.importers.agreement import check_agreement
-from emulator.annexes.importers.aicb import is_aicb, read_aicb
 from emulator.annexes.importers.documents import document_heads
-from emulator.annexes.importers.flight_recorder.dumps import is_flight_recorder
-from emulator.annexes.importers.flight_recorder.reading import read_flight_recorder
-from emulator.annexes.importers.kvbench import is_kvbench, read_kvbench
+from emulator.annexes.importers.importer import Importer
 from emulator.annexes.importers.losses import Fate
 from emulator.annexes.importers.model import ImportedTrace
-from emulator.annexes.importers.nccl_inspector import KNOWN_FORMAT, is_nccl_inspector, read_nccl_inspector
-from emulator.annexes.importers.nccl_log import is_nccl_log, read_nccl_log
-from emulator.annexes.importers.pytorch.documents import is_pytorch
-from emulator.annexes.importers.pytorch.reading import read_pytorch
 from emulator.annexes.importers.text_files import HEADS, file_head, file_heads, source_files
+from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError, TraceError, format_ranks
+from emulator.plugins import BUILT_IN, PluginKind, installed, is_known, load
 from emulator.suggestions import did_you_mean
 from emulator.trace.files.files import has_et_files
-from emulator.trace.meaning.imported import GUESSED, ImportFacts, ImportLoss, refuse_guesses
+from emulator.trace.meaning.imported import GUESSED, ImportedFiles, ImportFacts, ImportLoss, refuse_guesses
+
+if TYPE_CHECKING:
+    from emulator.experiment.settle.workload import Alone
 
 CHAKRA = "chakra"
 """Name of what is read without an importer."""
-
-
-class Reader(Protocol):
-    """Reads the traces of a job."""
-
-    def __call__(
-        self, path: Path, *, ranks: int | None = None, on_rank: Callable[[int, int], None] | None = None
-    ) -> ImportedTrace:
-        """Read a folder, an archive or a file.
-
-        Args:
-            ranks: how many ranks the user asks for: only a source that says nothing of them needs it.
-            on_rank: called with (ranks read, ranks in all).
-
-        Raises:
-            TraceError: it cannot be read.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A version that files carry: what refuses to be read in another one may be the fault of the reader.
-
-    Attributes:
-        what: whose version, for messages.
-        pattern: of it in the first bytes of a file.
-        known: those that the reader was written for.
-    """
-
-    what: str
-    pattern: re.Pattern[bytes]
-    known: Sequence[str]
-
-
-HOST_SCHEMA = Version(
-    "execution trace schema",
-    re.compile(rb'"schema"\s*:\s*"(\d[\d.]{0,20})'),
-    ("1.0.1", "1.0.2", "1.0.3", "1.1.0", "1.1.1"),
-)
-KINETO_SCHEMA = Version("Kineto schema", re.compile(rb'"schemaVersion"\s*:\s*(\d{1,9})'), ("1",))
-DUMP = Version("dump", re.compile(rb"(?<![_a-z])version.{1,10}?(\d{1,3}\.\d{1,3})", re.DOTALL), ("2.10",))
-INSPECTOR = Version(
-    "Inspector output", re.compile(rb'"inspector_output_format_version"\s*:\s*"([^"]{1,20})"'), (KNOWN_FORMAT,)
-)
-NCCL = Version("NCCL", re.compile(rb"NCCL version (\d{1,3}\.\d{1,3})"), tuple(f"2.{minor}" for minor in range(18, 29)))
-
-
-@dataclass(frozen=True, slots=True)
-class Importer:
-    """A format.
-
-    Attributes:
-        is_head: whether a document that begins with these bytes is of this format.
-        versions: that its files carry.
-    """
-
-    name: str
-    title: str
-    is_head: Callable[[bytes], bool]
-    read: Reader
-    versions: Sequence[Version] = ()
-
-    def other_version(self, path: Path) -> str:
-        """ " (what; known: …)" of a source in a version that this reader does not know, else ""."""
-        for head in chain(document_heads(path), file_heads(path)):
-            for one in self.versions if self.is_head(head) else ():
-                found = {version.decode("utf-8", "replace") for version in one.pattern.findall(head)}
-                if other := sorted(found.difference(one.known)):
-                    return f" ({one.what} {other[0]}; known: {', '.join(one.known)})"
-        return ""
-
-
-IMPORTERS: Mapping[str, Importer] = {
-    one.name: one
-    for one in (
-        Importer(
-            "pytorch",
-            "PyTorch execution traces, Kineto traces, or both",
-            is_pytorch,
-            read_pytorch,
-            (HOST_SCHEMA, KINETO_SCHEMA),
-        ),
-        Importer("flight-recorder", "PyTorch Flight Recorder dumps", is_flight_recorder, read_flight_recorder, (DUMP,)),
-        Importer(
-            "nccl-inspector", "logs of NCCL's Inspector plugin", is_nccl_inspector, read_nccl_inspector, (INSPECTOR,)
-        ),
-        Importer("nccl-log", "logs of NCCL with NCCL_DEBUG=INFO", is_nccl_log, read_nccl_log, (NCCL,)),
-        Importer("aicb", "workloads of AICB for SimAI", is_aicb, read_aicb),
-        Importer("kvbench", "traffic matrices of NIXL's KVBench", is_kvbench, read_kvbench),
-    )
-}
-
-
-def find_importer(path: Path) -> Importer | None:
-    """The importer for a path; None: it holds traces of Chakra, or nothing that is known.
-
-    A folder with .et files is a trace of Chakra, whatever else is in it.
-    """
-    if has_et_files(path):
-        return None
-    for head in chain(document_heads(path), file_heads(path)):
-        for one in IMPORTERS.values():
-            if one.is_head(head):
-                return one
-    return None
 
 
 def importer_named(name: str) -> Importer:
@@ -143,12 +34,68 @@ def importer_named(name: str) -> Importer:
 
     Raises:
         InputError: there is none.
+        HostError: an installed one cannot be loaded.
     """
-    if name not in IMPORTERS:
-        known = (CHAKRA, *IMPORTERS)
+    if not is_known(PluginKind.IMPORTERS, name):
+        known = (CHAKRA, *BUILT_IN[PluginKind.IMPORTERS], *installed(PluginKind.IMPORTERS))
         advice = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         raise InputError(f"there is no format {name!r}{advice}")
-    return IMPORTERS[name]
+    importer: Importer = load(PluginKind.IMPORTERS, name, Importer)
+    return importer
+
+
+def find_importer(path: Path) -> Importer | None:
+    """The importer for a path; None: it holds traces of Chakra, or nothing that is known.
+
+    A folder with .et files is a trace of Chakra, whatever else is in it.
+
+    Raises:
+        HostError: no built-in importer knows the content, and an installed one cannot be loaded.
+    """
+    if has_et_files(path):
+        return None
+    if built_in := _importer_of(_heads(path), BUILT_IN[PluginKind.IMPORTERS]):
+        return built_in
+    others = installed(PluginKind.IMPORTERS)
+    return _importer_of(_heads(path), others) if others else None
+
+
+def _heads(path: Path) -> Iterator[bytes]:
+    return chain(document_heads(path), file_heads(path))
+
+
+def _importer_of(heads: Iterable[bytes], names: Iterable[str]) -> Importer | None:
+    importers = ((head, importer_named(name)) for head in heads for name in names)
+    return next((one for head, one in importers if one.is_head(head)), None)
+
+
+def import_files(
+    path: Path, *, ranks: int | None, alone: Alone | None, on_step: Callable[[str], None]
+) -> ImportedFiles | None:
+    """Read the traces of a job, to be played or looked at; None: no importer knows them.
+
+    Args:
+        ranks: how many the user asks for.
+        alone: what may be read of a trace instead of all ranks, to look at it; None: it must be complete.
+        on_step: receives the current step.
+
+    Raises:
+        TraceError: they cannot be read, disagree, or ranks are missing.
+        HostError: an installed importer cannot be loaded.
+    """
+    importer = find_importer(path)
+    if importer is None:
+        return None
+
+    def on_rank(done: int, all_ranks: int) -> None:
+        on_step(f"importing the trace: {done} of {all_ranks} ranks")
+
+    on_step("importing the trace")
+    trace = import_trace(importer, path, ranks=ranks, on_rank=on_rank)
+    if alone is None:
+        check_complete(trace)
+    only = None if alone is None else rank_alone(trace, alone.rank)
+    return ImportedFiles(partial(write_imported, trace), len(trace.ranks) + len(trace.missing), only)
 
 
 def import_trace(
@@ -192,8 +139,8 @@ def _count_other_formats(trace: ImportedTrace, importer: Importer) -> None:
     for file in source_files(trace.source)[:HEADS]:
         with suppress(TraceError, OSError):
             head = file_head(file)
-            found = next((one for one in IMPORTERS.values() if one.is_head(head)), importer)
-            if not importer.is_head(head) and found is not importer:
+            found = importer if importer.is_head(head) else _importer_of([head], BUILT_IN[PluginKind.IMPORTERS])
+            if found is not None and found is not importer:
                 trace.losses.count(Fate.DROPPED, f"files of another format: --from {found.name} reads them", str(file))
 
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from emulator.annexes.launch import launch_here, launch_kubernetes
+from emulator.annexes.launch import launch_here
 from emulator.cli.words import renamed
 from emulator.errors import InputError
+from emulator.plugins import BUILT_IN, PluginKind, installed, load
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
-ENGINES = {
-    "local": launch_here.LOCAL,
-    "ssh": launch_here.SSH,
-    "slurm": launch_here.SLURM,
-    "kubernetes": launch_kubernetes.KUBERNETES,
-}
 _EXAMPLE = """example:
   charkha agent launch slurm --interface eth1 -- run traces/my-job --topology rack.yaml
 """
@@ -32,7 +27,8 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EXAMPLE,
     )
     engines = parser.add_subparsers(title="engines", metavar="ENGINE", required=True)
-    for name, one in ENGINES.items():
+    for name in (*BUILT_IN[PluginKind.ENGINES], *installed(PluginKind.ENGINES)):
+        one = load(PluginKind.ENGINES, name, launch_here.EngineOptions)
         engine = engines.add_parser(name, help=one.text, description=f"Start agents {one.text}.", epilog=one.example)
         engine.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run … or bench …")
         engine.add_argument("--print", action="store_true", help="print what would be started, without starting it")

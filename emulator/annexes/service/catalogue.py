@@ -18,7 +18,7 @@ from emulator.experiment.series.suite.document import Case, read_suite, shipped_
 from emulator.experiment.spec.document import experiment_in, to_yaml
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Agents, Experiment, Job
-from emulator.results.run_folder.stream import write_text
+from emulator.host.files import write_text
 from emulator.results.verdict.rules import EXAMPLE
 from emulator.schema import SchemaProblem
 from emulator.shipped import PROFILES, TOPOLOGIES, TRACES, first_line

@@ -9,15 +9,15 @@ from itertools import repeat
 
 from emulator.annexes.telemetry.broker import Broker
 from emulator.annexes.telemetry.digest import IterationDigest
-from emulator.annexes.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
 from emulator.annexes.telemetry.messages import Composer
 from emulator.annexes.telemetry.publisher import MqttPublisher
-from emulator.annexes.telemetry.reporter import RunFacts, TelemetryReporter
+from emulator.annexes.telemetry.reporter import TelemetryReporter
 from emulator.annexes.telemetry.run_metrics import RunMetrics, labelled
 from emulator.errors import EmulatorError, RunAborted
 from emulator.experiment.spec.spec import Observe
+from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry, parse_address
 from emulator.results.run_folder.manifest import ABORTED, COMPLETE
-from emulator.results.run_folder.observer import RunObserver
+from emulator.results.run_folder.observer import RunHeader, RunObserver
 
 PASSWORD_VARIABLE = "CHARKHA_MQTT_PASSWORD"
 Notify = Callable[[str], None]
@@ -34,7 +34,7 @@ def broker(url: str) -> Broker:
 
 @contextmanager
 def publishing(
-    observe: Observe, facts: Sequence[RunFacts], *, notify: Notify, jobs: Sequence[str] | None = None
+    observe: Observe, facts: Sequence[RunHeader], *, notify: Notify, jobs: Sequence[str] | None = None
 ) -> Iterator[list[list[RunObserver]]]:
     """Observers that publish runs over MQTT and for Prometheus while the context is open, for each run.
 
@@ -65,7 +65,7 @@ def publishing(
 
 
 @contextmanager
-def _published(target: Broker, facts: RunFacts, *, job: str | None, notify: Notify) -> Iterator[TelemetryReporter]:
+def _published(target: Broker, facts: RunHeader, *, job: str | None, notify: Notify) -> Iterator[TelemetryReporter]:
     composer = Composer(facts.run_id, target.prefix, job)
     publisher = MqttPublisher(target, will=composer.will())
     with publisher:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import UNSET
@@ -19,30 +18,13 @@ from emulator.annexes.telemetry.payloads import (
     Progress,
     State,
 )
-from emulator.results.run_folder.observer import RunObserver
+from emulator.results.run_folder.observer import RunHeader, RunObserver
 from emulator.units import BITS_PER_BYTE
 
 if TYPE_CHECKING:
     from emulator.results.statistics.class_summary import ClassSummary
 
 PROGRESS_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What is known of a run before it begins.
-
-    Attributes:
-        iterations: to be played, warm-up included; 0: nobody knows yet.
-        nodes: communication nodes of all iterations and ranks; 0: nobody knows yet.
-    """
-
-    run_id: str
-    trace: str
-    ranks: int
-    iterations: int
-    nodes: int
-    run_folder: str
 
 
 class Sink(Protocol):
@@ -66,7 +48,7 @@ class TelemetryReporter(RunObserver):
     """
 
     def __init__(
-        self, facts: RunFacts, composer: Composer, sink: Sink, *, now: Callable[[], float] = time.monotonic
+        self, facts: RunHeader, composer: Composer, sink: Sink, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._facts, self._composer, self._sink, self._now = facts, composer, sink, now
         self._iteration = 0

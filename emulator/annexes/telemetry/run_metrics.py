@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from emulator.annexes.telemetry.endpoint import new_registry
+from emulator.host.metrics_endpoint import new_registry
 from emulator.results.run_folder.observer import RunObserver
 from emulator.results.statistics.metric import Scope
 from emulator.results.statistics.metrics import METRICS
@@ -14,7 +14,7 @@ from emulator.results.statistics.metrics import METRICS
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
-    from emulator.annexes.telemetry.reporter import RunFacts
+    from emulator.results.run_folder.observer import RunHeader
     from emulator.results.statistics.class_summary import ClassSummary
 
 
@@ -32,7 +32,7 @@ class RunMetrics(RunObserver):
         facts: of the run.
     """
 
-    def __init__(self, registry: CollectorRegistry, facts: RunFacts) -> None:
+    def __init__(self, registry: CollectorRegistry, facts: RunHeader) -> None:
         from prometheus_client import Counter, Gauge, Info
 
         info = Info("charkha_run", "the current run", registry=registry)

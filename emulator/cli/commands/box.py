@@ -1,17 +1,21 @@
-"""`charkha box`: this machine between two devices, with the rules of a firmware profile."""
+"""`charkha box`: the old words of a lab between two real ports, until 1.0."""
 
 from __future__ import annotations
 
 import argparse
 
+from emulator.cli.commands.lab import profile_of
 from emulator.cli.options.converters import argument
 from emulator.cli.output import notify, print_json
 from emulator.cli.parser import Subparsers
-from emulator.device.box.boxes import DEFAULT_ID, Boxes
+from emulator.device.lab.between import DEFAULT_ID
+from emulator.device.lab.labs import Labs, lab_id_of
+from emulator.device.lab.state import LabState
 from emulator.device.profile.load import find_profile, load_profile
-from emulator.device.profile.profile import Profile
+from emulator.device.profile.standing import apply, passed, up_between
+from emulator.errors import InputError
 from emulator.units import parse_rate
-from emulator.views.terminal import box_table
+from emulator.views.terminal import between_table
 from emulator.views.terminal.console import console
 
 _EPILOG = """example:
@@ -78,7 +82,7 @@ def _add_status(actions: Subparsers) -> None:
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="the box (default: the only one)")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_explain("box_table")
+    parser.add_explain("between_table")
     parser.set_defaults(handler=_status)
 
 
@@ -93,40 +97,45 @@ def _add_down(actions: Subparsers) -> None:
     parser.set_defaults(handler=_down)
 
 
-def _profile(text: str) -> Profile:
-    return load_profile(find_profile(text))
+def _found(labs: Labs, box_id: str | None) -> LabState:
+    """The lab between two real ports of that id, or the only one."""
+    states = {state.lab_id: state for state in labs.store.states() if state.between is not None}
+    known = ", ".join(states)
+    if not states or (box_id is not None and box_id not in states):
+        which = "no box is up" if box_id is None else f"there is no box {box_id!r} (boxes: {known or 'none'})"
+        raise InputError(f"{which}; `charkha lab up --between PORT PORT` brings one up")
+    if box_id is None and len(states) > 1:
+        raise InputError(f"there are several boxes; choose one: {known}")
+    return states[box_id or known]
 
 
 def _up(args: argparse.Namespace) -> None:
-    profile = _profile(args.profile) if args.profile is not None else None
-    box = Boxes().up(args.ports, profile=profile, rate_bps=args.rate, box_id=args.id)
-    one, other = box.ports
-    print(f"Box {box.box_id} is up between {one.name} and {other.name}{_with(box.profile)}")
+    profile = load_profile(find_profile(args.profile)) if args.profile is not None else None
+    lab_id = lab_id_of(DEFAULT_ID, args.id)
+    state = up_between(Labs(), args.ports, profile=profile, rate_bps=args.rate, lab_id=lab_id)
+    print(f"Box {lab_id} is up between {' and '.join(args.ports)}{profile_of(state)}")
 
 
 def _apply(args: argparse.Namespace) -> None:
-    profile = _profile(args.profile)
-    boxes = Boxes()
-    box = boxes.apply(boxes.store.get(args.id), profile)
-    print(f"Box {box.box_id}{_with(box.profile)}")
-
-
-def _with(profile: str | None) -> str:
-    return f", with profile {profile}" if profile is not None else ", without a profile"
+    profile, labs = load_profile(find_profile(args.profile)), Labs()
+    state = apply(labs, _found(labs, args.id), profile)
+    print(f"Box {state.lab_id}{profile_of(state)}")
 
 
 def _status(args: argparse.Namespace) -> None:
-    boxes = Boxes()
-    status = boxes.status(boxes.store.get(args.id))
+    state = _found(Labs(), args.id)
+    counted = passed(state)
     if args.json:
-        print_json(status.to_json())
+        namespace = state.design.nodes[0].namespace
+        print_json({"id": state.lab_id, "namespace": namespace, "created": state.created, **counted.to_json()})
     else:
-        console().print(box_table.render(status))
+        console().print(between_table.render(state, counted, kind="box"))
 
 
 def _down(args: argparse.Namespace) -> None:
-    boxes = Boxes()
-    box = boxes.store.get(args.id)
-    boxes.down(box)
-    notify(f"{box.ports[0].name} and {box.ports[1].name} are free again")
-    print(f"Removed: {box.box_id}")
+    labs = Labs()
+    state = _found(labs, args.id)
+    labs.down(state.lab_id)
+    if state.between is not None:
+        notify(f"{' and '.join(state.between.names)} are free again")
+    print(f"Removed: {state.lab_id}")

@@ -16,8 +16,7 @@ from emulator.results.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules
 from emulator.results.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.units import parse_fraction
 from emulator.views.as_json.comparison import comparison_to_json
-from emulator.views.terminal.comparison_table import render
-from emulator.views.terminal.trend_table import render_trend
+from emulator.views.terminal.comparison_table import render, render_trend
 from emulator.views.text.comparison_files import write_comparison
 from emulator.views.text.comparison_markdown import comparison_to_markdown
 from emulator.views.text.comparison_text import undecided_text
@@ -91,7 +90,7 @@ def add_parser(subparsers: Subparsers) -> None:
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
     output.add_argument("--markdown", action="store_true", advanced=True, help="print it as Markdown, for a CI job")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_explain("comparison_table", "trend_table")
+    parser.add_explain("comparison_table")
     parser.set_defaults(handler=_run)
 
 

@@ -8,7 +8,8 @@ import re
 import shtab
 
 from emulator.cli.parser import Subparsers
-from emulator.cli.words import MODULES, SUMMARIES
+from emulator.cli.words import SUMMARIES
+from emulator.plugins import BUILT_IN, PluginKind
 from emulator.shipped import PAGES
 from emulator.trace.meaning.collective_names import COLLECTIVES
 
@@ -36,7 +37,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def _run(args: argparse.Namespace) -> None:
     from emulator.cli.main import build_parser
 
-    parser = build_parser(MODULES)
+    parser = build_parser(BUILT_IN[PluginKind.COMMANDS])
     _describe(parser, "")
     print(shtab.complete(parser, shell=args.shell))
 

@@ -9,10 +9,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from emulator.annexes.importers.mooncake import read_requests
 from emulator.cli.options.converters import argument
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Group, Parser, Subparsers
+from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.places import check_folder
 from emulator.trace.files.write_workload import write_workload
 from emulator.trace.synthetic.checkpoint import Checkpointing
@@ -46,7 +46,7 @@ class _Workload:
 def _inference(job: Inference) -> SyntheticWorkload:
     if job.trace is None:
         return inference_workload(job, poisson_requests(job))
-    found = read_requests(job.trace, block_tokens=job.block_tokens, most=job.requests)
+    found = load(PluginKind.HOOKS, "read_requests")(job.trace, block_tokens=job.block_tokens, most=job.requests)
     return inference_workload(job, played_requests(job, found))
 
 
@@ -74,7 +74,7 @@ docs/generate.md derives sizes and times.
         description="Make one iteration of a mixture of experts: every layer dispatches tokens to the chosen\n"
         "experts (an uneven all-to-all) and combines the results (its transpose).",
         epilog="""example:
-  charkha trace generate moe --expert 8 --layers 4 --tokens 128 --forward-only --routing zipf --out m
+  charkha trace generate moe --expert 8 --layers 4 --tokens 128 --routing zipf --out moe
 
 Rank = replica * E + member, with E the size of expert parallelism. The default sizes are those of
 DeepSeek-V3: with 128 tokens, a rank dispatches 7.57 MB and combines 14.7 MB. docs/generate.md
@@ -102,7 +102,7 @@ A parameter has 2 bytes of weights and 12 of optimizer states. docs/generate.md 
         description="Make requests of disaggregated inference: prefill workers send the key-value cache of a prompt\n"
         "to decode workers. Requests arrive regardless of the network.",
         epilog="""example:
-  charkha trace generate inference --trace requests.jsonl --requests 99 --prefill 2 --decode 4 --out c
+  charkha trace generate inference --trace requests.jsonl --requests 99 --prefill 2 --out chat
 
 Prefill workers have the first ranks, then come the decode workers. A request goes to the
 workers with the fewest tokens so far. docs/generate.md derives sizes and times.

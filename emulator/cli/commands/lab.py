@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+from emulator.cli.options.converters import argument
 from emulator.cli.output import notify, print_json
 from emulator.cli.parser import Subparsers
 from emulator.device.lab import execute
+from emulator.device.lab.between import DEFAULT_ID
 from emulator.device.lab.capacity import judge
 from emulator.device.lab.labs import Labs, lab_id_of
-from emulator.device.lab.state import Party
+from emulator.device.lab.removal import existing
+from emulator.device.lab.state import UP, LabState, Party
 from emulator.device.lab.status import describe
 from emulator.device.profile.applying import undo_leftovers
+from emulator.device.profile.load import find_profile, load_profile
+from emulator.device.profile.standing import Passed, apply, passed, up_between
 from emulator.errors import HostError, InputError
 from emulator.topology.load import load_topology
+from emulator.units import parse_rate
+from emulator.views.terminal import between_table
 from emulator.views.terminal.console import console
 from emulator.views.terminal.lab_picture import draw
 
@@ -26,8 +34,9 @@ _EPILOG = """example:
   charkha lab status
   charkha lab exec h0 ip address
   charkha lab down topologies/two-hosts-switch.yaml
+  charkha lab up --between eth1 eth2 --profile lossy-link
 
-A lab needs root. docs/lab.md describes its parts.
+A lab needs root. docs/lab.md describes its parts, docs/box.md a lab between two real ports.
 """
 
 
@@ -49,11 +58,27 @@ def _add_up(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "up",
         help="bring up the lab of a topology",
-        description="Bring up the hosts, switches and links of a topology; mend the lab if it is up already.",
-        epilog="example:\n  charkha lab up topologies/eight-hosts-switch.yaml\n",
+        description="Bring up the hosts, switches and links of a topology, or a bridge between two interfaces of this\n"
+        "machine; mend the lab if it is up already.",
+        epilog="example:\n  charkha lab up topologies/eight-hosts-switch.yaml\n"
+        "  charkha lab up --between eth1 eth2 --profile lossy-link\n"
+        "  charkha lab up --between eth1 eth2 --profile fw-b     # another profile, while it stands\n",
     )
-    parser.add_argument("topology", metavar="TOPOLOGY", type=Path, help="a topology file with links")
-    parser.add_argument("--id", metavar="ID", help="name of the lab (default: the topology's name)")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("topology", metavar="TOPOLOGY", type=Path, nargs="?", help="a topology file with links")
+    what.add_argument(
+        "--between", metavar="PORT", nargs=2, help="two interfaces of this machine, free: no address, no other bridge"
+    )
+    parser.add_argument(
+        "--profile", metavar="FILE|NAME", help="between two interfaces: a firmware profile, in force until another is"
+    )
+    parser.add_argument(
+        "--rate",
+        metavar="RATE",
+        type=argument(parse_rate),
+        help="between two interfaces: rate limit of both, for example 10Gbit; shares of a rate refer to it",
+    )
+    parser.add_argument("--id", metavar="ID", help=f"name of the lab (default: the topology's name, or {DEFAULT_ID})")
     parser.add_argument(
         "--allow-network", metavar="PREFIX", action="append", default=[], help="allow addresses of this prefix"
     )
@@ -109,8 +134,14 @@ def _add_status(actions: Subparsers) -> None:
 
 
 def _up(args: argparse.Namespace) -> None:
+    if args.between is not None:
+        _up_between(args)
+        return
+    if args.profile is not None or args.rate is not None:
+        option = "--profile" if args.profile is not None else "--rate"
+        raise InputError(f"{option} belongs to --between; `charkha run --profile` applies a profile during a run")
     topology = load_topology(args.topology, ranks=0, allow_networks=args.allow_network)
-    lab_id = lab_id_of(topology, args.id)
+    lab_id = lab_id_of(topology.name, args.id)
     party, labs = Party.me(), Labs()
     if args.service is not None:
         party = replace(party, service=str(args.service.resolve()))
@@ -132,6 +163,28 @@ def _up(args: argparse.Namespace) -> None:
     print(f"Lab {lab_id} is up. Hosts: {hosts}, switches: {len(design.nodes) - hosts}, links: {len(design.cables)}")
 
 
+def _up_between(args: argparse.Namespace) -> None:
+    if args.allow_network or args.force or args.service is not None:
+        option = "--allow-network" if args.allow_network else "--force" if args.force else "--service"
+        raise InputError(f"{option} belongs to the lab of a topology, not to --between")
+    labs, lab_id = Labs(), lab_id_of(DEFAULT_ID, args.id)
+    profile = load_profile(find_profile(args.profile)) if args.profile is not None else None
+    state = labs.standing_between(args.between, lab_id, rate_bps=args.rate)
+    found = " was up already"
+    if state is None:
+        state, found = up_between(labs, args.between, profile=profile, rate_bps=args.rate, lab_id=lab_id), " is up"
+    else:
+        labs.mend(state)
+        state = apply(labs, state, profile) if profile is not None else state
+    print(f"Lab {lab_id}{found} between {' and '.join(args.between)}{profile_of(state)}")
+
+
+def profile_of(state: LabState) -> str:
+    """The end of a line about a lab between two real ports."""
+    name = state.between.profile if state.between is not None else None
+    return f", with profile {name}" if name is not None else ", without a profile"
+
+
 def _down(args: argparse.Namespace) -> None:
     labs = Labs()
     ids = labs.to_remove(args.lab, several=args.all, none=args.all or args.if_exists)
@@ -148,11 +201,18 @@ def _execute(args: argparse.Namespace) -> NoReturn:
 def _status(args: argparse.Namespace) -> None:
     labs = Labs()
     states = [labs.get(args.id)] if args.id is not None else list(labs.store.states())
-    described = [describe(state) for state in states]
+    counted = [(describe(state), _passed(state)) for state in states]
     if args.json:
-        print_json([one.to_json() for one in described])
-    elif described:
-        for one in described:
-            console().print(draw(one), highlight=False, soft_wrap=True)
+        print_json([one.to_json() | ({"between": through.to_json()} if through else {}) for one, through in counted])
+    elif counted:
+        for one, through in counted:
+            picture = draw(one) if through is None else between_table.render(one.state, through)
+            console().print(picture, highlight=False, soft_wrap=True)
     else:
         print("No lab is up. `charkha lab up FILE` brings one up.")
+
+
+def _passed(state: LabState) -> Passed | None:
+    """What a lab between two real ports has counted; None without root, or if it is incomplete."""
+    readable = state.between is not None and state.phase == UP and os.geteuid() == 0
+    return passed(state) if readable and existing([state.design.nodes[0].namespace]) else None

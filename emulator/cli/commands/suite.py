@@ -7,9 +7,8 @@ from pathlib import Path
 
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
-from emulator.cli.playing import play_into
-from emulator.cli.playing_sessions import play_session_into
-from emulator.experiment.series.suite.document import Case, find_suite, read_suite
+from emulator.cli.player import CommandPlayer
+from emulator.experiment.series.suite.document import find_suite, read_suite
 from emulator.experiment.series.suite.listing import (
     history_to_json,
     list_to_json,
@@ -19,8 +18,9 @@ from emulator.experiment.series.suite.listing import (
     render_suite,
 )
 from emulator.experiment.series.suite.reports import write_reports
-from emulator.experiment.series.suite.runner import latest_folder, new_folder, play_suite
+from emulator.experiment.series.suite.runner import SUITES, latest_folder, play_suite
 from emulator.experiment.series.suite.table import render_result
+from emulator.experiment.series.turns import new_folder
 from emulator.results.run_folder.places import check_folder
 
 _EPILOG = """example:
@@ -72,19 +72,17 @@ def _history(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> int:
     over = {} if args.topology is None else {"network": {"topology": args.topology}}
     suite = read_suite(find_suite(args.suite), over=over)
-    root = args.out or (latest_folder(suite.name) if args.is_resumed else new_folder(suite.name))
+    root = args.out or (latest_folder(suite.name) if args.is_resumed else new_folder(SUITES, suite.name))
     check_folder(root, "--out")
 
-    def announce(number: int, case: Case, folder: Path) -> None:
-        notify(f"case {number} of {len(suite.cases)}: {case.name}, into {folder}")
+    def announce(number: int, folder: Path) -> None:
+        notify(f"case {number} of {len(suite.cases)}: {suite.cases[number - 1].name}, into {folder}")
 
     record = None
     try:
-        played = play_suite(
-            suite, root, play_into, play_session=play_session_into, resume=args.is_resumed, on_run=announce
-        )
-        for so_far in played:
-            record = so_far
+        with CommandPlayer() as player:
+            for so_far in play_suite(suite, root, player, resume=args.is_resumed, on_run=announce):
+                record = so_far
     finally:
         if record is not None:
             write_reports(suite, record, root)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +15,10 @@ from emulator.errors import InputError
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
-    from emulator.experiment.series.campaign import CampaignProgress, Turn
+    from emulator.experiment.series.campaign import CampaignProgress
     from emulator.experiment.series.sweep.grid import Sweep
+    from emulator.experiment.series.turns import Turn
     from emulator.experiment.spec.spec import Experiment
-    from emulator.results.run_folder.reader import Run
-    from emulator.results.run_folder.session import Session
     from emulator.results.verdict.judge import Outcome
 
 _EPILOG = """example:
@@ -62,8 +60,10 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from emulator.experiment.play.play import name_of
     from emulator.experiment.series.sweep.axis import VALUES
-    from emulator.experiment.series.sweep.grid import new_folder
+    from emulator.experiment.series.sweep.grid import SWEEPS
+    from emulator.experiment.series.turns import new_folder
     from emulator.results.run_folder.places import check_folder
 
     experiment = experiment_of(args)
@@ -71,25 +71,17 @@ def _run(args: argparse.Namespace) -> int:
         raise InputError(f"give --vary NAME=VALUES, with values as {VALUES}")
     if args.resume and args.out is None:
         raise InputError("--resume needs --out DIR, the folder of the sweep")
-    root = args.out or new_folder(_name_of(experiment))
+    root = args.out or new_folder(SWEEPS, name_of(experiment))
     check_folder(root, "--out")
     return _play_points(experiment, root, args)
 
 
-def _name_of(experiment: Experiment) -> str:
-    from emulator.experiment.play.play import name_of
-
-    return name_of(experiment) if len(experiment.jobs) == 1 else "-".join(job.name for job in experiment.jobs)
-
-
 def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -> int:
-    from emulator.cli.playing import play_job, status
-    from emulator.cli.playing_sessions import play_session_into
+    from emulator.cli.player import CommandPlayer
+    from emulator.cli.playing import status
     from emulator.experiment.series.campaign import CampaignProgress, play_campaign
     from emulator.experiment.series.sweep.axis import parse_axis
-    from emulator.experiment.series.sweep.grid import check_points, make_sweep
-    from emulator.experiment.series.sweep.record import apart_from_starts
-    from emulator.experiment.settle.workload import LatestJob
+    from emulator.experiment.series.sweep.grid import check_points, make_sweep, solo_once
 
     sweep = make_sweep(experiment, [parse_axis(text, experiment) for text in args.vary])
     progress = CampaignProgress(root, sweep.turns)
@@ -97,23 +89,12 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
     def announce(number: int, turn: Turn) -> None:
         notify(f"run {number} of {len(progress.turns)}: {turn.folder(root)}")
 
-    alone = set[str]()
-
-    def play_one(one: Experiment, folder: Path) -> Run | Session:
-        if len(one.jobs) == 1:
-            return play_job(jobs.load(one.job), one, folder)
-        shared = apart_from_starts(one)
-        session = play_session_into(one, folder, solo=shared not in alone)
-        alone.add(shared)
-        return session
-
-    with contextlib.ExitStack() as stack:
-        jobs = stack.enter_context(LatestJob())
+    with CommandPlayer() as player:
         with status() as on_step:
-            check_points(sweep, jobs, on_step=on_step)
+            check_points(sweep, player.jobs, on_step=on_step)
         try:
             play_campaign(
-                play_one,
+                solo_once(player),
                 progress,
                 resume=args.resume,
                 on_turn=announce,
@@ -128,13 +109,14 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
 
 def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) -> Outcome | None:
     """Write and print the result; returns its verdict."""
+    from emulator.experiment.play.play import name_of
     from emulator.experiment.series.sweep.page import REPORT, sweep_page
     from emulator.experiment.series.sweep.record import record_of, record_to_json, write_record
     from emulator.experiment.series.sweep.table import render_sweep_record
-    from emulator.results.run_folder.stream import write_text
+    from emulator.host.files import write_text
     from emulator.views.html.page.document import render
 
-    root, name = progress.root, _name_of(sweep.points[0].experiment)
+    root, name = progress.root, name_of(sweep.points[0].experiment)
     record = record_of(sweep, progress.outcomes, name=name, written=_now(), collective=args.collective)
     write_record(record, root)
     write_text(root / REPORT, render(sweep_page(record)))

@@ -126,6 +126,7 @@ def issue(
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     try:
         certificate = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
+        _ = certificate.subject, certificate.not_valid_after_utc  # decoded only when they are read
         key = load_pem_private_key((folder / KEY).read_bytes(), None)
     except FileNotFoundError as error:
         raise InputError(f"there is no authority in {folder}: charkha agent certs init {folder}") from error

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from emulator.control.certificates.roles import Role, roles_of
 from emulator.errors import InputError, RemoteProtocolError
 
-NOT_READ = (ValueError, TypeError, LookupError, x509.ExtensionNotFound, UnsupportedAlgorithm)
+NOT_READ = (ValueError, TypeError, LookupError, x509.ExtensionNotFound, x509.InvalidVersion, UnsupportedAlgorithm)
 """What the library raises on keys and certificates that are damaged, or of another kind."""
 _ECDSA = ec.ECDSA(hashes.SHA256())
 

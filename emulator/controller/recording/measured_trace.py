@@ -15,10 +15,10 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from emulator.host.parquet import to_table
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.stream import to_table
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.measured_rows import measured_rows, read_measured
 from emulator.results.statistics.samples.table_columns import UNKNOWN, labels_and_codes, to_ints

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from emulator.device.lab.commands import require_root, require_tools, run
+from emulator.device.lab.between import DEFAULT_ID, PortPair, given_back, joined, own_network
+from emulator.device.lab.commands import attempt, require_root, require_tools, run
 from emulator.device.lab.design import make_design
 from emulator.device.lab.links import await_carriers, bring_up, ports_down
 from emulator.device.lab.model import OVS, Design, Node
@@ -20,22 +21,24 @@ from emulator.device.lab.packet_sockets import enlarge_buffers
 from emulator.device.lab.recipe import cables, node_batches, shaping_batch
 from emulator.device.lab.removal import existing, remove_namespaces
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party, default_id
+from emulator.device.lab.status import device_counters
 from emulator.errors import HostError, InputError, PlanError
 from emulator.shipped import TOPOLOGIES
 from emulator.topology.model import Topology
 from emulator.topology.network import End
 
 TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl", "setpriv", "taskset")
+_READINGS = 20
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
-def lab_id_of(topology: Topology, requested: str | None) -> str:
-    """The id of a lab: as requested, or derived from the topology's name.
+def lab_id_of(name: str, requested: str | None) -> str:
+    """The id of a lab: as requested, or derived from the name of the topology.
 
     Raises:
         PlanError: that cannot be part of a namespace's name.
     """
-    lab_id = requested if requested is not None else default_id(topology.name)
+    lab_id = requested if requested is not None else default_id(name)
     if not _ID.fullmatch(lab_id):
         raise PlanError(
             f"--id {lab_id!r}: 1 to 32 letters, digits, dots, dashes or underscores, a letter or digit first"
@@ -73,29 +76,58 @@ class Labs:
         design = make_design(topology, lab_id)
         if any(node.kind == OVS for node in design.nodes):
             require_tools(OVS_TOOLS)
-        self._make_way(lab_id)
-        self._refuse_taken(design)
+        self.make_way(lab_id)
         state = LabState(
             design=design,
             topology=str(Path(topology.source or "").resolve()),
             digest=topology.digest or "",
             name=topology.name,
-            created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="milliseconds"),
+            created=_now(),
             owner=Owner.me(),
             limited=limited,
             versions=_versions(design),
             belongs_to=party or Party.me(),
         )
-        self._claim(lab_id)
-        self.store.write(state)
-        try:
-            self._realise(design)
-        except BaseException:
-            self.down(lab_id)
-            raise
-        state = replace(state, phase=UP)
+        return self._raise(state, self._realise)
+
+    def up_between(self, pair: PortPair, *, lab_id: str) -> LabState:
+        """Bring up a lab between two real ports. If that fails, they are given back.
+
+        Raises:
+            PlanError: a lab of that id is up.
+            HostError: the host lacks a right, a tool or a kernel module.
+        """
+        state = self._raise(self.state_between(pair, lab_id), self._join)
+        (node,) = state.design.nodes
+        state = replace(state, between=replace(pair, before=_counters_at_rest(node)))
         self.store.write(state)
         return state
+
+    def state_between(self, pair: PortPair, lab_id: str) -> LabState:
+        """What a lab between two real ports is before anything of it is made."""
+        design = pair.design(lab_id)
+        return LabState(
+            design,
+            "",
+            "",
+            DEFAULT_ID,
+            _now(),
+            Owner.me(),
+            versions=_versions(design),
+            belongs_to=Party.me(),
+            between=pair,
+        )
+
+    def standing_between(self, names: Sequence[str], lab_id: str, *, rate_bps: int | None) -> LabState | None:
+        """The lab of that id, if it is up between these ports with this rate.
+
+        Raises:
+            InputError: its state cannot be read.
+        """
+        state = self.store.read(lab_id)
+        if state is None or state.phase != UP or state.between is None:
+            return None
+        return state if (set(names), rate_bps) == (set(state.between.names), state.between.rate_bps) else None
 
     def standing(self, topology: Topology, lab_id: str, *, party: Party) -> LabState | None:
         """The lab of that id, if it is up, came from the same file, and belongs to the party.
@@ -136,7 +168,11 @@ class Labs:
             was_there = self.store.folder(lab_id).is_dir()
             self.store.forget(lab_id)
             return was_there
+        if state.between is not None and state.between.network != own_network():
+            raise PlanError(f"lab {lab_id} was brought up in another network namespace: take it down there")
         self.store.write(replace(state, phase=REMOVING))
+        if state.between is not None:
+            _give_back(state.between, state.design.nodes[0].namespace)
         left = remove_namespaces([node.namespace for node in state.design.nodes])
         if left:
             raise HostError(f"namespaces of lab {lab_id} cannot be removed: try `ip netns delete {left[0]}`")
@@ -226,7 +262,7 @@ class Labs:
 
     # Bringing up.
 
-    def _make_way(self, lab_id: str) -> None:
+    def make_way(self, lab_id: str) -> None:
         """Remove what a killed `up` or `down` left under this id.
 
         Raises:
@@ -242,11 +278,22 @@ class Labs:
             raise PlanError(f"process {state.owner.pid} is bringing up lab {lab_id}: give a different name with --id")
         self.down(lab_id)
 
-    def _claim(self, lab_id: str) -> None:
+    def _raise(self, state: LabState, realise: Callable[[Design], None]) -> LabState:
+        lab_id = state.lab_id
+        self._refuse_taken(state.design)
         try:
             self.store.claim(lab_id)
         except FileExistsError:
             raise PlanError(f"another process is bringing up lab {lab_id}: give a different name with --id") from None
+        self.store.write(state)
+        try:
+            realise(state.design)
+        except BaseException:
+            self.down(lab_id)
+            raise
+        state = replace(state, phase=UP)
+        self.store.write(state)
+        return state
 
     def _refuse_taken(self, design: Design) -> None:
         """Refuse names of namespaces that exist: they are not this lab's to remove."""
@@ -255,6 +302,11 @@ class Labs:
             raise PlanError(
                 f"namespace {taken[0]} exists but belongs to no lab: give the lab a different name with --id"
             )
+
+    def _join(self, design: Design) -> None:
+        for batch in joined(design.nodes[0]):
+            run(batch)
+        await_carriers(design.nodes)
 
     def _realise(self, design: Design) -> None:
         run(cables(design))
@@ -285,6 +337,33 @@ def require_namespaces(state: LabState) -> None:
         if not existing([node.namespace]):
             problem = f"namespace {node.namespace} of lab {state.lab_id} is gone"
             raise HostError(f"{problem}: `charkha lab down {state.lab_id}`, then bring it up again")
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="milliseconds")
+
+
+def _give_back(pair: PortPair, namespace: str) -> None:
+    for batch in given_back(pair, namespace):
+        attempt(batch)
+    kept = [name for name in device_counters(namespace) if name in pair.names]
+    if kept:
+        raise HostError(f"{kept[0]} cannot be moved out of {namespace}: is there another {kept[0]} here?")
+
+
+def _counters_at_rest(node: Node) -> Mapping[str, Mapping[str, int]]:
+    """Counters with no frame between the readings of the two ports, which would count at one of them for good.
+
+    Between ports that are never idle for as long as two readings take, the last reading serves.
+    """
+    counters: Mapping[str, Mapping[str, int]] = {}
+    for _ in range(_READINGS):
+        known = device_counters(node.namespace)
+        again = {port.name: known.get(port.device, {}) for port in node.ports}
+        if counters == again:
+            break
+        counters = again
+    return counters
 
 
 def _versions(design: Design) -> dict[str, str]:

@@ -5,6 +5,7 @@ So a lab can be taken down completely, whatever happened to the command that bro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import re
@@ -15,14 +16,17 @@ from pathlib import Path
 
 import msgspec
 
+from emulator.device.lab.between import DEFAULT_ID, PortPair
 from emulator.device.lab.model import Design
 from emulator.errors import HostError, InputError
 
 LABS = Path("/run/charkha/labs")
+BOXES = "boxes"
+"""Folder beside it, in which older versions keep labs between two real ports."""
 RAISING, UP, REMOVING = "raising", "up", "removing"
 SERVICE = "CHARKHA_SERVICE"
 """Environment variable that the runs of a service have: its folder."""
-_FILE = "state.json"
+_FILE, _BOX_FILE = "state.json", "box.json"
 _FORMAT = 1
 
 
@@ -84,8 +88,8 @@ class LabState:
     """The design of a lab, and the phase it is in.
 
     Attributes:
-        topology: the file, absolute.
-        digest: SHA-256 of the file, in hex.
+        topology: the file, absolute; "" if there is none.
+        digest: SHA-256 of the file, in hex; "" if there is none.
         name: of the topology.
         created: ISO 8601 with zone.
         owner: the process that brought it up.
@@ -93,6 +97,7 @@ class LabState:
         phase: raising, up or removing.
         limited: why this host cannot carry all its rates at once; None if it can.
         versions: of the kernel and of Open vSwitch.
+        between: two real ports, in place of a topology.
     """
 
     design: Design
@@ -105,13 +110,15 @@ class LabState:
     limited: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     belongs_to: Party = Party()
+    between: PortPair | None = None
 
     @property
     def up_command(self) -> str:
         """The command that brought it up, and mends it."""
         own = "" if self.lab_id == default_id(self.name) else f" --id {self.lab_id}"
         service = self.belongs_to.service
-        return f"charkha lab up {self.topology}{own}" + (f" --service {service}" if service is not None else "")
+        what = f"--between {' '.join(self.between.names)}" if self.between is not None else self.topology
+        return f"charkha lab up {what}{own}" + (f" --service {service}" if service is not None else "")
 
     @property
     def lab_id(self) -> str:
@@ -132,11 +139,12 @@ class LabStore:
     """
 
     def __init__(self, root: Path = LABS) -> None:
-        self._root = root
+        self._root, self._boxes = root, root.parent / BOXES
 
     def folder(self, lab_id: str) -> Path:
         """The folder of a lab, which need not exist."""
-        return self._root / lab_id
+        older = self._boxes / lab_id
+        return older if older.is_dir() else self._root / lab_id
 
     def claim(self, lab_id: str) -> Path:
         """Make the folder of a new lab.
@@ -175,7 +183,7 @@ class LabStore:
                 raise ValueError(f"format {document['format']}, this Charkha reads {_FORMAT}")
             return msgspec.convert(document, LabState)
         except FileNotFoundError:
-            return None
+            return self._read_box(lab_id)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path}: not the state of a lab ({error}); `ip netns` lists the namespaces that exist"
@@ -183,7 +191,8 @@ class LabStore:
 
     def ids(self) -> list[str]:
         """The ids of all labs, sorted."""
-        return sorted(one.name for one in self._root.iterdir() if one.is_dir()) if self._root.is_dir() else []
+        roots = [root for root in (self._root, self._boxes) if root.is_dir()]
+        return sorted({folder.name for root in roots for folder in root.iterdir() if folder.is_dir()})
 
     def states(self) -> Iterator[LabState]:
         """The states of all labs."""
@@ -195,11 +204,23 @@ class LabStore:
     def forget(self, lab_id: str) -> None:
         """Remove the folder of a lab, and empty folders above it."""
         shutil.rmtree(self.folder(lab_id), ignore_errors=True)
-        for folder in (self._root, self._root.parent):
-            try:
+        for folder in (self._boxes, self._root, self._root.parent):
+            with contextlib.suppress(OSError):
                 folder.rmdir()
-            except OSError:
-                return
+
+    def _read_box(self, lab_id: str) -> LabState | None:
+        """A box of an older version as a lab."""
+        path = self.folder(lab_id) / _BOX_FILE
+        try:
+            document = msgspec.json.decode(path.read_bytes())
+            pair = msgspec.convert(document, PortPair)
+            design, created = pair.design(lab_id), document["created"]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            advice = f"`ip netns` lists the namespaces that exist; then remove {path.parent}"
+            raise InputError(f"{path}: not the state of a box ({error}); {advice}") from error
+        return LabState(design, "", "", DEFAULT_ID, created, Owner(0, 0), phase=UP, between=pair)
 
 
 def _uid_before_sudo() -> str | None:

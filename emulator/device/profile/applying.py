@@ -33,7 +33,6 @@ class AppliedProfile:
         changes: of its rules.
         design: of the lab.
         folder: where the lab keeps its state.
-        kind: lab or box, for errors.
         before_cleaning: called when the rules of an earlier profile are gone, and their counters are still there.
     """
 
@@ -44,10 +43,9 @@ class AppliedProfile:
         *,
         design: Design,
         folder: Path,
-        kind: str = "lab",
         before_cleaning: Callable[[], None] = lambda: None,
     ) -> None:
-        self._name, self._changes, self._design, self._kind = name, changes, design, kind
+        self._name, self._changes, self._design = name, changes, design
         self._path, self._before_cleaning = folder / _FILE, before_cleaning
         self._active: list[Change] = []
 
@@ -58,7 +56,7 @@ class AppliedProfile:
             HostError: the host lacks a tool or a kernel module.
             PlanError: a profile of another run is in force in this lab.
         """
-        undo_leftovers(self._design, self._path.parent, kind=self._kind, before_cleaning=self._before_cleaning)
+        undo_leftovers(self._design, self._path.parent, before_cleaning=self._before_cleaning)
         if self._changes:
             require_tools(("nft", "tc", "ip"))
             self._save()
@@ -119,15 +117,12 @@ class AppliedProfile:
         part.replace(self._path)
 
 
-def undo_leftovers(
-    design: Design, folder: Path, *, kind: str = "lab", before_cleaning: Callable[[], None] = lambda: None
-) -> bool:
+def undo_leftovers(design: Design, folder: Path, *, before_cleaning: Callable[[], None] = lambda: None) -> bool:
     """Undo the profile of a killed run; whether there was one.
 
     Args:
         design: of the lab.
         folder: where the lab keeps its state.
-        kind: lab or box, for errors.
         before_cleaning: called when the rules of the profile are gone, and their counters are still there.
 
     Raises:
@@ -141,10 +136,10 @@ def undo_leftovers(
     except FileNotFoundError:
         return False
     except (ValueError, KeyError, TypeError) as error:
-        advice = f"run `charkha {kind} down {design.lab_id}`, then bring the {kind} up again"
+        advice = f"run `charkha lab down {design.lab_id}`, then bring the lab up again"
         raise HostError(f"{path} cannot be read: {advice}") from error
     if owner.is_alive and owner != Owner.me():
-        problem = f"process {owner.pid} is applying profile {document['profile']} to {kind} {design.lab_id}"
+        problem = f"process {owner.pid} is applying profile {document['profile']} to lab {design.lab_id}"
         raise PlanError(f"{problem}: wait until it ends, or stop it")
     _undo([Batch(tuple(command), lines) for command, lines in stops])
     _restore_routes(design)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from emulator.annexes.telemetry.publishing import publishing
-from emulator.annexes.telemetry.reporter import RunFacts
 from emulator.controller.recording.dut_monitor import shared_monitors
 from emulator.controller.run_plan import RunOutcome
 from emulator.controller.session import Session
@@ -36,7 +34,8 @@ from emulator.experiment.settle.settled import Settled, settle
 from emulator.experiment.settle.testbed import Testbed, enter_testbed
 from emulator.experiment.settle.workload import LoadedJob, load_job
 from emulator.experiment.spec.spec import Experiment
-from emulator.results.run_folder.observer import RunObserver
+from emulator.plugins import PluginKind, load
+from emulator.results.run_folder.observer import RunHeader, RunObserver
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import Part
 from emulator.results.run_folder.store import RUNS, is_run_folder
@@ -107,7 +106,9 @@ def words_of(command_line: Sequence[str] | None) -> Sequence[str]:
 
 
 def name_of(experiment: Experiment) -> str:
-    """Name of the run and its folder: the file name of the trace, or the collective."""
+    """Name of the run and its folder: the file name of the trace, or the collective; of several jobs, their names."""
+    if len(experiment.jobs) > 1:
+        return "-".join(job.name for job in experiment.jobs)
     job = experiment.job
     if job.trace is not None:
         return Path(job.trace.path).name
@@ -157,12 +158,12 @@ class PreparedRun:
         return sum(len(program.communications) for program in self.settled.workload.programs)
 
     @property
-    def facts(self) -> RunFacts:
+    def facts(self) -> RunHeader:
         """What observers know before the run starts; `play` adds `run_folder`."""
         settled = self.settled
         iterations = 0 if settled.until_others else settled.resolved.iterations + settled.resolved.warmup
         ranks = len(settled.workload.programs)
-        return RunFacts(
+        return RunHeader(
             settled.identity.run_id, str(settled.job.loaded.path), ranks, iterations, self.nodes * iterations, ""
         )
 
@@ -214,7 +215,10 @@ def play_together(
             for number, folder in enumerate(folders):
                 address = None if number else live
                 stack.enter_context(report_around(folder, live=address, report=observe.report, notify=notify))
-            publishers = stack.enter_context(publishing(observe, facts, jobs=names, notify=notify))
+            publishers: list[list[RunObserver]] = [[] for _ in facts]
+            if observe.metrics is not None or observe.mqtt is not None:
+                publishing = load(PluginKind.HOOKS, "publishing")
+                publishers = stack.enter_context(publishing(observe, facts, jobs=names, notify=notify))
             heard_by = [[*own, *more] for own, more in zip(observers, publishers, strict=True)]
             return _play(prepared, folders, heard_by, session_id=session_id, notify=notify, on_end=on_end)
     except EmulatorError:

@@ -11,60 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
-from emulator.errors import InputError, RunError, RunInterrupted
-from emulator.experiment.spec.absolute_paths import with_absolute_paths
-from emulator.experiment.spec.document import experiment_of_run
+from emulator.errors import RunError
+from emulator.experiment.series.turns import Outcome, Play, Series, Turn
 from emulator.experiment.spec.spec import AUTO, Experiment
 from emulator.results.comparison.inference import runs_to_decide
 from emulator.results.run_folder.claim import claimed
-from emulator.results.run_folder.manifest import COMPLETE
-from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.session import Session, complete_session
-from emulator.results.run_folder.store import is_run_folder
-from emulator.results.statistics.method.descriptive import median
-from emulator.results.statistics.samples.iterations import iteration_durations
 
 _ALLOWED_FAILURES = 2
 """In a row. More are not a coincidence, and end the campaign."""
-
-PlayOne = Callable[[Experiment, Path], Run | Session]
-"""Plays a run, or a session of several jobs, into a folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One run of a campaign.
-
-    Attributes:
-        group: name of its group, and of the folder below the root; "" for a single group.
-        number: within its group, from 1.
-        experiment: what is played.
-    """
-
-    group: str
-    number: int
-    experiment: Experiment
-
-    def folder(self, root: Path) -> Path:
-        """Its run folder."""
-        return root / self.group / f"{self.number:02}"
-
-    def __str__(self) -> str:
-        return f"{self.group} {self.number:02}".strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of a turn: `problem` is None if it is complete; `jct_ns` is the median of a run, None of a session."""
-
-    turn: Turn
-    folder: Path
-    jct_ns: float | None
-    problem: str | None
 
 
 @dataclass(slots=True)
@@ -104,7 +60,7 @@ class CampaignProgress:
                 {
                     "run": str(one.turn),
                     "group": one.turn.group or None,
-                    "number": one.turn.number,
+                    "number": int(one.turn.name),
                     "profile": one.turn.experiment.device.profile,
                     "folder": str(one.folder),
                     "jct_ns": one.jct_ns,
@@ -135,11 +91,11 @@ def schedule(experiment: Experiment, *, classes: int) -> list[Turn]:
 
 def in_turns(cases: Mapping[str, Experiment], *, repeat: int) -> list[Turn]:
     """Every case (by the name of its group) `repeat` times, in turns."""
-    return [Turn(group, number, one) for number in range(1, repeat + 1) for group, one in cases.items()]
+    return [Turn(group, f"{number:02}", one) for number in range(1, repeat + 1) for group, one in cases.items()]
 
 
 def play_campaign(
-    play_one: PlayOne,
+    play: Play,
     progress: CampaignProgress,
     *,
     resume: bool = False,
@@ -149,7 +105,7 @@ def play_campaign(
     """Play all turns. A run that fails does not count, and the next one is played.
 
     Args:
-        play_one: plays one run.
+        play: plays one run.
         progress: receives the outcome of every turn.
         resume: continue in a root with runs: complete ones are kept, others are played again.
         on_turn: called before each turn with its number, from 1.
@@ -160,22 +116,11 @@ def play_campaign(
             many failed runs in a row; what is complete stays.
         KeyboardInterrupt, RunInterrupted: the same.
     """
-    root = progress.root
-    with claimed(root, is_new=not resume):
-        for number, turn in enumerate(progress.turns, 1):
-            done = _complete(turn, root) if resume else None
-            if done is not None:
-                progress.outcomes.append(_outcome(turn, done))
-                continue
-            on_turn(number, turn)
-            progress.outcomes.append(_play(turn, play_one, root))
+    series = Series(progress.root, play, lambda turn, _: on_turn(len(progress.outcomes) + 1, turn))
+    with claimed(progress.root, is_new=not resume):
+        for turn in progress.turns:
+            progress.outcomes.append(series.take(turn))
             _stop_if_hopeless(progress.outcomes, allowed_failures)
-
-
-def jct_ns(run: Run) -> float | None:
-    """Median time of an iteration; None if none is complete."""
-    times = iteration_durations(run.table(Part.ITERATIONS), run.manifest)
-    return median(np.fromiter(times.values(), np.int64))
 
 
 def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -185,72 +130,6 @@ def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str]]:
         stem = Path(profile).stem
         seen[stem] += 1
         yield stem if seen[stem] == 1 else f"{stem}-{seen[stem]}", profile
-
-
-def _complete(turn: Turn, root: Path) -> Run | Session | None:
-    """What is complete in the folder of a turn and is of its run spec."""
-    folder = turn.folder(root)
-    if len(turn.experiment.jobs) == 1:
-        run = complete_run(folder)
-        if run is not None:
-            require_same(run, turn.experiment)
-        return run
-    session = complete_session(folder)
-    if session is not None:
-        _require_spec(session.facts.spec, turn.experiment, folder)
-    return session
-
-
-def _outcome(turn: Turn, played: Run | Session) -> Outcome:
-    return Outcome(turn, played.folder, jct_ns(played) if isinstance(played, Run) else None, None)
-
-
-def require_same(run: Run, experiment: Experiment) -> None:
-    """Refuse a complete run that is not one of this experiment: they would be taken for repeats of each other.
-
-    Raises:
-        InputError: its run spec differs, or its trace or topology has changed.
-    """
-    spec = run.manifest.spec
-    if spec is None:
-        return
-    _require_spec(spec, experiment, run.folder)
-    experiment_of_run(run)  # the trace and the topology are the same, too
-
-
-def _require_spec(spec: Mapping[str, Any], experiment: Experiment, folder: Path) -> None:
-    if dict(spec) != with_absolute_paths(experiment).to_plain():
-        raise InputError(
-            f"{folder}: has a run of a different run spec; resume with that one, or choose a different --out"
-        )
-
-
-def complete_run(folder: Path) -> Run | None:
-    """The complete run in a folder; None if there is none."""
-    if not is_run_folder(folder):
-        return None
-    found = read_run(folder)
-    return found if found.manifest.status == COMPLETE else None
-
-
-def _play(turn: Turn, play_one: PlayOne, root: Path) -> Outcome:
-    folder = free_folder(turn.folder(root))
-    try:
-        return _outcome(turn, play_one(turn.experiment, folder))
-    except RunInterrupted:
-        raise
-    except RunError as error:
-        return Outcome(turn, folder, None, str(error))
-
-
-def free_folder(folder: Path) -> Path:
-    """The folder; an aborted run in it is renamed, because it has measurements."""
-    attempt = 1
-    while folder.exists() and (aside := folder.with_name(f"{folder.name}.aborted-{attempt}")):
-        if not aside.exists():
-            folder.rename(aside)
-        attempt += 1
-    return folder
 
 
 class _Hopeless(RunError):

@@ -11,12 +11,13 @@ from pathlib import Path
 from emulator.errors import TraceError
 from emulator.experiment.spec.spec import Job, PairSweep, Sweep, Trace
 from emulator.host.scratch import scratch_folder
+from emulator.plugins import PluginKind, load
 from emulator.shipped import TRACES
 from emulator.trace.files.files import find_trace, has_et_files, lone_rank
 from emulator.trace.files.load import LoadedTrace, digest, load_trace
 from emulator.trace.files.master.read import is_master, read_master
 from emulator.trace.files.write_workload import write_workload
-from emulator.trace.meaning.imported import refuse_guesses
+from emulator.trace.meaning.imported import ImportedFiles, refuse_guesses
 from emulator.trace.meaning.meaning import TraceOptions
 from emulator.trace.meaning.model import Workload
 from emulator.trace.meaning.workload import build_workload
@@ -84,8 +85,8 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None, alone: Alone | None 
 class LatestJob:
     """Loads jobs, and keeps the latest one: the next run often has the same. A context manager, which lets it go."""
 
-    def __init__(self, *, on_step: OnStep = lambda _: None) -> None:
-        self._on_step, self._open = on_step, contextlib.ExitStack()
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
         self._latest: tuple[Job, LoadedJob] | None = None
 
     def __enter__(self) -> LatestJob:
@@ -94,11 +95,11 @@ class LatestJob:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def load(self, job: Job) -> LoadedJob:
+    def load(self, job: Job, *, on_step: OnStep = lambda _: None) -> LoadedJob:
         """The job as `load_job` gives it."""
         if self._latest is None or self._latest[0] != job:
             self._open.close()
-            self._latest = job, self._open.enter_context(load_job(job, on_step=self._on_step))
+            self._latest = job, self._open.enter_context(load_job(job, on_step=on_step))
         return self._latest[1]
 
 
@@ -142,26 +143,14 @@ def _trace_files(
     if has_et_files(path):  # before any importer is loaded, which takes a while
         yield path, trace.ranks, _rank_of_files(path, trace.ranks, alone)
         return
-    from emulator.annexes.importers.registry import check_complete, find_importer, import_trace, rank_alone
-    from emulator.annexes.importers.writing import write_imported
-
-    importer = find_importer(path)
-    if importer is None:
+    imported: ImportedFiles | None = load(PluginKind.HOOKS, "import_files")(
+        path, ranks=trace.ranks, alone=alone, on_step=on_step
+    )
+    if imported is None:
         yield path, trace.ranks, _rank_of_files(path, trace.ranks, alone)
         return
-
-    def on_rank(done: int, all_ranks: int) -> None:
-        on_step(f"importing the trace: {done} of {all_ranks} ranks")
-
-    on_step("importing the trace")
-    imported = import_trace(importer, path, ranks=trace.ranks, on_rank=on_rank)
-    only = None
-    if alone is None:
-        check_complete(imported)
-    else:
-        only = rank_alone(imported, chosen)
-    with _scratch_trace(trace, partial(write_imported, imported)) as folder:
-        yield folder, len(imported.ranks) + len(imported.missing), only
+    with _scratch_trace(trace, imported.write) as folder:
+        yield folder, imported.ranks, imported.only
 
 
 def _rank_of_files(path: Path, ranks: int | None, alone: Alone | None) -> int | None:

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.annexes.exports.perfetto_tracks import require
-from emulator.annexes.exports.trace_perfetto import write_trace_line
 from emulator.errors import InputError
 from emulator.experiment.settle.workload import Alone, LoadedJob, load_job
 from emulator.experiment.spec.spec import Job, Trace
+from emulator.host.files import write_text
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import Traffic
 from emulator.planner.traffic.pair_bytes import busiest_bytes, pair_bytes
-from emulator.results.run_folder.stream import write_text
+from emulator.plugins import PluginKind, load
 from emulator.trace.analysis.critical_path import CriticalPath, traced_ns
 from emulator.trace.analysis.summary import summarise
 from emulator.trace.analysis.time_line import TimeLine, computed_time_line, recorded_time_line
@@ -68,14 +67,15 @@ def view(
         InputError: it is too large for what was asked, or lacks the rank of `look`.
         HostError: a file cannot be written, or the perfetto package is missing.
     """
-    if perfetto is not None:
-        require()
+    # Before anything is read: it may lack a package.
+    write_line = None if perfetto is None else load(PluginKind.HOOKS, "trace_line_writer")()
     with load_job(Job(trace=trace), on_step=on_step, alone=Alone(look.rank)) as job:
         on_step("gathering facts")
         facts = _facts(job, look, name=trace.path.rstrip("/"))
-        if perfetto is not None:
+        if write_line is not None:
             on_step("writing the time line")
-            _write_perfetto(job, facts, perfetto)
+            line = _line_of(job, facts)
+            write_line(job.workload, line, perfetto, names=lambda rank: read_texts(job.loaded.files.paths[rank]).names)
     if page is not None:
         on_step("writing the page")
         write_text(page, render(trace_page(facts)))
@@ -155,11 +155,9 @@ def _window(job: LoadedJob, look: Look, default: tuple[int, int] | None) -> Wind
     )
 
 
-def _write_perfetto(job: LoadedJob, facts: TraceFacts, target: Path) -> None:
+def _line_of(job: LoadedJob, facts: TraceFacts) -> TimeLine:
     if facts.line is None:
         raise InputError(
             f"--perfetto: {job.loaded.nodes:,} nodes are too many for a time line (at most {MOST_NODES:,})"
         )
-    write_trace_line(
-        job.workload, facts.line, target, names=lambda rank: read_texts(job.loaded.files.paths[rank]).names
-    )
+    return facts.line

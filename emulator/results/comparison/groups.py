@@ -223,7 +223,7 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
         else:
             kept.append(MeasuredRun(run.folder, run.manifest, measurements(run), _tester_percent(run), counted(run)))
     if not kept:
-        reasons = "; ".join(f"{one.folder.name}: {one.reason}" for one in excluded)
+        reasons = "; ".join(f"{one.folder}: {one.reason}" for one in excluded)
         raise ResultError(f"no run of this group can be compared ({reasons})", path=name)
     return RunGroup(name, sorted(kept, key=lambda one: (one.manifest.created, one.manifest.run_id)), excluded)
 

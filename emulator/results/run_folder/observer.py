@@ -1,10 +1,28 @@
-"""Observers of a run."""
+"""Observers of a run, and what they know before it begins."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from emulator.results.run_folder.schema import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeader:
+    """What is known of a run before it begins.
+
+    Attributes:
+        iterations: to be played, warm-up included; 0: nobody knows yet.
+        nodes: communication nodes of all iterations and ranks; 0: nobody knows yet.
+    """
+
+    run_id: str
+    trace: str
+    ranks: int
+    iterations: int
+    nodes: int
+    run_folder: str
 
 
 class RunObserver:

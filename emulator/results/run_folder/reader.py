@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from emulator.errors import ResultError
+from emulator.host.parquet import to_table
 from emulator.results.run_folder.layout import BROKEN, CRASHED, MANIFEST, PARTIAL_MANIFEST, SESSION
 from emulator.results.run_folder.manifest import (
     INTERRUPTED,
@@ -25,7 +26,7 @@ from emulator.results.run_folder.manifest import (
     read_manifest,
 )
 from emulator.results.run_folder.schema import Part, limits_of, order_of, words_of
-from emulator.results.run_folder.stream import read_stream, to_table
+from emulator.results.run_folder.stream import read_stream
 
 
 @dataclass(frozen=True, slots=True)

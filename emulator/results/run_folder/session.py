@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from emulator.errors import ResultError
+from emulator.host.files import publish, writing
 from emulator.results.run_folder.layout import SESSION
 from emulator.results.run_folder.manifest import COMPLETE
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.store import is_run_folder
-from emulator.results.run_folder.stream import publish, writing
 from emulator.schema import SchemaProblem, decode, parse_json
 
 FORMAT_VERSION = 1

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from emulator.control.observations import EVENTS, ComputeSpans, FlowCounters, RankSummary
 from emulator.errors import EmulatorError, HostError, InputError, RunAborted
+from emulator.host.files import publish, writing
+from emulator.host.parquet import to_table, write_parquet
 from emulator.results.run_folder.claim import hold
 from emulator.results.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.results.run_folder.manifest import (
@@ -29,7 +31,7 @@ from emulator.results.run_folder.manifest import (
 )
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Columns, Part, to_batch
-from emulator.results.run_folder.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
+from emulator.results.run_folder.stream import TableStream, read_stream
 
 _BATCH_ROWS = 4096
 _BATCH_SECONDS = 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -61,6 +61,21 @@ class ImportFacts:
             times = f" ({one.count:,} times)" if one.count != 1 else ""
             first = f"; first: {one.first[0]}" if one.first else ""
             yield f"import from {self.format} {one.fate}: {one.what}{times}{first}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFiles:
+    """A trace that an importer has read.
+
+    Attributes:
+        write: writes it into a new folder as a trace of Chakra.
+        ranks: of the job.
+        only: the one to look at; None: all.
+    """
+
+    write: Callable[[Path], object]
+    ranks: int
+    only: int | None = None
 
 
 NOT_IMPORTED = ImportFacts()

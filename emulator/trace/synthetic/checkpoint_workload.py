@@ -1,4 +1,4 @@
-"""Checkpoint and restart as a workload: nodes and totals.
+"""Checkpoint and restart as a workload: the nodes of every rank.
 
 Every rank writes its files one after the other, each followed by an fsync, and all ranks meet in a barrier when a
 checkpoint is complete (or, on a restart, read), as torch.distributed.checkpoint does.
@@ -6,10 +6,8 @@ checkpoint is complete (or, on a restart, read), as torch.distributed.checkpoint
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from emulator.trace.meaning.model import CommKind, NodeType
 from emulator.trace.synthetic.checkpoint import Checkpointing, Part
@@ -20,8 +18,6 @@ from emulator.trace.synthetic.synthetic import (
     FileOperation,
     GroupRole,
     SyntheticWorkload,
-    Totals,
-    Traffic,
     WorkNode,
 )
 
@@ -34,7 +30,7 @@ def checkpoint_workload(job: Checkpointing) -> SyntheticWorkload:
         groups={},
         nodes=lambda rank: _Rank(job, rank).nodes(),
         parameters=described(job),
-        make_totals=partial(_totals, job),
+        role=lambda rank, node: GroupRole.WORLD,
     )
 
 
@@ -95,33 +91,3 @@ class _Rank:
 
     def _call(self, name: str, operation: FileOperation, after: int) -> Emission:
         return (yield from self._chain.append(name, after, node_type=NodeType.STORAGE, on_cpu=True, file=operation))
-
-
-def _totals(job: Checkpointing) -> Totals:
-    ranks = range(job.layout.ranks)
-    steps = len(ranks) * job.steps if job.step_micros else 0
-    written = Counter(job.saved_bytes(part, rank) for part in Part for rank in ranks)
-    read = Counter(job.held_bytes(part, rank) for part in Part for rank in ranks) if job.restart else Counter()
-    traffic = [
-        *_traffic(job, CommKind.STORAGE_WRITE, written, times=job.checkpoints),
-        *_traffic(job, CommKind.STORAGE_READ, read, times=1),
-    ]
-    meetings = job.checkpoints + job.restart
-    if len(ranks) > 1 and meetings:
-        traffic.append(Traffic(GroupRole.WORLD, CommKind.BARRIER, 0, len(ranks), meetings))
-    files = sum(count for size, count in written.items() if size)
-    others = len(ranks) * meetings + job.checkpoints * files  # checkpoints and restarts themselves, and an fsync a file
-    nodes = steps + others + sum(entry.nodes for entry in traffic)
-    return Totals(len(ranks), nodes, steps, steps * job.step_micros, tuple(traffic))
-
-
-def _traffic(job: Checkpointing, kind: CommKind, files: Counter[int], *, times: int) -> Iterator[Traffic]:
-    """File operations by size: all but the last of a file transfer `call_bytes`."""
-    calls: Counter[int] = Counter()
-    for size, count in files.items():
-        whole, rest = divmod(size, job.call_bytes)
-        calls[job.call_bytes] += whole * count * times
-        calls[rest] += count * times
-    for size in sorted(calls, reverse=True):
-        if size and calls[size]:
-            yield Traffic(GroupRole.STORAGE, kind, size, 1, calls[size])

@@ -16,8 +16,6 @@ from emulator.trace.synthetic.synthetic import (
     MAX_COMM_SIZE,
     GroupRole,
     SyntheticWorkload,
-    Totals,
-    Traffic,
     WorkNode,
     check_size,
 )
@@ -82,7 +80,8 @@ def collective_workload(loop: CollectiveLoop) -> SyntheticWorkload:
             "count": loop.count,
             "compute_micros": loop.compute_micros,
         },
-        make_totals=partial(_totals, loop),
+        role=lambda rank, node: GroupRole.WORLD,
+        alike={0: loop.ranks},
     )
 
 
@@ -93,10 +92,3 @@ def _nodes(loop: CollectiveLoop, rank: int) -> Iterator[WorkNode]:
         if loop.compute_micros:
             last = yield from chain.append(f"compute.{k}", last, duration_micros=loop.compute_micros)
         last = yield from chain.append(f"{loop.kind.label}.{k}", last, kind=loop.kind, size_bytes=loop.comm_size)
-
-
-def _totals(loop: CollectiveLoop) -> Totals:
-    nodes = loop.ranks * loop.count
-    compute_nodes = nodes if loop.compute_micros else 0
-    traffic = Traffic(GroupRole.WORLD, loop.kind, loop.comm_size, loop.ranks, loop.count)
-    return Totals(loop.ranks, nodes + compute_nodes, compute_nodes, compute_nodes * loop.compute_micros, (traffic,))

@@ -1,4 +1,4 @@
-"""Disaggregated inference as a workload: the nodes of every rank, and totals in closed form.
+"""Disaggregated inference as a workload: the nodes of every rank.
 
 Arrivals are open-loop. The CPU of a rank waits from one arrival to the next, whatever the network does; a prefill
 starts at its arrival, once the device is free, and the receives of a request are posted at its arrival.
@@ -15,7 +15,7 @@ from emulator.trace.synthetic.inference import Inference
 from emulator.trace.synthetic.inference_requests import Request
 from emulator.trace.synthetic.inference_transfers import Served, Share, serve, shares
 from emulator.trace.synthetic.node_chain import Emission, NodeChain
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
 
 
 def inference_workload(job: Inference, requests: Iterable[Request]) -> SyntheticWorkload:
@@ -27,7 +27,7 @@ def inference_workload(job: Inference, requests: Iterable[Request]) -> Synthetic
         groups={},
         nodes=made.nodes,
         parameters=job.described() | {"requests": len(made.served)},
-        make_totals=made.totals,
+        role=lambda rank, node: GroupRole.KEY_VALUE,
     )
 
 
@@ -52,26 +52,6 @@ class _Serving:
         worker, member = divmod(rank - first_decode, self._job.decode_tensor)
         mine = [share for share in self._shares if share.receiver == member]
         return _ServingRank().decode(self._decode.get(worker, []), mine, self._first_prefill_rank)
-
-    def totals(self) -> Totals:
-        """Of c tokens sent and s bytes of a token from rank to rank: a send and a receive of c · s for each."""
-        job, sent = self._job, [one.sent_tokens for one in self.served if one.sent_tokens]
-        total = sum(sent) * sum(share.token_bytes for share in self._shares)
-        messages = len(sent) * len(self._shares)
-        kinds = (CommKind.SEND, CommKind.RECV) if messages else ()
-        traffic = tuple(Traffic.uneven(GroupRole.KEY_VALUE, kind, 1, messages, total) for kind in kinds)
-        prefills = job.prefill_tensor * sum(one.prefill_micros for one in self.served)
-        waits = list(self._waits())
-        compute_nodes = job.prefill_tensor * len(self.served) + sum(nodes for nodes, _ in waits)
-        micros = prefills + sum(last for _, last in waits)
-        return Totals(job.ranks, compute_nodes + 2 * messages, compute_nodes, micros, traffic)
-
-    def _waits(self) -> Iterator[tuple[int, int]]:
-        """(CPU nodes, µs) of the ranks of each worker: they wait for the distinct arrivals, up to the last."""
-        for pool, ranks in ((self._prefill, self._job.prefill_tensor), (self._decode, self._job.decode_tensor)):
-            for requests in pool.values():
-                times = {one.at_micros for one in requests if one.at_micros}
-                yield ranks * len(times), ranks * max(times, default=0)
 
     def _first_prefill_rank(self, one: Served) -> int:
         return one.prefill * self._job.prefill_tensor

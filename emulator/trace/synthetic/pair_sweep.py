@@ -11,7 +11,7 @@ from functools import partial
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
 
 _NODES_OF_A_ROUND = 3
 
@@ -48,18 +48,14 @@ class PairSweep:
 def pair_sweep_workload(sweep: PairSweep) -> SyntheticWorkload:
     """The sweep as a workload without process groups."""
     rounds, ranks = len(sweep.distances), sweep.ranks
-    traffic = (
-        Traffic(GroupRole.WORLD, CommKind.SEND, sweep.size_bytes, 1, ranks * rounds),
-        Traffic(GroupRole.WORLD, CommKind.RECV, sweep.size_bytes, 1, ranks * rounds),
-        Traffic(GroupRole.WORLD, CommKind.BARRIER, 0, ranks, rounds),
-    )
     return SyntheticWorkload(
         name="pairs",
         ranks=ranks,
         groups={},
         nodes=partial(_nodes, sweep),
         parameters={"ranks": ranks, "size_bytes": sweep.size_bytes, "rounds": rounds},
-        make_totals=lambda: Totals(ranks, sum(entry.nodes for entry in traffic), 0, 0, traffic),
+        role=lambda rank, node: GroupRole.WORLD,
+        alike={0: ranks},
     )
 
 

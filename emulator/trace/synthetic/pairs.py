@@ -8,7 +8,7 @@ from functools import partial
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,14 @@ class Pairs:
 
 def pairs_workload(pairs: Pairs) -> SyntheticWorkload:
     """The pairs as a workload: ranks 0 and 1 form the first pair, 2 and 3 the second."""
-    traffic = tuple(
-        Traffic(GroupRole.DATA, CommKind.ALL_REDUCE, size, 2, count * pairs.ranks // 2) for size, count in pairs.counts
-    )
     return SyntheticWorkload(
         name="pairs",
         ranks=pairs.ranks,
         groups={pair + 1: (2 * pair, 2 * pair + 1) for pair in range(pairs.ranks // 2)},
         nodes=partial(_nodes, pairs),
         parameters={"ranks": pairs.ranks, "sizes": len(pairs.counts)},
-        make_totals=lambda: Totals(pairs.ranks, pairs.ranks * len(pairs.sizes), 0, 0, traffic),
+        role=lambda rank, node: GroupRole.DATA,
+        alike={0: pairs.ranks},
     )
 
 

@@ -10,7 +10,7 @@ from emulator.errors import PlanError
 from emulator.trace.meaning.collective_names import SEND_RECV
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.collective_loop import CollectiveLoop
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode, check_size
+from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode, check_size
 
 MAX_SIZES = 10_000
 """Most sizes of a sweep: a step of one byte over a large range is a mistake."""
@@ -98,27 +98,26 @@ def sweep_workload(sweep: Sweep) -> SyntheticWorkload:
     if sweep.kind is CommKind.SEND:
         return _pairs_workload(sweep)
     loops = sweep.loops
-    traffic = tuple(Traffic(GroupRole.WORLD, loop.kind, loop.comm_size, loop.ranks, 1) for loop in loops)
     return SyntheticWorkload(
         name=sweep.kind.label,
         ranks=sweep.ranks,
         groups={},
         nodes=partial(_nodes, loops),
         parameters={"collective": sweep.kind.label, "ranks": sweep.ranks, "sizes": len(sweep.sizes)},
-        make_totals=lambda: Totals(sweep.ranks, sweep.ranks * len(loops), 0, 0, traffic),
+        role=lambda rank, node: GroupRole.WORLD,
+        alike={0: sweep.ranks},
     )
 
 
 def _pairs_workload(sweep: Sweep) -> SyntheticWorkload:
-    kinds = (CommKind.SEND, CommKind.RECV)
-    traffic = tuple(Traffic(GroupRole.WORLD, kind, size, 1, sweep.ranks) for size in sweep.sizes for kind in kinds)
     return SyntheticWorkload(
         name=sweep.label,
         ranks=sweep.ranks,
         groups={},
         nodes=partial(_pair_nodes, sweep),
         parameters={"collective": sweep.label, "ranks": sweep.ranks, "sizes": len(sweep.sizes)},
-        make_totals=lambda: Totals(sweep.ranks, sum(entry.nodes for entry in traffic), 0, 0, traffic),
+        role=lambda rank, node: GroupRole.WORLD,
+        alike={0: sweep.ranks},
     )
 
 

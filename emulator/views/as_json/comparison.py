@@ -7,8 +7,12 @@ from typing import Any
 
 from emulator.results.comparison.causes import causes
 from emulator.results.comparison.groups import RunGroup
-from emulator.results.comparison.verdicts import ClassComparison, Comparison, Effect, PairComparison, Side, Verdict
+from emulator.results.comparison.verdicts import Comparison, PairComparison, Rules, Verdict
 from emulator.results.run_folder.store import firmware_of
+from emulator.views.columns.columns import row_to_json
+from emulator.views.columns.comparison_columns import class_columns
+
+_CLASS = class_columns(Rules(), baseline="", other="")
 
 
 def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
@@ -45,43 +49,6 @@ def _pair(pair: PairComparison) -> dict[str, Any]:
         "other": pair.other.name,
         "paired": pair.is_paired,
         "verdicts": {verdict.value: pair.count(verdict) for verdict in Verdict},
-        "classes": [_class(one) for one in pair.classes],
+        "classes": [row_to_json(_CLASS.values(), one) for one in pair.classes],
         "causes": [dataclasses.asdict(one) for one in causes(pair.baseline, pair.other)],
-    }
-
-
-def _class(one: ClassComparison) -> dict[str, Any]:
-    return {
-        **dataclasses.asdict(one.key),
-        "baseline": _side(one.baseline),
-        "other": _side(one.other),
-        **_effect("", one.effect),
-        "p": one.p,
-        "holm_p": one.holm_p,
-        **_effect("p99_", one.tail),
-        "verdict": one.verdict.value,
-        "needs_runs": one.needs,
-        "finds_ratio": one.finds,
-        "tester_percent": one.tester_percent,
-        "needs_runs_to_find": one.needs_to_find,
-        "why": one.why or None,
-    }
-
-
-def _side(side: Side) -> dict[str, Any]:
-    return {
-        "runs": side.runs,
-        "samples": side.samples,
-        "median_ns": side.median_ns,
-        "variation": side.variation,
-        "values_ns": list(side.values_ns),
-    }
-
-
-def _effect(prefix: str, effect: Effect | None) -> dict[str, Any]:
-    interval = None if effect is None else effect.interval
-    return {
-        f"{prefix}ratio": None if effect is None else effect.ratio,
-        f"{prefix}ratio_low": None if interval is None else interval.low,
-        f"{prefix}ratio_high": None if interval is None else interval.high,
     }

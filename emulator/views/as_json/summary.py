@@ -7,6 +7,9 @@ from typing import Any
 
 from emulator.results.statistics.summary import RunSummary
 from emulator.trace.meaning.imported import DROPPED, GUESSED
+from emulator.views.columns.class_columns import CLASS_COLUMNS
+from emulator.views.columns.columns import row_to_json
+from emulator.views.columns.worst_flow_columns import WORST_FLOW_COLUMNS
 
 
 def summary_to_json(summary: RunSummary) -> dict[str, Any]:
@@ -15,8 +18,9 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
     del document["flows"]  # there can be a million: they are in flows.parquet
     scaling = document.pop("scaling")
     document["scaling"] = {"bytes_factor": scaling["bytes"], **{k: v for k, v in scaling.items() if k != "bytes"}}
-    for row, one in zip(document["classes"], summary.classes, strict=True):
-        row["tester_limited"] = one.is_tester_limited
+    for name, columns in (("classes", CLASS_COLUMNS), ("worst_flows", WORST_FLOW_COLUMNS)):
+        for row, one in zip(document[name], getattr(summary, name), strict=True):
+            row |= row_to_json(columns, one)
     for row, frames in zip(document["totals"]["device_frames"], summary.totals.device_frames, strict=True):
         row |= {"lost": frames.lost, "unexplained": frames.unexplained}
     document["totals"]["lost"] = summary.totals.lost

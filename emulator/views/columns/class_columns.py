@@ -7,7 +7,7 @@ from emulator.results.statistics.method.distribution import Distribution
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.verdict.tester import MOST_CORE_WAIT
 from emulator.units import format_size
-from emulator.views.columns.columns import Column, bold
+from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.figures import NONE, duration_cell, number_cell, percent_cell, rate_cell
 
 BUSBW_FACTOR = "the factor of nccl-tests, which makes different collectives comparable"
@@ -20,35 +20,34 @@ def _wait_cell(row: ClassSummary) -> str:
 
 CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     Column(
-        "collective",
-        "kind of communication; send_recv is a send and its receive",
-        cell=lambda row: row.collective,
-        is_number=False,
+        "collective", "kind of communication; send_recv is a send and its receive", key="collective", is_number=False
     ),
-    Column("ranks", "ranks in the process group; 1 for storage", cell=lambda row: str(row.members)),
-    Column("size", "array size, counted as in nccl-tests", cell=lambda row: format_size(row.size_bytes)),
-    Column("algorithm", "collective algorithm", cell=lambda row: row.algorithm or NONE, is_number=False, sacrifice=4),
+    Column("ranks", "ranks in the process group; 1 for storage", key="members"),
+    Column("size", "array size, counted as in nccl-tests", key="size_bytes", show=format_size),
+    Column("algorithm", "collective algorithm", key="algorithm", is_number=False, sacrifice=4),
     Column(
         "where",
         "between hosts: crossed the network and the device under test; in a host: did not",
-        cell=lambda row: row.where or NONE,
+        key="where",
         is_number=False,
         is_optional=True,
         folds=8,
         sacrifice=1,
     ),
-    Column("count", "collectives of this class in one iteration", cell=lambda row: str(row.count), sacrifice=3),
+    Column("count", "collectives of this class in one iteration", key="count", sacrifice=3),
     Column(
         "algbw\nGB/s",
         "algorithm bandwidth: size / cct, at the median cct",
-        cell=lambda row: rate_cell(row.algbw_bytes_per_s),
+        key="algbw_bytes_per_s",
+        show=rate_cell,
         unit="1e9 bytes per second",
         sacrifice=5,
     ),
     Column(
         "busbw\nGB/s",
         f"bus bandwidth: algbw × {BUSBW_FACTOR}",  # noqa: RUF001
-        cell=lambda row: rate_cell(row.busbw_bytes_per_s),
+        key="busbw_bytes_per_s",
+        show=rate_cell,
         unit="1e9 bytes per second",
         style=bold,
     ),
@@ -57,7 +56,8 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
         "time that the bytes left to move after the last post need at the rates of the hosts' ports / cct, at the "
         "median; 100 = as fast as the ports allow; none: a port has no rate, or a rank was late and what was left is "
         "not known",
-        cell=lambda row: number_cell(row.ideal_percent),
+        key="ideal_percent",
+        show=number_cell,
         is_optional=True,
         sacrifice=2,
     ),
@@ -65,23 +65,24 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
         "cct\np50",
         "collective completion time, median: last arrival - last post over the members; ! = tester-limited: the "
         "calibrated tester alone needs nearly as long, so the row describes the tester rather than the DUT",
+        key="cct_p50_ns",
         cell=lambda row: duration_cell(row.cct_p50_ns) + ("!" if row.is_tester_limited else ""),
         style=bold,
     ),
-    Column(
-        "\np99", "99th percentile of cct", cell=lambda row: duration_cell(row.cct_p99_ns), title="cct p99", sacrifice=6
-    ),
-    Column("\nmax", "largest cct", cell=lambda row: duration_cell(row.cct_max_ns), title="cct max", sacrifice=7),
+    Column("\np99", "99th percentile of cct", key="cct_p99_ns", show=duration_cell, title="cct p99", sacrifice=6),
+    Column("\nmax", "largest cct", key="cct_max_ns", show=duration_cell, title="cct max", sacrifice=7),
     Column(
         "skew\np50",
         "median time from the first to the last post of the members: waiting for the last rank",
-        cell=lambda row: duration_cell(row.skew_p50_ns),
+        key="skew_p50_ns",
+        show=duration_cell,
         sacrifice=8,
     ),
     Column(
         "traced",
         "median duration of the collectives in the trace: of each, the shortest duration of its members",
-        cell=lambda row: duration_cell(row.traced_ns),
+        key="traced_ns",
+        show=duration_cell,
         is_optional=True,
         sacrifice=9,
     ),
@@ -96,13 +97,15 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     Column(
         "bw\nratio",
         "measured bandwidth / bandwidth in the trace, at the median; above 1: faster than the recording",
-        cell=lambda row: number_cell(row.bw_ratio),
+        key="bw_ratio",
+        show=number_cell,
         is_optional=True,
         sacrifice=1,
     ),
+    unshown("tester_limited", lambda row: row.is_tester_limited),
 )
-
-
+SAMPLES: Column[ClassSummary] = Column("n", "number of measurements", key="samples")
+"""In reports, after the others."""
 DISTRIBUTION_COLUMNS: tuple[Column[Distribution], ...] = (
     Column(
         "class",
@@ -111,20 +114,20 @@ DISTRIBUTION_COLUMNS: tuple[Column[Distribution], ...] = (
         is_number=False,
         folds=24,
     ),
-    Column("n", "number of measurements", cell=lambda one: str(one.samples)),
-    Column("p50", "median", cell=lambda one: duration_cell(one.p50_ns)),
+    Column("n", "number of measurements", key="samples"),
+    Column("p50", "median", key="p50_ns", show=duration_cell),
     Column(
         "95 % interval",
         "95 % bootstrap interval of the median, with iterations as units: describes this run, not the next one",
         cell=lambda one: _interval(one),
         sacrifice=2,
     ),
-    Column("p90", "90th percentile, nearest rank; needs 10 measurements", cell=lambda one: duration_cell(one.p90_ns)),
-    Column("p95", "95th percentile; needs 20", cell=lambda one: duration_cell(one.p95_ns), sacrifice=3),
-    Column("p99", "99th percentile; needs 100", cell=lambda one: duration_cell(one.p99_ns)),
-    Column("p99.9", "99.9th percentile; needs 1,000", cell=lambda one: duration_cell(one.p999_ns), sacrifice=4),
-    Column("max", "largest", cell=lambda one: duration_cell(one.max_ns), sacrifice=1),
-    Column("CV", "coefficient of variation: standard deviation / mean", cell=lambda one: percent_cell(one.variation)),
+    Column("p90", "90th percentile, nearest rank; needs 10 measurements", key="p90_ns", show=duration_cell),
+    Column("p95", "95th percentile; needs 20", key="p95_ns", show=duration_cell, sacrifice=3),
+    Column("p99", "99th percentile; needs 100", key="p99_ns", show=duration_cell),
+    Column("p99.9", "99.9th percentile; needs 1,000", key="p999_ns", show=duration_cell, sacrifice=4),
+    Column("max", "largest", key="max_ns", show=duration_cell, sacrifice=1),
+    Column("CV", "coefficient of variation: standard deviation / mean", key="variation", show=percent_cell),
 )
 
 

@@ -1,11 +1,12 @@
-"""Columns of tables: a header, what it means, and how to fill a cell. Terminal tables and reports share them."""
+"""Columns of tables: header, meaning, value and cell. Terminals, HTML, Markdown and JSON read the same columns."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
 
 from emulator.views.columns.figures import NONE
 
@@ -23,6 +24,7 @@ class Header:
         unit: of the numbers in the cells, if the cells do not carry it themselves.
         title: the header on one line, if it is not simply the header without line breaks.
         is_number: numbers are aligned to the right.
+        is_shown: False: only JSON has it.
     """
 
     header: str
@@ -30,6 +32,7 @@ class Header:
     unit: str = ""
     title: str = ""
     is_number: bool = True
+    is_shown: bool = True
 
     @property
     def name(self) -> str:
@@ -42,12 +45,20 @@ def texts(*headers: str) -> list[Header]:
     return [Header(one, is_number=False) for one in headers]
 
 
+def text_cell(value: Any) -> str:
+    """A value as text; a dash for an unknown or empty one."""
+    return NONE if value is None or value == "" else str(value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(Header, Generic[Row]):
     """A column of a table whose rows are values of one type.
 
     Attributes:
-        cell: row -> text; `NONE` for an unknown value.
+        key: of the value in JSON, with its unit; "" if JSON does not have it.
+        value: row -> value in JSON, None if it is unknown; by default the attribute that the key names.
+        show: value -> text.
+        cell: row -> text; `NONE` for an unknown value; by default its value as `show` has it.
         is_optional: hidden if no row has a value.
         folds: width at which longer text is wrapped if the terminal is too narrow for it; 0 = never wrapped.
         sacrifice: the column with the highest number is hidden first if the terminal is too narrow; of equals the last.
@@ -55,11 +66,25 @@ class Column(Header, Generic[Row]):
         style: row -> style of the cell in a terminal.
     """
 
-    cell: Callable[[Row], str]
+    key: str = ""
+    value: Callable[[Row], Any] = None  # type: ignore[assignment]  # set below
+    show: Callable[[Any], str] = text_cell
+    cell: Callable[[Row], str] = None  # type: ignore[assignment]  # set below
     is_optional: bool = False
     folds: int = 0
     sacrifice: int = 0
     style: Callable[[Row], str] | None = None
+
+    def __post_init__(self) -> None:
+        value = attrgetter(self.key) if self.value is None else self.value
+        object.__setattr__(self, "value", value)
+        if self.cell is None:
+            object.__setattr__(self, "cell", lambda row: self.show(value(row)))
+
+
+def unshown(key: str, value: Callable[[Row], Any] | None = None) -> Column[Row]:
+    """A column that only JSON has; arguments as those of a column."""
+    return Column("", is_shown=False, key=key, value=value or attrgetter(key))
 
 
 def bold(_: object) -> str:
@@ -69,7 +94,13 @@ def bold(_: object) -> str:
 
 def filled(columns: Iterable[Column[Row]], rows: Sequence[Row]) -> list[Column[Row]]:
     """The columns to show: all but optional ones without any value."""
-    return [one for one in columns if not one.is_optional or any(one.cell(row) != NONE for row in rows)]
+    shown = [one for one in columns if one.is_shown]
+    return [one for one in shown if not one.is_optional or any(one.cell(row) != NONE for row in rows)]
+
+
+def row_to_json(columns: Iterable[Column[Row]], row: Row) -> dict[str, Any]:
+    """The values of a row by key."""
+    return {one.key: one.value(row) for one in columns if one.key}
 
 
 def paragraphs(*parts: str) -> str:
@@ -83,7 +114,7 @@ def explain(headers: Iterable[Header], *, title: str = "") -> str:
     Args:
         title: of the table; a line above the columns.
     """
-    headers = list(headers)
+    headers = [one for one in headers if one.is_shown]
     width = max((len(one.name) for one in headers), default=0)
     lines = [title] if title else []
     for one in headers:

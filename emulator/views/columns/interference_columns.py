@@ -9,8 +9,8 @@ from emulator.results.comparison.verdicts import Effect
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.verdict.session import JudgedSession
 from emulator.views.columns.columns import Column, bold
+from emulator.views.columns.comparison_columns import ratio_text
 from emulator.views.columns.figures import NONE, count_of, duration_cell
-from emulator.views.text.comparison_text import ratio_text
 from emulator.views.text.verdict_text import words
 
 _Row = tuple[str, ClassInterference]

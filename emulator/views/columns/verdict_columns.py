@@ -46,7 +46,7 @@ COLUMNS: tuple[Column[Finding], ...] = (
     Column(
         "reason",
         "why the comparison alone does not decide",
-        cell=lambda one: one.reason or NONE,
+        key="reason",
         is_number=False,
         is_optional=True,
         folds=24,

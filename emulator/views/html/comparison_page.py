@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from emulator.results.comparison.causes import causes
 from emulator.results.comparison.groups import RunGroup
 from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
 from emulator.results.run_folder.store import firmware_of
 from emulator.results.statistics.samples.classes import ClassKey
-from emulator.views.columns.columns import Column, Header, texts
-from emulator.views.columns.figures import NONE, percent_cell
+from emulator.views.columns.columns import Header, texts
+from emulator.views.columns.comparison_columns import cause_columns, page_columns, ratio_text, statistic_name
+from emulator.views.columns.figures import NONE
 from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, Table, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
 from emulator.views.text.comparison_text import (
-    CLASS,
     answer_words,
-    cause_columns,
     fact_lines,
     gravest_verdict,
-    needs_text,
-    pair_columns,
     pair_sentence,
-    ratio_text,
-    statistic_name,
     trend_rows,
 )
 
@@ -34,17 +28,6 @@ CHOICES = 24
 TREND_LINES = 8
 _CURVE_POINTS = 60
 _TONES = {Verdict.SLOWER: "bad", Verdict.FASTER: "good", Verdict.NO_DIFFERENCE: "good"}
-_VARIATION: Column[ClassComparison] = Column(
-    "run-to-run CV",
-    "coefficient of variation between runs: baseline / other",
-    cell=lambda one: " / ".join(percent_cell(side.variation, digits=2) for side in (one.baseline, one.other)),
-)
-_RUNS: Column[ClassComparison] = Column(
-    "runs", "runs with this class: baseline + other", cell=lambda one: f"{one.baseline.runs} + {one.other.runs}"
-)
-_NEEDS: Column[ClassComparison] = Column(
-    "needs", "runs per group that would decide, estimated from the spread so far", cell=needs_text
-)
 
 
 def comparison_page(comparison: Comparison) -> Page:
@@ -102,10 +85,7 @@ def _ratios(pair: PairComparison, comparison: Comparison, number: int) -> Chart:
 
 
 def _verdicts(pair: PairComparison, comparison: Comparison, number: int) -> Table:
-    found = pair_columns(comparison.rules, baseline=pair.baseline.name, other=pair.other.name)
-    verdict = replace(found["verdict"], cell=lambda one: one.verdict.value)
-    measured = [found[name] for name in ("baseline", "other", "ratio", "interval")]
-    columns = [CLASS, verdict, *measured, _VARIATION, found["p"], found["tail"], _RUNS, _NEEDS]
+    columns = page_columns(comparison.rules, baseline=pair.baseline.name, other=pair.other.name)
     return table_of(f"verdicts-{number}", "Verdicts", columns, pair.classes)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from emulator.host.files import write_text
 from emulator.results.comparison.interference import covered_iterations, window_of
 from emulator.results.run_folder.schema import Part
 from emulator.results.run_folder.session import Session
-from emulator.results.run_folder.stream import write_text
 from emulator.results.statistics.samples.iterations import iteration_spans
 from emulator.results.verdict.session import JudgedJob, JudgedSession, judge_session
 from emulator.views.columns.columns import Column

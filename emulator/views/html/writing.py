@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from emulator.host.files import write_text
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.stream import write_text
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import render
 from emulator.views.html.run_page import run_page

@@ -8,9 +8,9 @@ from junitparser import Failure, Skipped, TestCase, TestSuite
 
 from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
 from emulator.units import NS_PER_S
+from emulator.views.columns.comparison_columns import interval_text, p_text, ratio_text, verdict_text
 from emulator.views.columns.figures import duration_cell
 from emulator.views.junit.document import add_properties, to_text
-from emulator.views.text.comparison_text import interval_text, p_text, ratio_text, verdict_text
 
 
 def comparison_to_xml(comparison: Comparison, *, is_strict: bool = False) -> str:

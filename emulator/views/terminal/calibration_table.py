@@ -14,18 +14,19 @@ from emulator.views.columns.figures import NONE, duration_cell, number_cell, rat
 from emulator.views.terminal.table import FittedTable, facts_grid
 
 _TRANSPORTS: tuple[Column[TransportCost], ...] = (
-    Column("transport", "transport of the agents", cell=lambda one: one.transport, is_number=False),
-    Column("ranks", "ranks, which exchange data in pairs", cell=lambda one: str(one.ranks)),
-    Column("agents", "agent processes", cell=lambda one: str(one.agents)),
+    Column("transport", "transport of the agents", key="transport", is_number=False),
+    Column("ranks", "ranks, which exchange data in pairs", key="ranks"),
+    Column("agents", "agent processes", key="agents"),
     Column(
         "rate\nGB/s",
         "payload of all ranks together with large messages",
         unit="1e9 bytes per second",
-        cell=lambda one: rate_cell(one.rate_bytes_per_s),
+        key="rate_bytes_per_s",
+        show=rate_cell,
         style=bold,
     ),
-    Column("step", "time of a step with almost no payload", cell=lambda one: duration_cell(one.step_ns)),
-    Column("per\nmessage", "step / ranks: cost of a message", cell=lambda one: duration_cell(one.message_ns)),
+    Column("step", "time of a step with almost no payload", key="step_ns", show=duration_cell),
+    Column("per\nmessage", "step / ranks: cost of a message", key="message_ns", show=duration_cell),
     Column(
         "variation",
         "coefficient of variation of the largest collectives",

@@ -1,55 +1,33 @@
-"""A comparison of groups of runs for a terminal: effect and interval first, then the verdict."""
+"""A comparison for a terminal: effect and interval first, then the verdict; or several versions side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.results.comparison.causes import causes
 from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison, Rules, Verdict
-from emulator.results.statistics.samples.classes import JCT
-from emulator.units import format_size
-from emulator.views.columns.columns import Column, explain
-from emulator.views.columns.figures import NONE
+from emulator.results.statistics.samples.classes import ClassKey
+from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.columns.comparison_columns import (
+    STYLES,
+    cause_columns,
+    ratio_text,
+    statistic_name,
+    terminal_columns,
+)
+from emulator.views.columns.figures import NONE, duration_cell
 from emulator.views.terminal.table import FittedTable, facts_grid
-from emulator.views.text.comparison_text import cause_columns, fact_lines, pair_columns, runs_text
+from emulator.views.text.comparison_text import fact_lines, runs_text, trend_rows
 from emulator.visible import visible
 
-STYLES = {
-    Verdict.SLOWER: "bold red",
-    Verdict.FASTER: "bold green",
-    Verdict.NO_DIFFERENCE: "",
-    Verdict.INCONCLUSIVE: "yellow",
-}
-_CLASS: tuple[Column[ClassComparison], ...] = (
-    Column(
-        "collective",
-        "kind of communication; JCT is the whole iteration",
-        cell=lambda one: "JCT" if one.key.collective == JCT else one.key.collective,
-        is_number=False,
-    ),
-    Column("ranks", "ranks in the process group; 1 for storage", cell=lambda one: str(one.key.members)),
-    Column(
-        "size",
-        "array size, counted as in nccl-tests",
-        cell=lambda one: NONE if one.key.collective == JCT else format_size(one.key.size_bytes),
-    ),
-    Column(
-        "algorithm", "collective algorithm", cell=lambda one: one.key.algorithm or NONE, is_number=False, sacrifice=1
-    ),
-)
-
-
-def _columns(rules: Rules, *, baseline: str, other: str) -> list[Column[ClassComparison]]:
-    pair = pair_columns(rules, baseline=baseline, other=other)
-    pair["verdict"] = replace(pair["verdict"], folds=16, style=lambda one: STYLES[one.verdict])
-    return [*_CLASS, *pair.values()]
-
-
-EXPLAIN = explain(_columns(Rules(), baseline="A", other="B"), title="A is the baseline, B the group compared with it:")
+_LETTERS = {"baseline": "A", "other": "B"}
+MARKS = {Verdict.SLOWER: "slower", Verdict.FASTER: "faster", Verdict.NO_DIFFERENCE: "=", Verdict.INCONCLUSIVE: "?"}
+"""Verdict -> what follows a ratio."""
+_TrendRow: TypeAlias = tuple[ClassKey, Sequence[ClassComparison | None]]
 
 
 def render(comparison: Comparison) -> RenderableType:
@@ -79,11 +57,68 @@ def _headline(pair: PairComparison) -> Text:
 def _table(pair: PairComparison, rules: Rules) -> RenderableType:
     if not pair.classes:
         return Text("No class was measured in both groups.")
-    return FittedTable(_columns(rules, **_names(pair)), pair.classes)
+    return FittedTable(terminal_columns(rules, **_names(pair)), pair.classes)
 
 
 def _names(pair: PairComparison) -> dict[str, str]:
     """What the groups are called in headers."""
-    names = (pair.baseline.name, pair.other.name)
-    baseline, other = names if set(names) == {"A", "B"} else ("A", "B")
-    return {"baseline": baseline, "other": other}
+    names = {"baseline": pair.baseline.name, "other": pair.other.name}
+    return names if set(names.values()) == {"A", "B"} else _LETTERS
+
+
+def _trend_columns(names: Sequence[str], statistic: str) -> list[Column[_TrendRow]]:
+    first, *others = names
+    return [
+        Column(
+            "class",
+            "collective, ranks, size and algorithm, or the whole iteration (JCT)",
+            cell=lambda row: str(row[0]),
+            is_number=False,
+            folds=24,
+        ),
+        Column(
+            f"{first}\n{statistic}",
+            f"baseline: median over the runs of their {statistic} of cct (JCT for the iteration)",
+            cell=lambda row: duration_cell(next(one for one in row[1] if one is not None).baseline.median_ns),
+        ),
+        *(
+            Column(
+                f"{name}\nratio",
+                "time of this version / time of the baseline; above 1: slower. = no difference shown, ? inconclusive",
+                cell=_trend_cell(at),
+                style=_trend_style(at),
+            )
+            for at, name in enumerate(others)
+        ),
+    ]
+
+
+def _trend_cell(at: int) -> Callable[[_TrendRow], str]:
+    def cell(row: _TrendRow) -> str:
+        one = row[1][at]
+        return NONE if one is None or one.effect is None else f"{ratio_text(one.effect)} {MARKS[one.verdict]}"
+
+    return cell
+
+
+def _trend_style(at: int) -> Callable[[_TrendRow], str]:
+    def style(row: _TrendRow) -> str:
+        one = row[1][at]
+        return "" if one is None or one.effect is None else STYLES[one.verdict]
+
+    return style
+
+
+def render_trend(comparison: Comparison) -> RenderableType:
+    """The trend for a console."""
+    names = [group.name for group in comparison.groups]
+    table = FittedTable(_trend_columns(names, statistic_name(comparison.rules)), list(trend_rows(comparison)))
+    legend = f"Ratios to {names[0]}; = no difference shown, ? inconclusive."
+    forced = [*forced_lines(comparison), Text()] if comparison.is_forced else []
+    return Group(*forced, table, Text(legend, style="dim"), Text(), facts_grid(fact_lines(comparison)))
+
+
+EXPLAIN = paragraphs(
+    explain(terminal_columns(Rules(), **_LETTERS), title="A is the baseline, B the group compared with it:"),
+    explain(_trend_columns(("FIRST", "NEXT"), "p50"), title="FIRST is the first group, NEXT each of the others:"),
+)

@@ -27,15 +27,11 @@ class _Link(NamedTuple):
 
 
 _FLOWS: tuple[Column[FlowLoad], ...] = (
-    Column("flow", "number of the flow; both directions have the same", cell=lambda one: f"{one.number}"),
-    Column("from", "port that sends payload", cell=lambda one: str(one.sender), is_number=False),
-    Column("to", "port that receives it", cell=lambda one: str(one.receiver), is_number=False),
-    Column(
-        "payload",
-        "of the whole run; a dash: as much as time allows",
-        cell=lambda one: size_cell(one.payload_bytes),
-    ),
-    Column("alongside the job", "what is played", cell=lambda one: one.about, is_number=False, folds=30),
+    Column("flow", "number of the flow; both directions have the same", key="number"),
+    Column("from", "port that sends payload", key="sender", is_number=False),
+    Column("to", "port that receives it", key="receiver", is_number=False),
+    Column("payload", "of the whole run; a dash: as much as time allows", key="payload_bytes", show=size_cell),
+    Column("alongside the job", "what is played", key="about", is_number=False, folds=30),
 )
 _LINKS: tuple[Column[_Link], ...] = (
     Column(

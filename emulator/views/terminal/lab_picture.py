@@ -15,6 +15,7 @@ from emulator.device.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.figures import NONE, count_of, link_rate_cell, size_cell
+from emulator.views.terminal import between_table
 from emulator.views.terminal.table import FittedTable
 
 _DROPS = (QUEUE_DROPS, SOCKET_DROPS, "rx_dropped", "tx_dropped")
@@ -54,21 +55,21 @@ _PEER: tuple[Column[_PortRow], ...] = (
     Column(
         "link",
         "up; down if the port was taken down; no carrier if the other end of its cable was",
-        cell=lambda row: row.link or NONE,
+        key="link",
         is_number=False,
     ),
-    Column("rate", "rate that the port is shaped to", cell=lambda row: row.rate, is_number=False),
+    Column("rate", "rate that the port is shaped to", key="rate", is_number=False),
     Column("MTU", "maximum transmission unit", unit="bytes", cell=lambda row: str(row.port.mtu)),
 )
 _PASSED: tuple[Column[_PortRow], ...] = (
     Column("sent", "bytes frames that left through the port", cell=lambda row: row.size("tx_bytes"), sacrifice=3),
     Column("received", "bytes that entered through the port", cell=lambda row: row.size("rx_bytes"), sacrifice=4),
-    Column("drops", "frames dropped by the queue or the interface", cell=lambda row: row.drops),
+    Column("drops", "frames dropped by the queue or the interface", key="drops"),
 )
 _SWITCH: tuple[Column[_PortRow], ...] = (
     Column("port", "port of the switch", cell=lambda row: row.port.name, is_number=False),
     *_PEER,
-    Column("queue", "length of the egress queue", cell=lambda row: row.queue, sacrifice=2),
+    Column("queue", "length of the egress queue", key="queue", sacrifice=2),
     *_PASSED[:2],
     Column("queued now", "bytes in the egress queue", cell=lambda row: row.size(QUEUE_BACKLOG), sacrifice=1),
     _PASSED[2],
@@ -76,14 +77,15 @@ _SWITCH: tuple[Column[_PortRow], ...] = (
 _HOSTS: tuple[Column[_PortRow], ...] = (
     Column("port", "host and port", cell=lambda row: f"{row.node.name}:{row.port.name}", is_number=False),
     *_PEER,
-    Column("addresses", "IP addresses", cell=lambda row: row.addresses, is_number=False, folds=16),
+    Column("addresses", "IP addresses", key="addresses", is_number=False, folds=16),
     *_PASSED,
 )
 EXPLAIN = paragraphs(
     *(
         explain(filter(lambda one: one.header, columns), title=title)
         for columns, title in ((_SWITCH, "Switches:"), (_HOSTS, "Hosts:"))
-    )
+    ),
+    f"Between two real ports. {between_table.EXPLAIN}",
 )
 
 
@@ -97,14 +99,16 @@ def draw(status: LabStatus) -> RenderableType:
         if not node.is_host:
             parts += [Text(""), Text(f"{node.name} ({node.kind})"), FittedTable(_SWITCH, list(_rows(status, node)))]
     hosts = [row for node in state.design.nodes if node.is_host for row in _rows(status, node)]
-    parts += [Text(""), Text("hosts"), FittedTable(_HOSTS, hosts), Text("")]
+    parts += [Text(""), Text("hosts"), FittedTable(_HOSTS, hosts)] if hosts else []
+    parts.append(Text(""))
     return Group(*parts)
 
 
 def _headline(status: LabStatus) -> str:
     state = status.state
     running = f", {count_of(status.processes, 'process', 'processes')} inside" if status.processes else ""
-    what = f"lab {state.lab_id} of {state.belongs_to}: {state.phase}, {state.name} ({state.topology})"
+    source = f"{state.name} ({state.topology})" if state.between is None else " and ".join(state.between.names)
+    what = f"lab {state.lab_id} of {state.belongs_to}: {state.phase}, {source}"
     return f"{what}, since {state.created}{running}"
 
 

@@ -38,11 +38,11 @@ class _SourceRow(NamedTuple):
 
 
 _PORTS: tuple[Column[_PortRow], ...] = (
-    Column("port", "of a host; `rank N` if the topology has none", cell=lambda row: row.port, is_number=False),
-    Column("sends\nGbit/s", "median over the ports it sent to", cell=lambda row: gbps_cell(row.sends)),
-    Column("receives\nGbit/s", "median over the ports that sent to it", cell=lambda row: gbps_cell(row.receives)),
-    Column("slowest to", "the port it sent to most slowly", cell=lambda row: row.slowest, is_number=False),
-    Column("slowest\nGbit/s", "payload bandwidth to that port", cell=lambda row: gbps_cell(row.slowest_rate)),
+    Column("port", "of a host; `rank N` if the topology has none", key="port", is_number=False),
+    Column("sends\nGbit/s", "median over the ports it sent to", key="sends", show=gbps_cell),
+    Column("receives\nGbit/s", "median over the ports that sent to it", key="receives", show=gbps_cell),
+    Column("slowest to", "the port it sent to most slowly", key="slowest", is_number=False),
+    Column("slowest\nGbit/s", "payload bandwidth to that port", key="slowest_rate", show=gbps_cell),
 )
 EXPLAIN = paragraphs(
     explain(_PORTS, title="Ports; bandwidth = size / time from the post of the send to the last byte's arrival:"),
@@ -103,7 +103,7 @@ def _rate_to(at: int, row: _SourceRow) -> str:
 
 def _matrix(table: PairTable) -> FittedTable[_SourceRow]:
     columns: list[Column[_SourceRow]] = [
-        Column("from, to\nGbit/s", cell=lambda row: row.source, is_number=False),
+        Column("from, to\nGbit/s", key="source", is_number=False),
         *(Column(port, cell=partial(_rate_to, at)) for at, port in enumerate(table.ports)),
     ]
     return FittedTable(

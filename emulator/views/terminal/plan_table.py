@@ -20,7 +20,7 @@ from emulator.planner.network.plan import OperationPlan, Plan
 from emulator.results.statistics.method.nccl_conventions import nccl_size
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, explain, paragraphs
-from emulator.views.columns.figures import NONE, count_of, duration_cell, link_rate_cell
+from emulator.views.columns.figures import NONE, count_cell, count_of, duration_cell, link_rate_cell
 from emulator.views.terminal.flow_load_table import flow_table, link_table
 from emulator.views.terminal.plan_picture import picture
 from emulator.views.terminal.table import FittedTable
@@ -86,11 +86,13 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
     Column(
         "ideal\nports",
         "lower bound of the time, from the rates of the hosts' ports and of domains",
-        cell=lambda one: duration_cell(one.port_ns),
+        key="port_ns",
+        show=duration_cell,
     ),
     Column(
         "\ndomain",
         "lower bound of the time, from the rates of scale-up domains only",
+        key="domain_ns",
         cell=lambda one: duration_cell(one.domain_ns) if one.domain_bytes else NONE,
         title="ideal domain",
         is_optional=True,
@@ -98,25 +100,29 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
     Column(
         "\nlinks",
         "lower bound from every link on the way, with equal-cost paths loaded evenly",
-        cell=lambda one: duration_cell(one.ideal_ns),
+        key="ideal_ns",
+        show=duration_cell,
         title="ideal links",
     ),
     Column(
         "\nhashed",
         "the same, with every flow on the path its hash selects",
-        cell=lambda one: duration_cell(one.hashed_ns),
+        key="hashed_ns",
+        show=duration_cell,
         title="ideal hashed",
     ),
     Column(
         "fair\nsteps",
         "model: steps wait for their receives, flows share links max-min fairly, on hashed paths",
-        cell=lambda one: duration_cell(one.fair_ns),
+        key="fair_ns",
+        show=duration_cell,
         sacrifice=5,
     ),
     Column(
         "all at\nonce",
         "ideal hashed with all groups playing at the same time",
-        cell=lambda one: duration_cell(one.together_hashed_ns),
+        key="together_hashed_ns",
+        show=duration_cell,
         sacrifice=6,
     ),
 )
@@ -128,7 +134,7 @@ _TIERS: tuple[Column[Tier], ...] = (
         is_number=False,
     ),
     Column("number", "links of this tier", cell=lambda one: f"{one.even.links:,}"),
-    Column("rate", "rate of each link", cell=lambda one: link_rate_cell(one.rate_bps)),
+    Column("rate", "rate of each link", key="rate_bps", show=link_rate_cell),
     Column(
         "mean\nload",
         "payload per link in an iteration, including idle links",
@@ -155,11 +161,11 @@ _TIERS: tuple[Column[Tier], ...] = (
     ),
 )
 _CHOICES: tuple[Column[EqualCost], ...] = (
-    Column("ECMP at", "switch that chooses among equal-cost links", cell=lambda one: one.switch, is_number=False),
+    Column("ECMP at", "switch that chooses among equal-cost links", key="switch", is_number=False),
     Column("links", "links it chooses among", cell=lambda one: f"{len(one.links):,}"),
     Column("flows", "flows over these links", cell=lambda one: f"{sum(one.flows):,}"),
     Column("most on a link", "most flows on one of the links", cell=lambda one: f"{max(one.flows):,}"),
-    Column("collisions", "flows above the even share of their link", cell=lambda one: f"{one.collisions:,}"),
+    Column("collisions", "flows above the even share of their link", key="collisions", show=count_cell),
     Column("MMR", "max-to-mean ratio of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.mmr)),
     Column("Jain", "Jain's fairness index of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.jain)),
 )

@@ -68,12 +68,7 @@ def _run_columns(root: Path) -> tuple[Column[StoredRun], ...]:
             cell=_known(lambda manifest: NONE if manifest.status == RUNNING else str(manifest.trials.included)),
             sacrifice=7,
         ),
-        Column(
-            "status",
-            "complete, aborted, interrupted, running or unreadable",
-            cell=lambda run: run.status,
-            is_number=False,
-        ),
+        Column("status", "complete, aborted, interrupted, running or unreadable", key="status", is_number=False),
     )
 
 

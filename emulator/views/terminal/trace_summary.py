@@ -11,6 +11,7 @@ from emulator.trace.analysis.summary import OperationClass, Spread, StorageUse, 
 from emulator.trace.meaning.model import Group as ProcessGroup
 from emulator.units import format_duration, format_size
 from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.columns.figures import count_cell
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import visible
 
@@ -23,18 +24,15 @@ _OPERATIONS: tuple[Column[OperationClass], ...] = (
         cell=lambda one: "send + recv" if one.kind == "send" else one.kind,
         is_number=False,
     ),
-    Column("group size", "ranks in the process group", cell=lambda one: f"{one.group_size:,}"),
-    Column("count", "operations in the trace, over all groups", cell=lambda one: f"{one.operations:,}"),
-    Column("nodes", "communication nodes over all ranks", cell=lambda one: f"{one.nodes:,}"),
-    Column(
-        "payload",
-        "sum of the sizes of the operations, each counted once",
-        cell=lambda one: format_size(one.payload_bytes),
-    ),
+    Column("group size", "ranks in the process group", key="group_size", show=count_cell),
+    Column("count", "operations in the trace, over all groups", key="operations", show=count_cell),
+    Column("nodes", "communication nodes over all ranks", key="nodes", show=count_cell),
+    Column("payload", "sum of the sizes of the operations, each counted once", key="payload_bytes", show=format_size),
     Column(
         "over all ranks",
         "sum of the sizes over all members of the operations",
-        cell=lambda one: format_size(one.payload_bytes_all_ranks),
+        key="payload_bytes_all_ranks",
+        show=format_size,
     ),
 )
 _WARNINGS: tuple[Column[tuple[str, int]], ...] = (

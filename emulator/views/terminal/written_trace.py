@@ -28,10 +28,10 @@ _COLUMNS: tuple[Column[Traffic], ...] = (
         "size of one node as counted by Chakra: input of one rank; ~ the mean, if nodes differ",
         cell=lambda row: f"{'' if row.uneven_bytes is None else '~'}{format_size(row.size_bytes)}",
     ),
-    Column("ranks", "ranks in one operation", cell=lambda row: str(row.group_size)),
-    Column("count", "operations in one iteration, over all groups", cell=lambda row: str(row.operations)),
-    Column("nodes", "communication nodes of all ranks", cell=lambda row: str(row.nodes)),
-    Column("sum", "comm_size of all these nodes", cell=lambda row: format_size(row.total_bytes)),
+    Column("ranks", "ranks in one operation", key="group_size"),
+    Column("count", "operations in one iteration, over all groups", key="operations"),
+    Column("nodes", "communication nodes of all ranks", key="nodes"),
+    Column("sum", "comm_size of all these nodes", key="total_bytes", show=format_size),
 )
 EXPLAIN = explain(_COLUMNS, title="Communication of one iteration:")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from emulator.host.files import write_text
 from emulator.results.comparison.verdicts import Comparison
-from emulator.results.run_folder.stream import write_text
 
 
 def write_comparison(comparison: Comparison, *, html: Path | None, junit: Path | None, is_strict: bool) -> None:

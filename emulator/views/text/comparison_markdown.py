@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from emulator.results.comparison.verdicts import Comparison, PairComparison
 from emulator.views.columns.columns import Column
-from emulator.views.text.comparison_text import CLASS, answer_words, fact_lines, pair_columns, pair_sentence
+from emulator.views.columns.comparison_columns import markdown_columns
+from emulator.views.text.comparison_text import answer_words, fact_lines, pair_sentence
 from emulator.visible import visible
 
 R = TypeVar("R")
@@ -37,9 +38,8 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _table(pair: PairComparison, comparison: Comparison) -> Iterator[str]:
-    columns = pair_columns(comparison.rules, baseline=visible(pair.baseline.name), other=visible(pair.other.name))
-    verdict = columns.pop("verdict")
-    yield from markdown_table([CLASS, verdict, *columns.values()], pair.classes)
+    names = {"baseline": visible(pair.baseline.name), "other": visible(pair.other.name)}
+    yield from markdown_table(markdown_columns(comparison.rules, **names), pair.classes)
 
 
 def markdown_table(columns: Sequence[Column[R]], rows: Sequence[R]) -> Iterator[str]:

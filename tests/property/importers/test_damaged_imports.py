@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError
 from emulator.trace.files.load import load_trace
@@ -76,7 +76,7 @@ def test_damage_is_an_error_that_names_the_file_or_leaves_a_whole_trace(sample: 
 
 def play(importer: str, source: Path, made: Path, *, is_proven: bool) -> None:
     """Import, and check what comes out; now and then write it and prove that it can be played."""
-    trace = import_trace(IMPORTERS[importer], source)
+    trace = import_trace(importer_named(importer), source)
     for rank in trace.ranks:
         assert all(dep < node.node_id for node in rank.nodes for dep in node.deps)
         assert all(node.duration_ns >= 0 and node.start_ns >= 0 for node in rank.nodes)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.importers.registry import IMPORTERS, check_complete, import_trace
+from emulator.annexes.importers.registry import check_complete, import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError
 from emulator.trace.files.load import load_trace
@@ -60,7 +60,7 @@ def test_damage_is_an_error_that_names_the_file_or_leaves_a_whole_trace(tmp_path
         for number, content in enumerate(damaged(chance)):
             (folder / f"trace_{number}.json").write_bytes(content)
         try:
-            trace = import_trace(IMPORTERS["pytorch"], folder)
+            trace = import_trace(importer_named("pytorch"), folder)
             made = tmp_path / "made"
             paths = write_imported(trace, made)
             try:

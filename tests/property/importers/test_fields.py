@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import InputError
 from tests.support.import_sources import AICB_HEADER, AICB_LAYERS, RANKS, inspector_records, log_lines, recorder_dump
 from tests.support.pytorch_traces import KinetoDocument, data_parallel_host, data_parallel_rank, tensor
@@ -183,7 +183,7 @@ def seen(folder: Path, importer: str, documents: Documents) -> object:
         lines = (" ".join(one) if isinstance(one, list) else json.dumps(one) for one in those)
         (folder / name).write_text("\n".join(lines) + "\n")
     try:
-        trace = import_trace(IMPORTERS[importer], folder)
+        trace = import_trace(importer_named(importer), folder)
     except InputError:
         return "refused"
     ranks = [(one.rank, one.world_size, [repr(node) for node in one.nodes]) for one in trace.ranks]

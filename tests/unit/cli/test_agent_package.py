@@ -51,7 +51,6 @@ def test_it_has_the_packages_that_an_agent_imports_and_no_others() -> None:
     patterns = {name for name in FOUND if name.endswith("*")}
     listed = set(FOUND) - patterns
     parents = {
-        "emulator.annexes",
         "emulator.results",
         "emulator.results.statistics",
         "emulator.trace",

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from emulator.cli.main import _parser
-from emulator.cli.words import MODULES, path_of, renamed
+from emulator.cli.words import path_of, renamed
+from emulator.plugins import BUILT_IN, PluginKind
 from tests.support.command import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,7 +41,7 @@ def used_in(page: Path) -> Iterator[tuple[str, str]]:
 def test_options_in_the_documentation_exist(page: Path) -> None:
     for words, option in used_in(page):
         path = path_of(renamed(words.split()))
-        assert path in MODULES, (words, option)
+        assert path in BUILT_IN[PluginKind.COMMANDS], (words, option)
         parser: argparse.ArgumentParser = _parser(path.split())
         for word in path.split():
             (subparsers,) = parser._subparsers._group_actions  # type: ignore[union-attr]

@@ -15,8 +15,9 @@ import pytest
 
 from emulator.cli.main import _parser, main
 from emulator.cli.parser import Parser
-from emulator.cli.words import MODULES, SUMMARIES, renamed
+from emulator.cli.words import SUMMARIES, renamed
 from emulator.errors import HostError, InputError, RunInterrupted
+from emulator.plugins import BUILT_IN, PluginKind
 from emulator.removed import OLD_WORDS
 from tests.support.command import refused
 
@@ -34,7 +35,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def leaves() -> Iterator[tuple[list[str], Parser]]:
     """Every command and every action of a command, as words, with its parser."""
-    for path in MODULES:
+    for path in BUILT_IN[PluginKind.COMMANDS]:
         words, parser = path.split(), _parser(path.split())
         for word in words:
             (subparsers,) = parser._subparsers._group_actions
@@ -47,7 +48,7 @@ def below(words: list[str], parser: Parser) -> Iterator[tuple[list[str], Parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
-                if " ".join([*words, name]) not in MODULES:  # then it has arguments of its own, and comes by itself
+                if " ".join([*words, name]) not in BUILT_IN[PluginKind.COMMANDS]:
                     yield from below([*words, name], inner)
 
 
@@ -145,7 +146,9 @@ def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     names = loaded.rpartition("loaded ")[2].split()
-    assert MODULES.get(" ".join(arguments[:2]), f"emulator.cli.commands.{arguments[0]}") in names
+    known = BUILT_IN[PluginKind.COMMANDS]
+    target = known.get(" ".join(arguments[:2])) or known[arguments[0]]
+    assert target.partition(":")[0] in names
     assert not set(kept_away) & set(names)
 
 

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from emulator.errors import HostError, InputError, RunError, RunInterrupted
-from emulator.experiment.series.campaign import CampaignProgress, Turn, play_campaign, schedule
+from emulator.experiment.series.campaign import CampaignProgress, play_campaign, schedule
+from emulator.experiment.series.turns import Turn
 from emulator.experiment.spec.absolute_paths import with_absolute_paths
 from emulator.experiment.spec.spec import AUTO, Campaign, Device, Experiment, Job, Trace
 from emulator.results.run_folder.reader import Run, read_run
@@ -36,7 +37,7 @@ class Player:
         self.played: list[tuple[str, str | None]] = []
         self._problems = {int(name.strip("_")): error for name, error in problems.items()}
 
-    def __call__(self, experiment: Experiment, folder: Path) -> Run:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run:
         number = len(self.played)
         self.played.append((str(folder), experiment.device.profile))
         if number in self._problems:

@@ -8,16 +8,15 @@ import pytest
 
 from emulator.results.comparison.groups import RunGroup
 from emulator.results.comparison.verdicts import Rules, Verdict
-from emulator.views.columns.figures import NONE
-from emulator.views.text.comparison_text import (
-    fact_lines,
+from emulator.views.columns.comparison_columns import (
     interval_text,
     needs_text,
     ratio_text,
     statistic_name,
-    trend_rows,
     verdict_text,
 )
+from emulator.views.columns.figures import NONE
+from emulator.views.text.comparison_text import fact_lines, trend_rows
 from tests.support.recorded import compared, recorded, slower_firmware, three_versions, too_few_runs
 
 

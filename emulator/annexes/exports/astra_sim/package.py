@@ -29,8 +29,9 @@ from emulator.annexes.exports.astra_sim.overlap import overlapping
 from emulator.annexes.exports.astra_sim.readme import readme
 from emulator.annexes.exports.astra_sim.simulator import SimulatedPoint, choose_algorithms
 from emulator.annexes.exports.astra_sim.workload import write_workload
+from emulator.annexes.exports.formats import Format
+from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.stream import writing
 from emulator.trace.meaning.model import CommKind
 
 
@@ -135,3 +136,6 @@ def _point_facts(point: FittedPoint, simulated: SimulatedPoint | None) -> dict[s
             "simulated_residual_percent": simulated and 100 * simulated.residual,
         }
     )
+
+
+ASTRA_SIM = Format("astra-sim", ".astra-sim", "a folder for ASTRA-sim: workload, network", write, is_folder=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.flight_recorder.dumps import Dump, Entry, is_flight_recorder, read_dump
 from emulator.annexes.importers.flight_recorder.entry_operation import is_root, operation_of, own_rank
+from emulator.annexes.importers.importer import Importer, Version
 from emulator.annexes.importers.losses import Fate, Losses
 from emulator.annexes.importers.model import ImportedTrace, Operation
 from emulator.annexes.importers.pytorch.names import LARGEST_WORLD
@@ -178,3 +180,9 @@ def _call(operation: Operation, entry: Entry) -> RecordedCall:
         end_ns=completed,
         duration_ns=int(duration_ms * _NS_PER_MS),
     )
+
+
+_DUMP = Version("dump", re.compile(rb"(?<![_a-z])version.{1,10}?(\d{1,3}\.\d{1,3})", re.DOTALL), ("2.10",))
+FLIGHT_RECORDER = Importer(
+    "flight-recorder", "PyTorch Flight Recorder dumps", is_flight_recorder, read_flight_recorder, (_DUMP,)
+)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from emulator.annexes.importers.importer import Importer, Version
 from emulator.annexes.importers.losses import Fate, Losses
 from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation
-from emulator.annexes.importers.node_table import NodeShelf, NodeTable
 from emulator.annexes.importers.pytorch.call import operation_of
-from emulator.annexes.importers.pytorch.documents import find_traces, read_host, read_kineto
+from emulator.annexes.importers.pytorch.documents import find_traces, is_pytorch, read_host, read_kineto
 from emulator.annexes.importers.pytorch.groups import GroupFinder
 from emulator.annexes.importers.pytorch.host_order import host_order
 from emulator.annexes.importers.pytorch.host_trace import HostCall, HostTrace
 from emulator.annexes.importers.pytorch.intervals import Intervals
 from emulator.annexes.importers.pytorch.joining import is_traffic, issued_operations, joined_calls
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
+from emulator.annexes.importers.pytorch.node_table import NodeShelf, NodeTable
 from emulator.annexes.importers.pytorch.processes import Process, processes
 from emulator.annexes.importers.pytorch.time_line import Issued, time_line
 from emulator.annexes.importers.pytorch.unnamed_groups import settle_unnamed_groups
@@ -143,3 +145,18 @@ def _world_size(
         return host.world_size
     everyone = {name for name, ranks in known.items() if not ranks}
     return max((one.group_size for one in operations if one.group in everyone), default=0)
+
+
+_HOST_SCHEMA = Version(
+    "execution trace schema",
+    re.compile(rb'"schema"\s*:\s*"(\d[\d.]{0,20})'),
+    ("1.0.1", "1.0.2", "1.0.3", "1.1.0", "1.1.1"),
+)
+_KINETO_SCHEMA = Version("Kineto schema", re.compile(rb'"schemaVersion"\s*:\s*(\d{1,9})'), ("1",))
+PYTORCH = Importer(
+    "pytorch",
+    "PyTorch execution traces, Kineto traces, or both",
+    is_pytorch,
+    read_pytorch,
+    (_HOST_SCHEMA, _KINETO_SCHEMA),
+)

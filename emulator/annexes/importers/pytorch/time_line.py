@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from emulator.annexes.importers.losses import Fate, Losses
 from emulator.annexes.importers.model import Operation
-from emulator.annexes.importers.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeTable
 from emulator.annexes.importers.pytorch.cpu_threads import CpuThread, Edges, Moment, Segments
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
 from emulator.annexes.importers.pytorch.kineto_events import WAITS, Event, Floats, Integers, LibraryTask
+from emulator.annexes.importers.pytorch.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeTable
 from emulator.annexes.importers.pytorch.streams import SLACK_US, previous_on_stream, streams_of, waits_between_streams
 
 SHORTEST_GAP_US = 2.0

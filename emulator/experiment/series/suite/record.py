@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from emulator.errors import InputError
 from emulator.experiment.series.suite.document import Case, Suite
+from emulator.host.files import write_text
 from emulator.results.run_folder.manifest import Figures, Manifest
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.stream import write_text
 from emulator.results.statistics.metric import Kind
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.verdict.judge import Finding, Outcome, Verdict, gravest, judge

@@ -12,7 +12,7 @@ from emulator.experiment.series.suite.conformance import conformance_to_json
 from emulator.experiment.series.suite.document import Suite
 from emulator.experiment.series.suite.page import suite_page
 from emulator.experiment.series.suite.record import CaseRecord, SuiteRecord
-from emulator.results.run_folder.stream import write_text
+from emulator.host.files import write_text
 from emulator.views.html.page.document import render
 from emulator.views.junit.document import add_properties, result_of, to_text
 

@@ -13,13 +13,11 @@ import hashlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from emulator.errors import InputError, RunError, RunInterrupted
-from emulator.experiment.series.campaign import complete_run, free_folder
+from emulator.errors import InputError
 from emulator.experiment.series.suite.document import Case, Suite
 from emulator.experiment.series.suite.record import (
     RECORD,
@@ -34,15 +32,16 @@ from emulator.experiment.series.suite.record import (
 )
 from emulator.experiment.series.suite.search import Search
 from emulator.experiment.series.suite.search_record import search_record
+from emulator.experiment.series.turns import Play, Series, Turn
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Experiment
+from emulator.host.files import write_text
 from emulator.results.comparison.interference import measure_interference
 from emulator.results.run_folder.claim import claimed
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.session import Session, complete_session, job_folder, load_session
 from emulator.results.run_folder.session import is_session as has_session
 from emulator.results.run_folder.store import is_run_folder
-from emulator.results.run_folder.stream import write_text
 from emulator.results.statistics.metric import Effect, Kind, Metric, Reading, Scope, Unit
 from emulator.results.verdict.judge import Outcome
 from emulator.results.verdict.rules import Bound, Rule, Selection
@@ -54,17 +53,8 @@ SUITES = Path("suites")
 SHARES = 10_000
 """Shares of the rate of a port are counted in hundredths of a percent."""
 
-PlayOne = Callable[[Experiment, Path], Run]
-"""Plays one run into a folder."""
-PlaySession = Callable[[Experiment, Path, bool], object]
-"""Plays a session into a folder; if the last argument is true, each job alone before it."""
-OnRun = Callable[[int, Case, Path], None]
-"""Called before a run with the number of the case, from 1, the case, and the folder of the run."""
-
-
-def new_folder(name: str) -> Path:
-    """A path below suites/ named after the time and the suite."""
-    return SUITES / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
+OnRun = Callable[[int, Path], None]
+"""Called before a run with the number of its case, from 1, and its folder."""
 
 
 def latest_folder(name: str) -> Path:
@@ -82,11 +72,10 @@ def latest_folder(name: str) -> Path:
 def play_suite(
     suite: Suite,
     root: Path,
-    play_one: PlayOne,
+    play: Play,
     *,
-    play_session: PlaySession,
     resume: bool = False,
-    on_run: OnRun = lambda number, case, folder: None,
+    on_run: OnRun = lambda number, folder: None,
 ) -> Generator[SuiteRecord, None, None]:
     """Play the cases in order; yields the result so far before the first and after every case.
 
@@ -95,7 +84,7 @@ def play_suite(
     Args:
         suite: to play.
         root: folder of the suite; empty or missing, unless `resume`.
-        play_one, play_session: play one run, and one session.
+        play: plays one run, or one session.
         resume: continue in a folder of this suite: complete runs are kept, others are played again.
         on_run: called before each run.
 
@@ -105,13 +94,11 @@ def play_suite(
     """
     if resume and not (root / RECORD).is_file():
         raise InputError(f"{root}: there is no suite to resume (no {RECORD})")
+    series = Series(root, play, lambda _, folder: on_run(len(record.cases) + 1, folder), has_record=True)
     with claimed(root, is_new=not resume):
         record = _begin(suite, root)
         yield record
-        players = [
-            _CasePlayer(case, root, play_one, play_session, partial(on_run, number, case))
-            for number, case in enumerate(suite.cases, 1)
-        ]
+        players = [_CasePlayer(case, series) for case in suite.cases]
         for player in players:
             record = record.with_case(player.play())
             write_record(record, root)
@@ -149,27 +136,23 @@ def _digest(suite: Suite) -> str:
 class _CasePlayer:
     """Plays one case."""
 
-    def __init__(
-        self,
-        case: Case,
-        root: Path,
-        play_one: PlayOne,
-        play_session: PlaySession,
-        on_run: Callable[[Path], None],
-    ) -> None:
-        self._case, self._root, self._on_run = case, root, on_run
-        self._play_one, self._play_session = play_one, play_session
-        self._rules_file = root / f"{case.name}.rules.yaml"
+    def __init__(self, case: Case, series: Series) -> None:
+        self._case, self._series = case, series
+        self._rules_file = series.root / f"{case.name}.rules.yaml"
         is_share = case.search is not None and case.search.quantity == "share"
         self._port_bps = slowest_port_bps(case) if is_share else 0
 
     def play(self) -> CaseRecord:
         write_text(self._rules_file, self._case.rules_text)
-        if len(self._case.experiment.jobs) > 1:
-            return case_record(self._case, self._session(self._root / self._case.name))
-        if self._case.search is None:
-            return case_record(self._case, [self._run(self._root / self._case.name, None)])
-        return search_record(self._case, self._case.search, list(self._trials(self._case.search)))
+        if self._case.search is not None:
+            return search_record(self._case, self._case.search, list(self._trials(self._case.search)))
+        turn = Turn("", self._case.name, self._experiment(None), solo=self._case.interference is not None)
+        if len(self._case.experiment.jobs) == 1:
+            return case_record(self._case, [self._run(turn, None)])
+        outcome = self._series.take(turn)
+        return case_record(
+            self._case, session_records(self._case, outcome.folder, turn.name, problem=outcome.problem or "")
+        )
 
     def _trials(self, search: Search) -> Iterator[RunRecord]:
         """Runs of a search; those that are complete tell which load comes next, so a search can be resumed."""
@@ -177,38 +160,18 @@ class _CasePlayer:
         while (load := search.next_load(tried)) is not None:
             tried[load] = True
             for number in range(1, search.trials + 1):
-                record = self._run(self._root / self._case.name / f"{load}-{number}", load)
+                record = self._run(Turn(self._case.name, f"{load}-{number}", self._experiment(load)), load)
                 yield record
                 if record.outcome is not Outcome.PASS:
                     tried[load] = False
                     break
 
-    def _session(self, folder: Path) -> list[RunRecord]:
-        name, problem = folder.relative_to(self._root).as_posix(), ""
-        if complete_session(folder) is None:
-            self._on_run(free_folder(folder))
-            try:
-                self._play_session(self._experiment(None), folder, self._case.interference is not None)
-            except RunInterrupted:
-                raise
-            except RunError as error:
-                problem = str(error)
-        return session_records(self._case, folder, name, problem=problem)
-
-    def _run(self, folder: Path, load: int | None) -> RunRecord:
-        name, problem = folder.relative_to(self._root).as_posix(), ""
-        run = complete_run(folder)
-        if run is None:
-            self._on_run(free_folder(folder))
-            try:
-                run = self._play_one(self._experiment(load), folder)
-            except RunInterrupted:
-                raise
-            except RunError as error:
-                problem = str(error)
-                if not is_run_folder(folder):
-                    return RunRecord(folder=name, run_id=None, outcome=Outcome.UNDECIDED, load=load, problem=problem)
-                run = read_run(folder)
+    def _run(self, turn: Turn, load: int | None) -> RunRecord:
+        outcome = self._series.take(turn)
+        name, problem = outcome.folder.relative_to(self._series.root).as_posix(), outcome.problem or ""
+        if outcome.problem is not None and not is_run_folder(outcome.folder):
+            return RunRecord(folder=name, run_id=None, outcome=Outcome.UNDECIDED, load=load, problem=problem)
+        run = outcome.played if isinstance(outcome.played, Run) else read_run(outcome.folder)
         return run_record(self._case, run, name, load=load, rate_bps=self._rate_bps(load), problem=problem)
 
     def _rate_bps(self, load: int | None) -> int | None:

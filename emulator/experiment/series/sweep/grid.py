@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -14,11 +14,14 @@ from msgspec.structs import replace
 from emulator.errors import HostError, InputError
 from emulator.experiment.play.play import prepare
 from emulator.experiment.play.session import check_session, load_jobs
-from emulator.experiment.series.campaign import Turn, in_turns
+from emulator.experiment.series.campaign import in_turns
 from emulator.experiment.series.sweep.axis import MOST_VALUES, Axis
 from emulator.experiment.series.sweep.settings import START, with_setting
+from emulator.experiment.series.turns import Play, Turn
 from emulator.experiment.settle.workload import LatestJob
 from emulator.experiment.spec.spec import AUTO, Experiment
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.session import Session
 from emulator.results.verdict.rules import load_rules
 from emulator.schema import SchemaProblem
 
@@ -106,9 +109,23 @@ def repeats_of(experiment: Experiment) -> int:
     return 1 if campaign is None else int(campaign.repeat)
 
 
-def new_folder(name: str) -> Path:
-    """A path below sweeps/ named after the time and what is played."""
-    return SWEEPS / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
+def solo_once(play: Play) -> Play:
+    """Plays the jobs of a session alone only the first time: they take as long alone wherever they meet."""
+    alone = set[str]()
+
+    def play_turn(experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | Session:
+        shared = apart_from_starts(experiment)
+        played = play(experiment, folder, solo=len(experiment.jobs) > 1 and shared not in alone)
+        alone.add(shared)
+        return played
+
+    return play_turn
+
+
+def apart_from_starts(experiment: Experiment) -> str:
+    """What sessions have in common in which the jobs only meet at other times: their jobs take as long alone."""
+    jobs = tuple(replace(job, start=None) for job in experiment.jobs)
+    return json.dumps(replace(experiment, jobs=jobs).to_plain(), sort_keys=True)
 
 
 def check_points(sweep: Sweep, jobs: LatestJob, *, on_step: Callable[[str], None] = lambda _: None) -> None:

@@ -16,14 +16,13 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from emulator.experiment.series.campaign import Outcome
-from emulator.experiment.series.sweep.grid import Point, Sweep
-from emulator.experiment.spec.spec import Experiment
+from emulator.experiment.series.sweep.grid import Point, Sweep, apart_from_starts
+from emulator.experiment.series.turns import Outcome
+from emulator.host.files import write_text
 from emulator.results.comparison import inference
 from emulator.results.comparison.interference import JobInterference, measure_interference
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.session import load_session
-from emulator.results.run_folder.stream import write_text
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.bootstrap import Interval, median_interval
 from emulator.results.statistics.samples.classes import JCT, ClassKey
@@ -170,12 +169,6 @@ def record_of(
         repeat=sweep.repeat,
         points=tuple(points),
     )
-
-
-def apart_from_starts(experiment: Experiment) -> str:
-    """What sessions have in common in which the jobs only meet at other times: their jobs take as long alone."""
-    jobs = tuple(replace(job, start=None) for job in experiment.jobs)
-    return json.dumps(replace(experiment, jobs=jobs).to_plain(), sort_keys=True)
 
 
 def _of_sessions(point: Point, outcomes: Sequence[Outcome], alone: dict[str, Mapping[str, Run]]) -> PointRecord:

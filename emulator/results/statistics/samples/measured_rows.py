@@ -8,10 +8,10 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from emulator.host.parquet import to_table
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.stream import to_table
 from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
 from emulator.trace.meaning.model import CommKind, IntArray
 

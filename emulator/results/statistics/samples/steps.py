@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from emulator.host.parquet import to_table
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.stream import to_table
 from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.table_columns import UNKNOWN, block_starts, to_ints

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from emulator.results.run_folder.stream import write_parquet
+from emulator.host.parquet import write_parquet
 from emulator.trace.files.master.layout import METADATA_KEY, PER_RANK, SCHEMA, VERSION, content_digest
 from emulator.trace.meaning.communication_order import communication_dependencies
 from emulator.trace.meaning.model import Communication, RankTrace, Workload

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.descriptive import median
 from emulator.units import format_size
-from emulator.views.columns.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS
-from emulator.views.columns.columns import Column
+from emulator.views.columns.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS, SAMPLES
 from emulator.views.columns.figures import NONE, count_of
 from emulator.views.html.facts import RunFacts, class_names
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
@@ -22,7 +21,6 @@ DRAWN = 8
 ITERATION_POINTS = 240
 FEWEST_SIZES = 4
 """Sizes of one collective, each played once per iteration, that count as a sweep."""
-_SAMPLES: Column[ClassSummary] = Column("n", "number of measurements", cell=lambda row: str(row.samples))
 
 
 def completion(facts: RunFacts) -> Section:
@@ -48,7 +46,7 @@ def _table(rows: Sequence[ClassSummary]) -> Table:
     """The same columns and cells as the table that the run printed, and the number of measurements."""
     about = f"Percentiles are nearest rank. {NONE} means: not measured, or too few measurements for this percentile."
     about = " ".join((about, *explain_ideal(rows)))
-    return table_of("classes", "Classes of collectives", [*CLASS_COLUMNS, _SAMPLES], rows, about)
+    return table_of("classes", "Classes of collectives", [*CLASS_COLUMNS, SAMPLES], rows, about)
 
 
 def _curves(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:

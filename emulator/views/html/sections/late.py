@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emulator.results.statistics.worst.stragglers import Lateness, RankLateness, StepLateness
 from emulator.views.columns.columns import Column
-from emulator.views.columns.figures import count_of, duration_cell, number_cell
+from emulator.views.columns.figures import count_cell, count_of, duration_cell, number_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Section, Table, Text, table_of
 
@@ -15,28 +15,28 @@ _ABOUT = (
 )
 
 _RANK_COLUMNS: tuple[Column[RankLateness], ...] = (
-    Column("rank", cell=lambda one: str(one.rank)),
-    Column("last in", "collectives in which this rank was last", cell=lambda one: f"{one.last:,}"),
-    Column("of", "collectives of this rank", cell=lambda one: f"{one.of:,}"),
-    Column("expected", "by chance, if all members were equally likely", cell=lambda one: number_cell(one.expected)),
-    Column("behind", "median time after the last but one member", cell=lambda one: duration_cell(one.behind_ns)),
+    Column("rank", key="rank"),
+    Column("last in", "collectives in which this rank was last", key="last", show=count_cell),
+    Column("of", "collectives of this rank", key="of", show=count_cell),
+    Column("expected", "by chance, if all members were equally likely", key="expected", show=number_cell),
+    Column("behind", "median time after the last but one member", key="behind_ns", show=duration_cell),
     Column(
         "iterations",
         "iterations in which this rank was most often last",
         cell=lambda one: f"{one.iterations} of {one.of_iterations}",
     ),
-    Column("p", "p of the test above", cell=lambda one: number_cell(one.p)),
+    Column("p", "p of the test above", key="p", show=number_cell),
 )
 _STEP_COLUMNS: tuple[Column[StepLateness], ...] = (
-    Column("step", "name of the node in the trace", cell=lambda one: one.name, is_number=False),
-    Column("kind", "kind of communication", cell=lambda one: one.kind, is_number=False),
-    Column("group", "process group", cell=lambda one: one.group, is_number=False),
-    Column("members", "ranks in the process group", cell=lambda one: str(one.members)),
-    Column("first to last post", "median over the iterations", cell=lambda one: duration_cell(one.spread_ns)),
-    Column("rank last", "rank that was most often last", cell=lambda one: str(one.rank)),
+    Column("step", "name of the node in the trace", key="name", is_number=False),
+    Column("kind", "kind of communication", key="kind", is_number=False),
+    Column("group", "process group", key="group", is_number=False),
+    Column("members", "ranks in the process group", key="members"),
+    Column("first to last post", "median over the iterations", key="spread_ns", show=duration_cell),
+    Column("rank last", "rank that was most often last", key="rank"),
     Column("last in", "iterations in which it was last", cell=lambda one: f"{one.last} of {one.of}"),
-    Column("behind", "median time after the last but one member", cell=lambda one: duration_cell(one.behind_ns)),
-    Column("p", "p that it is last this often by chance", cell=lambda one: number_cell(one.p)),
+    Column("behind", "median time after the last but one member", key="behind_ns", show=duration_cell),
+    Column("p", "p that it is last this often by chance", key="p", show=number_cell),
 )
 
 

@@ -48,16 +48,17 @@ class Usage:
 
 
 _USAGE: tuple[Column[Usage], ...] = (
-    Column("rank", cell=lambda one: str(one.rank)),
-    Column("compute only", "CPU or device is busy, no communication", cell=lambda one: format_duration(one.compute_ns)),
-    Column("both", "compute and communication at once", cell=lambda one: format_duration(one.both_ns)),
+    Column("rank", key="rank"),
+    Column("compute only", "CPU or device is busy, no communication", key="compute_ns", show=format_duration),
+    Column("both", "compute and communication at once", key="both_ns", show=format_duration),
     Column(
         "exposed communication",
         "communication while neither CPU nor device is busy",
-        cell=lambda one: format_duration(one.exposed_ns),
+        key="exposed_ns",
+        show=format_duration,
     ),
-    Column("neither", "the rank waits, or is done", cell=lambda one: format_duration(one.idle_ns)),
-    Column("overlap", "both / all communication", cell=lambda one: percent_cell(one.covered)),
+    Column("neither", "the rank waits, or is done", key="idle_ns", show=format_duration),
+    Column("overlap", "both / all communication", key="covered", show=percent_cell),
 )
 
 

@@ -46,13 +46,11 @@ class Stretch:
 
 
 _COLUMNS: tuple[Column[Stretch], ...] = (
-    Column("starts at", "on the path", cell=lambda one: format_duration(one.start_ns)),
-    Column("takes", cell=lambda one: format_duration(one.duration_ns)),
-    Column("what", "kind of communication, or what computes", cell=lambda one: one.kind, is_number=False),
-    Column(
-        "name", "of the communication; for compute, the number of nodes", cell=lambda one: one.name, is_number=False
-    ),
-    Column("ranks", "that take part", cell=lambda one: one.ranks, is_number=False),
+    Column("starts at", "on the path", key="start_ns", show=format_duration),
+    Column("takes", key="duration_ns", show=format_duration),
+    Column("what", "kind of communication, or what computes", key="kind", is_number=False),
+    Column("name", "of the communication; for compute, the number of nodes", key="name", is_number=False),
+    Column("ranks", "that take part", key="ranks", is_number=False),
 )
 
 

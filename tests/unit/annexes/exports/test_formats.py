@@ -12,9 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from emulator.annexes.exports import formats
-from emulator.annexes.exports.formats import FORMATS, export, export_to_stream
+from emulator.annexes.exports.formats import export, export_to_stream
 from emulator.errors import HostError, InputError, ResultError
+from emulator.plugins import BUILT_IN, PluginKind, load
 from emulator.results.run_folder.manifest import ABORTED
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.writer import RunWriter
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_csv_has_the_rows_of_every_table(run: Run, tmp_path: Path) -> None:
-    folder, _ = export(run, "csv", tmp_path / "out")
+    folder, _ = export(run, load(PluginKind.EXPORTS, "csv"), tmp_path / "out")
     for table in run.folder.glob("*.parquet"):
         wanted = pyarrow.parquet.read_table(table)
         got = pyarrow.csv.read_csv(folder / f"{table.stem}.csv")
@@ -44,7 +44,7 @@ def test_csv_has_the_rows_of_every_table(run: Run, tmp_path: Path) -> None:
 
 
 def test_junit_has_a_case_for_the_run_and_one_per_class(run: Run, tmp_path: Path) -> None:
-    export(run, "junit", tmp_path / "out.xml")
+    export(run, load(PluginKind.EXPORTS, "junit"), tmp_path / "out.xml")
     [suite] = junitparser.JUnitXml.fromfile(str(tmp_path / "out.xml"))
     assert [case.name for case in suite] == [
         "run completes",
@@ -60,33 +60,33 @@ def test_junit_calls_a_run_that_did_not_complete_an_error(tmp_path: Path) -> Non
     with RunWriter(tmp_path / "run", manifest()) as writer:
         writer.add_samples(columns(collective([0, 0], [5, 5])))
         writer.close(ABORTED, reason="agent a1 is lost")
-    export(read_run(tmp_path / "run"), "junit", tmp_path / "out.xml")
+    export(read_run(tmp_path / "run"), load(PluginKind.EXPORTS, "junit"), tmp_path / "out.xml")
     [suite] = junitparser.JUnitXml.fromfile(str(tmp_path / "out.xml"))
     assert suite.errors == 1
     assert [one.message for one in next(iter(suite)).result] == ["agent a1 is lost"]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", BUILT_IN[PluginKind.EXPORTS])
 def test_what_is_there_is_never_overwritten(run: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(InputError, match="it exists"):
-        export(run, name, tmp_path / "mine")
+        export(run, load(PluginKind.EXPORTS, name), tmp_path / "mine")
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", BUILT_IN[PluginKind.EXPORTS])
 @pytest.mark.parametrize("failure", [HostError("the disk is full"), ResultError("damaged"), KeyboardInterrupt()])
-def test_a_failed_export_leaves_nothing(
-    run: Run, tmp_path: Path, name: str, failure: BaseException, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_export_leaves_nothing(run: Run, tmp_path: Path, name: str, failure: BaseException) -> None:
+    chosen = load(PluginKind.EXPORTS, name)
+
     def begun(run: Run, target: Path) -> Sequence[str]:
-        target.mkdir() if FORMATS[name].is_folder else target.write_text("the beginning")
+        target.mkdir() if chosen.is_folder else target.write_text("the beginning")
         raise failure
 
-    monkeypatch.setattr(formats, "FORMATS", {name: replace(FORMATS[name], write=begun)})
+    broken = replace(chosen, write=begun)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(type(failure)):
-        export(run, name, tmp_path / "out")
+        export(run, broken, tmp_path / "out")
     assert sorted(tmp_path.iterdir()) == before
     with pytest.raises((type(failure), InputError)):
-        export_to_stream(run, name, io.BytesIO())
+        export_to_stream(run, broken, io.BytesIO())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from emulator.annexes.exports.nccl_inspector import write
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import ResultError
 from emulator.trace.meaning.model import CommKind
 from tests.support.runs import collective, pair, write_run
@@ -85,7 +85,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         for one in collective([at * 9 * US] * 4, [(at * 9 + 4) * US] * 4, kind=kind, size_bytes=4096, instance=at)
     ]
     records(tmp_path, samples)
-    trace = import_trace(IMPORTERS["nccl-inspector"], tmp_path / "out.log")
+    trace = import_trace(importer_named("nccl-inspector"), tmp_path / "out.log")
     assert [(one.kind, one.size_bytes) for one in trace.ranks[3].operations] == [
         (kind, 4096)
         for kind in (CommKind.ALL_REDUCE, CommKind.REDUCE_SCATTER, CommKind.ALL_GATHER, CommKind.ALL_TO_ALL)

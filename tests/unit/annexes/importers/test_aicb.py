@@ -8,14 +8,14 @@ import pytest
 
 from emulator.annexes.importers.losses import Fate
 from emulator.annexes.importers.model import ImportedTrace, Place
-from emulator.annexes.importers.registry import IMPORTERS, find_importer, import_trace
+from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import AICB_HEADER, AICB_LAYERS, write_aicb, write_aicb_micro
 
 
 def read(path: Path, ranks: int | None = None) -> ImportedTrace:
-    return import_trace(IMPORTERS["aicb"], path, ranks=ranks)
+    return import_trace(importer_named("aicb"), path, ranks=ranks)
 
 
 def write(folder: Path, *layers: str, header: str = AICB_HEADER) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers.losses import Fate
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.registry import import_trace, importer_named
 from tests.support.import_sources import WRITERS, write_sample
 
 
@@ -17,7 +17,7 @@ def test_the_counts_of_the_ranks_add_up_to_those_of_the_job(sample: str, tmp_pat
     importer = write_sample(sample, tmp_path / "source")
     seen = []
     trace = import_trace(
-        IMPORTERS[importer], tmp_path / "source", on_rank=lambda done, ranks: seen.append((done, ranks))
+        importer_named(importer), tmp_path / "source", on_rank=lambda done, ranks: seen.append((done, ranks))
     )
     whole = {(fate, what): tally.count for fate, what, tally in trace.losses}
     ranks: Counter[tuple[Fate, str]] = Counter()

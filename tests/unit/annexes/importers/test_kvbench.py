@@ -8,7 +8,7 @@ import pytest
 
 from emulator.annexes.importers.losses import Fate
 from emulator.annexes.importers.model import ImportedTrace, Place
-from emulator.annexes.importers.registry import IMPORTERS, find_importer, import_trace
+from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import KVBENCH_CONFIG, write_kvbench
@@ -17,7 +17,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def read(path: Path) -> ImportedTrace:
-    return import_trace(IMPORTERS["kvbench"], path)
+    return import_trace(importer_named("kvbench"), path)
 
 
 def test_every_cell_is_a_message(tmp_path: Path) -> None:

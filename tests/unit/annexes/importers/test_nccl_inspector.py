@@ -10,7 +10,7 @@ import pytest
 
 from emulator.annexes.importers.losses import Fate
 from emulator.annexes.importers.model import ImportedTrace, Place
-from emulator.annexes.importers.registry import IMPORTERS, find_importer, import_trace
+from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import (
@@ -24,7 +24,7 @@ from tests.support.import_sources import (
 
 
 def read(folder: Path) -> ImportedTrace:
-    return import_trace(IMPORTERS["nccl-inspector"], folder)
+    return import_trace(importer_named("nccl-inspector"), folder)
 
 
 def write(folder: Path, rank: int, records: list[dict[str, Any]]) -> None:
@@ -142,12 +142,12 @@ def test_records_that_a_newer_version_adds_are_counted_and_named(tmp_path: Path)
     newer = {key: record[key] for key in ("header", "metadata")}
     newer["metadata"]["inspector_output_format_version"] = "v4.2"
     path.write_text("\n".join([*lines, json.dumps(newer | {"dump_stats": {"dropped": 0}})]) + "\n")
-    trace = import_trace(IMPORTERS["nccl-inspector"], tmp_path)
+    trace = import_trace(importer_named("nccl-inspector"), tmp_path)
     dropped = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED}
     assert dropped["records of an unknown kind, dump_stats (Inspector output v4.2; known: v4.0)"] == 1
     path.write_bytes("\n".join([*lines, json.dumps(newer | {"KIND": {}})]).encode().replace(b"KIND", b"\xff") + b"\n")
     with pytest.raises(TraceError, match=rf"line {len(lines) + 1}.*cannot be read as a record.*utf-8"):
-        import_trace(IMPORTERS["nccl-inspector"], tmp_path)
+        import_trace(importer_named("nccl-inspector"), tmp_path)
     path.write_text("\n".join([*lines, json.dumps(newer | {"coll_perf": {"coll": 1}})]) + "\n")
     with pytest.raises(TraceError, match=r"Inspector output v4\.2; known: v4\.0"):
-        import_trace(IMPORTERS["nccl-inspector"], tmp_path)
+        import_trace(importer_named("nccl-inspector"), tmp_path)

@@ -9,14 +9,14 @@ import pytest
 
 from emulator.annexes.importers.losses import Fate
 from emulator.annexes.importers.model import ImportedTrace, Place
-from emulator.annexes.importers.registry import IMPORTERS, find_importer, import_trace
+from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import MIB, RANKS, log_call, log_lines, log_prefix, write_nccl_log
 
 
 def read(folder: Path) -> ImportedTrace:
-    return import_trace(IMPORTERS["nccl-log"], folder)
+    return import_trace(importer_named("nccl-log"), folder)
 
 
 def written(folder: Path, change: Callable[[int, list[str]], Sequence[str]]) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from emulator.annexes.importers.losses import Fate
 from emulator.annexes.importers.model import ImportedTrace, Operation
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import log_call, log_prefix, recorder_entry
@@ -28,7 +28,7 @@ def imported(
         document = KinetoDocument(rank=rank, world_size=ranks, pid=100 + rank, groups=groups(rank))
         calls(rank, document)
         write(document, folder / f"kineto_{rank}.json")
-    return import_trace(IMPORTERS["pytorch"], folder)
+    return import_trace(importer_named("pytorch"), folder)
 
 
 def operations(trace: ImportedTrace) -> list[list[Operation]]:
@@ -127,7 +127,7 @@ def log(folder: Path, calls: dict[int, list[tuple[str, int, int]]]) -> ImportedT
             for name, op, count in own
         ]
     (folder / "job.log").write_text("\n".join(lines) + "\n")
-    return import_trace(IMPORTERS["nccl-log"], folder)
+    return import_trace(importer_named("nccl-log"), folder)
 
 
 WHOLE = [("AllReduce", op, 1024) for op in range(6)]
@@ -170,7 +170,7 @@ def test_groups_of_one_split_share_a_name(tmp_path: Path) -> None:
         entry = recorder_entry(1, "all_reduce", [1024], seq=1, at_us=100, group="1")
         dump = {"version": "2.10", "pg_config": config, "entries": [entry]}
         (tmp_path / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
-    trace = import_trace(IMPORTERS["flight-recorder"], tmp_path)
+    trace = import_trace(importer_named("flight-recorder"), tmp_path)
     assert [one.ranks for own in operations(trace) for one in own] == [(0, 1), (0, 1), (2, 3), (2, 3)]
 
 
@@ -203,7 +203,7 @@ def test_kernels_of_other_libraries_are_no_compute_without_a_word(tmp_path: Path
         "kernels that look like communication of libraries other than NCCL: played as compute": 4 * len(OTHER_KERNELS)
     }
     with pytest.raises(TraceError, match=f"needs a guess {4 * len(OTHER_KERNELS)} times: kernels that look like"):
-        import_trace(IMPORTERS["pytorch"], tmp_path, strict=True)
+        import_trace(importer_named("pytorch"), tmp_path, strict=True)
 
 
 def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:
@@ -211,12 +211,12 @@ def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:
     merged = KinetoDocument(rank=0, world_size=2, pid=100)
     merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
     write(merged, tmp_path / "merged.json")
-    assert import_trace(IMPORTERS["pytorch"], tmp_path).missing == [1]
+    assert import_trace(importer_named("pytorch"), tmp_path).missing == [1]
     merged.pid = 101
     merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
     write(merged, tmp_path / "merged.json")
     with pytest.raises(TraceError, match=r"merged.json: has operators of 2 processes \(100, 101\): traces of several"):
-        import_trace(IMPORTERS["pytorch"], tmp_path)
+        import_trace(importer_named("pytorch"), tmp_path)
 
 
 def test_a_number_that_json_lacks_is_counted_and_the_rest_read(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_number_that_json_lacks_is_counted_and_the_rest_read(tmp_path: Path) -
     whole = imported(tmp_path, calls)
     text = (tmp_path / "kineto_2.json").read_text()
     (tmp_path / "kineto_2.json").write_text(text.replace('"args": {"', '"args": {"GB/s": inf, "', 1))
-    trace = import_trace(IMPORTERS["pytorch"], tmp_path)
+    trace = import_trace(importer_named("pytorch"), tmp_path)
     assert operations(trace) == operations(whole)
     [(what, tally)] = [(what, tally) for fate, what, tally in trace.losses if fate is Fate.DROPPED]
     assert (tally.count, "no JSON" in what, "kineto_2.json (byte " in tally.first[0]) == (1, True, True)

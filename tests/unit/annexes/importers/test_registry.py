@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers.losses import Fate
-from emulator.annexes.importers.registry import IMPORTERS, find_importer, import_trace, importer_named
+from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import InputError, TraceError
 from emulator.trace.files.files import find_trace
 from emulator.trace.files.master.read import is_master
@@ -75,7 +75,7 @@ def test_what_is_refused_in_another_version_names_it(
 ) -> None:
     make(tmp_path)
     with pytest.raises(TraceError) as refused:
-        import_trace(IMPORTERS[name], tmp_path)
+        import_trace(importer_named(name), tmp_path)
     assert said in str(refused.value)
     assert "corrupt" not in str(refused.value)
 
@@ -85,4 +85,4 @@ def test_a_known_version_is_not_named(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text(log.read_text().replace("datatype 7", "datatype 77"))
     with pytest.raises(TraceError, match=r"data type 77 is not known; known: 0 to 11$"):
-        import_trace(IMPORTERS["nccl-log"], tmp_path)
+        import_trace(importer_named("nccl-log"), tmp_path)

@@ -9,10 +9,11 @@ import jsonschema
 from emulator.annexes.telemetry.digest import IterationDigest
 from emulator.annexes.telemetry.messages import Composer, Message
 from emulator.annexes.telemetry.payloads import Kind, schema
-from emulator.annexes.telemetry.reporter import RunFacts, TelemetryReporter
+from emulator.annexes.telemetry.reporter import TelemetryReporter
+from emulator.results.run_folder.observer import RunHeader
 from tests.support.runs import collective, columns
 
-FACTS = RunFacts("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
+FACTS = RunHeader("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
 Said = tuple[str, dict[str, object]]
 
 

@@ -9,13 +9,13 @@ import pytest
 from prometheus_client import generate_latest
 
 from emulator.annexes.telemetry.digest import IterationDigest
-from emulator.annexes.telemetry.endpoint import new_registry
-from emulator.annexes.telemetry.reporter import RunFacts
 from emulator.annexes.telemetry.run_metrics import RunMetrics, labelled
+from emulator.host.metrics_endpoint import new_registry
+from emulator.results.run_folder.observer import RunHeader
 from tests.support.command import ROOT
 from tests.support.runs import collective, columns
 
-FACTS = RunFacts("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
+FACTS = RunHeader("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
 
 
 def test_metrics_follow_a_run() -> None:
@@ -92,7 +92,7 @@ def test_the_page_lists_every_metric_that_is_served() -> None:
 def test_every_metric_is_there_once_with_the_samples_of_all_jobs() -> None:
     registries = {"a": new_registry(), "b": new_registry()}
     for number, (job, registry) in enumerate(registries.items()):
-        metrics = RunMetrics(registry, RunFacts(f"run-{job}", "trace", 2 + number, 3, 6, "runs/x"))
+        metrics = RunMetrics(registry, RunHeader(f"run-{job}", "trace", 2 + number, 3, 6, "runs/x"))
         metrics.agent_moved("agent-0", bytes_sent=7 + number, nodes_done=1, waiting_on="")
     lines = generate_latest(labelled(registries)).decode().splitlines()
     assert {'charkha_ranks{job="a"} 2.0', 'charkha_ranks{job="b"} 3.0'} <= set(lines)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.exports.formats import FORMATS
 from emulator.cli.main import main
+from emulator.plugins import BUILT_IN, PluginKind
 from tests.support.command import refused
 from tests.support.runs import collective, ranks, write_run
 
@@ -69,4 +69,4 @@ def test_the_help_describes_every_format(capsys: pytest.CaptureFixture[str]) -> 
     shown = capsys.readouterr().out
     listed = [line.split()[0] for line in shown.partition("formats:\n")[2].split("\n\n")[0].splitlines()]
     names = {name for entry in listed for name in {entry.replace("[-json]", ""), entry.replace("[-json]", "-json")}}
-    assert names == {*FORMATS, "otel"}
+    assert names == {*BUILT_IN[PluginKind.EXPORTS], "otel"}

@@ -40,8 +40,8 @@ def test_agents_of_a_topology(command: str, topology: str, agents: list[str], tm
         ("local -- run x", HOSTS, "the command needs --topology FILE"),
         ("local -- run x --topology {}", HOSTS, "names no agents"),
         ("local -- run x --topology {} --listen unix:x", HOSTS, "--listen: leave it out of the command"),
-        ("ssh --host h -- controller x --topology {}", HOSTS, "names 2 agents (a, b): give as many --host"),
-        ("ssh --host @h -- controller x --topology {}", HOSTS, "write [USER@]HOST[:PORT]"),
+        ("ssh --host h -- run --by-hand x --topology {}", HOSTS, "names 2 agents (a, b): give as many --host"),
+        ("ssh --host @h -- run --by-hand x --topology {}", HOSTS, "write [USER@]HOST[:PORT]"),
     ],
 )
 def test_what_cannot_be_launched(

@@ -85,5 +85,5 @@ def test_a_lab_of_an_earlier_release_belongs_to_root(tmp_path: Path, topology: T
 @pytest.mark.parametrize("asked", ["", "-x", "a/b", "a b", "x" * 33])
 def test_an_id_that_cannot_name_a_namespace_is_refused(topology: Topology, asked: str) -> None:
     with pytest.raises(PlanError, match="--id"):
-        lab_id_of(topology, asked)
-    assert lab_id_of(topology, None) == "leaf-spine-2x2"
+        lab_id_of(topology.name, asked)
+    assert lab_id_of(topology.name, None) == "leaf-spine-2x2"

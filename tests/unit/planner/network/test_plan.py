@@ -23,7 +23,7 @@ from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
 from emulator.trace.synthetic.transformer import Transformer
-from emulator.trace.synthetic.transformer_workload import transformer_totals
+from emulator.trace.synthetic.transformer_workload import transformer_workload
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 BARE = WireOverhead(1, 1)
@@ -274,7 +274,7 @@ def test_a_transformer_is_planned_from_one_rank_of_each_stage() -> None:
     assert traffic.ranks == 24
     expected = sorted(
         (entry.kind, entry.size_bytes, entry.operations)
-        for entry in transformer_totals(model).traffic
+        for entry in transformer_workload(model).totals.traffic
         if entry.kind not in (CommKind.SEND, CommKind.RECV)
     )
     found: dict[tuple[CommKind, int], int] = {}
@@ -288,7 +288,7 @@ def test_a_transformer_is_planned_from_one_rank_of_each_stage() -> None:
     assert found == merged
     sends = [operation for operation in traffic.operations if operation.kind is CommKind.SEND]
     assert sum(int(operation.counts.sum()) for operation in sends) == next(
-        entry.operations for entry in transformer_totals(model).traffic if entry.kind is CommKind.SEND
+        entry.operations for entry in transformer_workload(model).totals.traffic if entry.kind is CommKind.SEND
     )
     for operation in sends:
         step = 6 if operation.role == "forward" else -6

@@ -8,9 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.errors import HostError, ResultError
+from emulator.host.files import write_text
+from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.stream import TableStream, read_stream, write_parquet, write_text
+from emulator.results.run_folder.stream import TableStream, read_stream
 from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import Row, collective, columns, manifest
 

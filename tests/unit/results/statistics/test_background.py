@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.schema import Part, to_batch
-from emulator.results.run_folder.stream import write_parquet
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.traffic.background import background_flows
 from emulator.views.columns.beside_columns import BACKGROUND_COLUMNS, describe_behind

@@ -1,4 +1,4 @@
-"""Totals of a transformer against the formulas of docs/generate.md, and against its nodes."""
+"""Totals of a transformer against the formulas of docs/generate.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.options import described
 from emulator.trace.synthetic.synthetic import GroupRole
 from emulator.trace.synthetic.transformer import Transformer
-from emulator.trace.synthetic.transformer_workload import transformer_totals, transformer_workload
+from emulator.trace.synthetic.transformer_workload import transformer_workload
 
 MODEL = Transformer(
     layers=6, hidden=8, sequence=16, batch=24, micro_batches=4, vocabulary=64, tensor=2, pipeline=3, data=2
@@ -23,7 +23,7 @@ b = MODEL.batch // (d * m)
 
 def counted(model: Transformer) -> Counter[tuple[GroupRole, CommKind, int]]:
     found: Counter[tuple[GroupRole, CommKind, int]] = Counter()
-    for entry in transformer_totals(model).traffic:
+    for entry in transformer_workload(model).totals.traffic:
         found[entry.role, entry.kind, entry.size_bytes] += entry.operations
     return found
 
@@ -70,18 +70,6 @@ def test_only_parallel_axes_communicate(degrees: tuple[int, int, int], roles: se
     tensor, pipeline, data = degrees
     model = replace(MODEL, tensor=tensor, pipeline=pipeline, data=data)
     assert {role for role, _, _ in counted(model)} == roles
-
-
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("shard_optimizer", [False, True])
-def test_totals_are_those_of_the_nodes(recompute: bool, shard_optimizer: bool) -> None:
-    workload = transformer_workload(replace(MODEL, recompute=recompute, shard_optimizer=shard_optimizer))
-    nodes = [node for rank in range(workload.ranks) for node in workload.nodes(rank)]
-    compute = [node for node in nodes if node.kind is None]
-    totals = workload.totals
-    assert (totals.ranks, totals.nodes, totals.compute_nodes) == (t * p * d, len(nodes), len(compute))
-    assert totals.compute_micros == sum(node.duration_micros for node in compute)
-    assert sum(entry.total_bytes for entry in totals.traffic) == sum(node.size_bytes for node in nodes)
 
 
 def test_the_workload_names_its_parameters() -> None:

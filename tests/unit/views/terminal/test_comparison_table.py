@@ -8,13 +8,10 @@ import pytest
 
 from emulator.results.comparison.groups import RunGroup
 from emulator.results.run_folder.manifest import Scaling
+from emulator.views.columns.comparison_columns import interval_text, ratio_text
 from emulator.views.columns.figures import NONE
-from emulator.views.terminal.comparison_table import render
-from emulator.views.terminal.trend_table import render_trend
-from emulator.views.text.comparison_text import (
-    interval_text,
-    ratio_text,
-)
+from emulator.views.terminal.comparison_table import render, render_trend
+from emulator.views.text.comparison_text import trend_rows
 from tests.support.recorded import compared, recorded, slower_firmware, three_versions, too_few_runs
 from tests.support.terminal import rows_of, shown
 
@@ -72,3 +69,13 @@ def test_tables_fit_the_width(width: int) -> None:
 def test_the_verdict_is_the_last_column_to_go(width: int) -> None:
     text = shown(render(too_few_runs()), width=width)
     assert "inconclusive" in text.split("Omitted at this width")[0]
+
+
+def test_a_trend_has_a_ratio_per_version() -> None:
+    text = shown(render_trend(three_versions()), width=140)
+    jct = next(row for row in rows_of(text) if row[:1] == ["iteration"])
+    (_, pairs), *_ = (row for row in trend_rows(three_versions()) if str(row[0]) == "iteration (JCT)")
+    ratios = [ratio_text(one.effect) for one in pairs if one is not None]
+    assert jct[2:] == [*jct[2:4], ratios[0], "slower", ratios[1], "slower"]
+    assert "Ratios to v0; = no difference shown, ? inconclusive." in text
+    assert "every group is compared with the baseline separately" in " ".join(text.split())

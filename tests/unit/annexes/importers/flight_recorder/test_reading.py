@@ -13,7 +13,7 @@ from emulator.annexes.importers.flight_recorder.dumps import is_flight_recorder
 from emulator.annexes.importers.flight_recorder.reading import read_flight_recorder
 from emulator.annexes.importers.losses import Fate
 from emulator.annexes.importers.model import ImportedTrace, Place
-from emulator.annexes.importers.registry import IMPORTERS, find_importer, import_trace
+from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import (
@@ -28,7 +28,7 @@ US = 1000
 
 
 def read(folder: Path) -> ImportedTrace:
-    return import_trace(IMPORTERS["flight-recorder"], folder)
+    return import_trace(importer_named("flight-recorder"), folder)
 
 
 def write(folder: Path, dumps: dict[int, dict[str, Any]], *, name: str = "nccl_trace_rank_") -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from emulator.annexes.importers.losses import Fate
 from emulator.annexes.importers.model import ImportedTrace, Operation
-from emulator.annexes.importers.registry import IMPORTERS, import_trace
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.pytorch_traces import HostDocument, KinetoDocument, tensor, write
@@ -31,7 +31,7 @@ def imported(
         host.groups(("0", "default_pg", [], RANKS), *named)
         calls(rank, host)
         write(host, folder / f"et_{rank}.json")
-    return import_trace(IMPORTERS["pytorch"], folder)
+    return import_trace(importer_named("pytorch"), folder)
 
 
 def gather(host: HostDocument, *, ranks: int) -> None:
@@ -145,7 +145,7 @@ def test_a_coalesced_reduce_scatter_of_kineto_counts_all_its_tensors(tmp_path: P
         facts = {"Input_Dims": [[elements]], "Input_type": ["float"]}
         trace.note("gloo:all_reduce", 20 + 10 * number, 8, tid=300, **facts)
     write(trace, tmp_path / "0.json")
-    [rank] = import_trace(IMPORTERS["pytorch"], tmp_path).ranks
+    [rank] = import_trace(importer_named("pytorch"), tmp_path).ranks
     nodes = [(one.operation.size_bytes, one.duration_ns) for one in rank.nodes if one.operation is not None]
     assert nodes == [(88, 18_000), (48, 8_000)]
 

@@ -10,8 +10,9 @@ from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.series.suite import record as record_module
 from emulator.experiment.series.suite.document import Suite, read_suite
 from emulator.experiment.series.suite.record import RECORD, SuiteRecord, read_record, shortfall
-from emulator.experiment.series.suite.runner import latest_folder, new_folder, play_suite
+from emulator.experiment.series.suite.runner import SUITES, latest_folder, play_suite
 from emulator.experiment.series.suite.table import deciding_cell
+from emulator.experiment.series.turns import new_folder
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.run_folder.layout import PARTIAL_MANIFEST
 from emulator.results.run_folder.manifest import to_json
@@ -65,7 +66,9 @@ class Player:
     def jct_of(self, experiment: Experiment) -> int:
         return self.jct_ns
 
-    def __call__(self, experiment: Experiment, folder: Path) -> Run:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | Session:
+        if len(experiment.jobs) > 1:
+            return self._session(experiment, folder, solo)
         number = len(self.played)
         self.played.append((folder.name, experiment))
         if number in self._problems:
@@ -73,7 +76,7 @@ class Player:
         spans = {0: ranks((0, self.jct_of(experiment)), (0, 400))}
         return write_run(folder, collective([0, 0], [100, 100]), iterations=spans, run_id=f"run-{number}")
 
-    def session(self, experiment: Experiment, folder: Path, solo: bool) -> Session:
+    def _session(self, experiment: Experiment, folder: Path, solo: bool) -> Session:
         """Job b takes twice the time of its solo run, a the same; both take `jct_ns` and twice of it."""
         number = len(self.played)
         self.played.append((folder.name, experiment))
@@ -99,7 +102,7 @@ class LossyAbove(Player):
 
 
 def run(one: Suite, root: Path, play: Player, *, resume: bool = False) -> SuiteRecord:
-    *_, last = play_suite(one, root, play, play_session=play.session, resume=resume)
+    *_, last = play_suite(one, root, play, resume=resume)
     return last
 
 
@@ -128,7 +131,7 @@ def test_a_run_keeps_the_rules_of_its_case(tmp_path: Path) -> None:
 
 def test_the_result_is_on_disk_after_every_case(tmp_path: Path) -> None:
     root, seen = tmp_path / "out", []
-    for record in play_suite(suite(tmp_path), root, Player(), play_session=Player().session):
+    for record in play_suite(suite(tmp_path), root, Player()):
         assert read_record(root) == record
         seen.append(len(record.cases))
     assert seen == [0, 1, 2, 3]
@@ -151,7 +154,7 @@ def test_a_run_that_fails_leaves_its_case_undecided_and_the_next_is_played(tmp_p
 
 def test_what_an_aborted_run_measured_is_judged(tmp_path: Path) -> None:
     class Aborting(Player):
-        def __call__(self, experiment: Experiment, folder: Path) -> Run:
+        def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run:
             with RunWriter(folder, manifest(run_id="half")) as writer:
                 writer.add_iteration(0, ranks((0, 2_000_000), (0, 5)))
                 raise RunError("no answer")
@@ -226,7 +229,7 @@ def test_a_changed_topology_is_not_resumed(tmp_path: Path) -> None:
 
 def test_two_suites_do_not_play_into_one_folder(tmp_path: Path) -> None:
     one, root = suite(tmp_path), tmp_path / "out"
-    playing = play_suite(one, root, Player(), play_session=Player().session)
+    playing = play_suite(one, root, Player())
     next(playing)
     with pytest.raises(InputError, match="another command is playing into it"):
         run(one, root, Player(), resume=True)
@@ -268,7 +271,7 @@ def test_a_search_over_sizes_replaces_the_sizes_of_the_sweep(tmp_path: Path) -> 
 
 def test_folders_are_named_after_time_and_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert new_folder("smoke").parent == Path("suites")
+    assert new_folder(SUITES, "smoke").parent == Path("suites")
     with pytest.raises(InputError, match="has no folder of suite three"):
         latest_folder("three")
     for name in ("20260101-000000-three", "20260102-000000-three"):

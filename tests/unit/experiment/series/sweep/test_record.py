@@ -35,7 +35,7 @@ class Player:
         self._failing = failing
         self.played: list[str] = []
 
-    def __call__(self, experiment: Experiment, folder: Path) -> Run:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run:
         self.played.append(folder.parent.name)
         if folder.parent.name in self._failing:
             raise RunError("agent a0 is lost")

@@ -1,9 +1,10 @@
-"""`charkha box` between two namespaces: rules apply to what passes, frames add up, and the interfaces come back."""
+"""`charkha lab up --between` two ports: rules apply to what passes, frames add up, and the interfaces come back."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from emulator.device.lab.state import BOXES, LABS
 from tests.support.command import Finished, charkha
 from tests.support.datagrams import Arrived, exchange
 from tests.support.namespaces import Namespace, namespace
@@ -26,22 +28,24 @@ class Bed:
     machine: Namespace
     devices: tuple[Namespace, Namespace]
     folder: Path
-    box_id: str
+    lab_id: str
 
-    def box(self, *words: object) -> Finished:
+    def lab(self, *words: object, command: str = "lab") -> Finished:
         enter = ("nsenter", f"--net=/run/netns/{self.machine.name}", "--")  # `ip netns exec` would hide new namespaces
-        return charkha("box", *words, cwd=self.folder, prefix=enter)
+        return charkha(command, *words, cwd=self.folder, prefix=enter)
 
     def up(self, rules: str | None = None, *words: object) -> Finished:
-        if rules is None:
-            return self.box("up", "eth1", "eth2", "--id", self.box_id, *words)
-        (self.folder / "p.yaml").write_text(f"rules:\n{rules}")
-        return self.box("up", "eth1", "eth2", "--id", self.box_id, "--profile", "p.yaml", *words)
+        profile: tuple[str, ...] = ()
+        if rules is not None:
+            (self.folder / "p.yaml").write_text(f"rules:\n{rules}")
+            profile = ("--profile", "p.yaml")
+        return self.lab("up", "--between", "eth1", "eth2", "--id", self.lab_id, *profile, *words)
 
     def status(self) -> dict[str, Any]:
-        shown = self.box("status", self.box_id, "--json")
+        shown = self.lab("status", self.lab_id, "--json")
         assert shown.code == 0, shown.stderr
-        return dict(json.loads(shown.stdout))
+        (lab,) = json.loads(shown.stdout)
+        return dict(lab["between"])
 
     def frames(self, opcode: int) -> Arrived:
         one, other = self.devices
@@ -67,12 +71,12 @@ def bed(place: Namespace, tmp_path: Path) -> Iterator[Bed]:
         place.run("ip", "link", "set", "dev", "eth1", "up")
         made = Bed(place, (one, other), tmp_path, f"t{os.getpid()}")
         yield made
-        made.box("down", made.box_id)
+        made.lab("down", made.lab_id)
 
 
 def test_a_rule_drops_one_frame_and_the_frames_add_up(bed: Bed) -> None:
     up = bed.up("  - {name: one, drop: {once: true}, opcode: middle}\n")
-    assert up.stdout == f"Box {bed.box_id} is up between eth1 and eth2, with profile p\n"
+    assert up.stdout == f"Lab {bed.lab_id} is up between eth1 and eth2, with profile p\n"
     assert bed.frames(LAST).datagrams == COUNT
     assert bed.frames(MIDDLE).datagrams == COUNT - 1
     status = bed.status()
@@ -80,28 +84,28 @@ def test_a_rule_drops_one_frame_and_the_frames_add_up(bed: Bed) -> None:
     assert came - left == 1
     assert status["rules"] == [{"name": "one", "action": "drop once", "frames": 1}]
     assert status["totals"] == {"profile_drops": 1, "queue_drops": 0, "unaccounted": 0}
-    text = bed.box("status", bed.box_id).stdout
+    text = bed.lab("status", bed.lab_id).stdout
     assert "dropped by rules 1 · by full queues 0 · duplicated 0 · not accounted for 0" in " ".join(text.split())
 
 
 def test_a_direction_is_named_by_its_port(bed: Bed) -> None:
     bed.up('  - {drop: {every: 2}, opcode: last, arriving: "box:eth2"}\n')
     assert bed.frames(LAST).datagrams == COUNT, "they arrive at eth1"
-    assert bed.box("apply", "p.yaml", "--id", bed.box_id).code == 0
     (bed.folder / "q.yaml").write_text('rules:\n  - {drop: {every: 2}, opcode: last, port: "box:eth2"}\n')
-    assert bed.box("apply", "q.yaml", "--id", bed.box_id).stdout == f"Box {bed.box_id}, with profile q\n"
+    again = bed.up(None, "--profile", "q.yaml")
+    assert again.stdout == f"Lab {bed.lab_id} was up already between eth1 and eth2, with profile q\n"
     assert bed.frames(LAST).datagrams == COUNT // 2
 
 
 def test_another_profile_replaces_the_rules(bed: Bed) -> None:
     bed.up("  - {drop: {every: 2}, opcode: last}\n")
     assert bed.frames(LAST).datagrams == COUNT // 2
-    assert bed.box("apply", "fw-a", "--id", bed.box_id).code == 0
+    assert bed.up(None, "--profile", "fw-a").code == 0
     assert bed.frames(LAST).datagrams == COUNT
     status = bed.status()
     assert status["rules"] == []
     assert status["totals"] == {"profile_drops": COUNT // 2, "queue_drops": 0, "unaccounted": 0}, (
-        "since the box came up"
+        "since the lab came up"
     )
 
 
@@ -111,10 +115,10 @@ def test_the_interfaces_come_back_as_they_were(bed: Bed) -> None:
     assert up.code == 0, up.stderr
     assert bed.links() == []
     assert bed.status()["rate_bps"] == 100_000_000
-    down = bed.box("down", bed.box_id)
-    assert (down.code, down.stdout) == (0, f"Removed: {bed.box_id}\n")
+    down = bed.lab("down", bed.lab_id)
+    assert (down.code, down.stdout) == (0, f"Removed: {bed.lab_id}\n")
     assert bed.links() == before
-    assert bed.box("down", bed.box_id).code == 2
+    assert bed.lab("down", bed.lab_id).code == 2
 
 
 def test_a_profile_that_does_not_fit_leaves_the_interfaces_alone(bed: Bed) -> None:
@@ -125,12 +129,12 @@ def test_a_profile_that_does_not_fit_leaves_the_interfaces_alone(bed: Bed) -> No
         "charkha: p.yaml:2, rules[0].port: there is no switch 'sw0'; there are box",
     )
     assert (
-        "counts from the start of a run, which a box does not have"
+        "counts from the start of a run, which a lab between two ports does not have"
         in bed.up("  - {drop: {every: 2}, start: 1}\n").error
     )
     assert "is a share of the rate of eth1, which has no rate" in bed.up("  - {shape: {rate: 50%}}\n").error
     assert bed.links() == before
-    assert bed.box("down", bed.box_id).code == 2
+    assert bed.lab("down", bed.lab_id).code == 2
 
 
 @pytest.mark.parametrize(
@@ -154,9 +158,41 @@ def test_a_port_of_a_bridge_is_refused(bed: Bed) -> None:
     assert "eth1 belongs to br7" in bed.up().error
 
 
-def test_a_box_of_that_name_is_left_alone(bed: Bed) -> None:
+def test_a_lab_of_that_name_is_left_alone(bed: Bed) -> None:
     assert bed.up().code == 0
     bed.machine.run("ip", "link", "add", "eth3", "type", "veth", "peer", "name", "eth4")
-    again = bed.box("up", "eth3", "eth4", "--id", bed.box_id)
-    assert (again.code, f"there is a box {bed.box_id} already" in again.error) == (2, True)
+    again = bed.lab("up", "--between", "eth3", "eth4", "--id", bed.lab_id)
+    assert (again.code, f"lab {bed.lab_id} is already up" in again.error) == (2, True)
     assert bed.frames(LAST).datagrams == COUNT
+
+
+def test_the_old_words_do_the_same(bed: Bed) -> None:
+    before = bed.links()
+    (bed.folder / "p.yaml").write_text("rules:\n  - {name: one, drop: {once: true}, opcode: last}\n")
+    words = ("up", "eth1", "eth2", "--id", bed.lab_id, "--profile", "fw-a", "--rate", "1Gbit")
+    assert bed.lab(*words, command="box").stdout == f"Box {bed.lab_id} is up between eth1 and eth2, with profile fw-a\n"
+    applied = bed.lab("apply", "p.yaml", "--id", bed.lab_id, command="box")
+    assert applied.stdout == f"Box {bed.lab_id}, with profile p\n"
+    assert bed.frames(LAST).datagrams == COUNT - 1
+    status = json.loads(bed.lab("status", bed.lab_id, "--json", command="box").stdout)
+    keys = ["id", "namespace", "created", "rate_bps", "profile", "ports", "rules", "totals"]
+    assert (list(status), status["id"], status["rate_bps"]) == (keys, bed.lab_id, 10**9)
+    assert status["rules"] == [{"name": "one", "action": "drop once", "frames": 1}]
+    assert f"box {bed.lab_id}, with profile p" in bed.lab("status", bed.lab_id, command="box").stdout
+    assert bed.lab("down", bed.lab_id, command="box").stdout == f"Removed: {bed.lab_id}\n"
+    assert bed.links() == before
+
+
+def test_a_box_of_an_older_version_is_removed(bed: Bed) -> None:
+    before = bed.links()
+    assert bed.up().code == 0
+    state = LABS / bed.lab_id / "state.json"
+    document = json.loads(state.read_text())
+    older = LABS.parent / BOXES / bed.lab_id
+    older.mkdir(parents=True)
+    box = {"box_id": bed.lab_id, "created": document["created"], **document["between"]}
+    (older / "box.json").write_text(json.dumps(box))
+    shutil.rmtree(state.parent)
+    assert bed.status()["totals"]["unaccounted"] == 0
+    assert bed.lab("down", bed.lab_id).stdout == f"Removed: {bed.lab_id}\n"
+    assert (bed.links(), older.exists()) == (before, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from emulator.annexes.telemetry.agent_metrics import AgentMetrics
+from agents.metrics import AgentMetrics
 
 
 def values(registry: CollectorRegistry) -> list[float | None]:

@@ -7,8 +7,8 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
-from emulator.annexes.telemetry.endpoint import at_metrics_only, parse_address
 from emulator.errors import InputError
+from emulator.host.metrics_endpoint import at_metrics_only, parse_address
 
 
 @pytest.mark.parametrize(

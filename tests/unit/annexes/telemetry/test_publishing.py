@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from emulator.annexes.telemetry.publishing import PASSWORD_VARIABLE, broker, publishing
-from emulator.annexes.telemetry.reporter import RunFacts
 from emulator.errors import InputError
 from emulator.experiment.spec.spec import Observe
+from emulator.results.run_folder.observer import RunHeader
 
-FACTS = RunFacts("run-1", "trace", 2, 3, 6, "runs/x")
+FACTS = RunHeader("run-1", "trace", 2, 3, 6, "runs/x")
 
 
 def test_a_run_that_is_not_published_has_no_observers() -> None:

@@ -1,17 +1,19 @@
-"""Interfaces that cannot become ports of a box are refused, and the error says what to do."""
+"""Interfaces that serve something else are no ports of a lab, and what is taken from a machine is given back."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from emulator.device.box import interfaces
-from emulator.device.box.interfaces import find_ports
-from emulator.device.box.model import BoxPort
+from emulator.device.lab import between
+from emulator.device.lab.between import PortPair, RealPort, find_ports, given_back, joined
 from emulator.device.lab.recipe import Batch
 from emulator.errors import PlanError
+
+PORTS = (RealPort("eth1", "m", 1500), RealPort("eth2", "m", 1500, is_up=False, merged=False))
 
 
 def link(name: str, **other: Any) -> dict[str, Any]:
@@ -28,15 +30,15 @@ def host(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What `ip` shows of this host."""
     links: list[dict[str, Any]] = []
     printed = {"ip": lambda: json.dumps(links), "ethtool": lambda: "generic-receive-offload: off\n"}
-    monkeypatch.setattr(interfaces, "attempt", lambda batch: printed[Batch(batch.command).command[0]]())
+    monkeypatch.setattr(between, "attempt", lambda batch: printed[Batch(batch.command).command[0]]())
     return links
 
 
 def test_a_port_is_remembered_as_it_was(host: list[dict[str, Any]]) -> None:
     host += [link("a", flags=[]), link("b", addr_info=[address("fe80::1", 64, "link")])]
     assert find_ports(["a", "b"]) == [
-        BoxPort("a", "02:00:00:00:00:01", 1500, is_up=False, merged=False),
-        BoxPort("b", "02:00:00:00:00:01", 1500, is_up=True, merged=False),
+        RealPort("a", "02:00:00:00:00:01", 1500, is_up=False, merged=False),
+        RealPort("b", "02:00:00:00:00:01", 1500, is_up=True, merged=False),
     ]
 
 
@@ -64,3 +66,30 @@ def test_what_serves_something_else_is_refused(
     with pytest.raises(PlanError) as caught:
         find_ports(names)
     assert problem in str(caught.value)
+
+
+def text(batches: Iterable[Batch]) -> list[str]:
+    return [" ".join([*batch.command, *batch.lines]) for batch in batches]
+
+
+def test_ports_move_into_a_namespace_before_they_are_bridged() -> None:
+    (node,) = PortPair(PORTS, 1).design("a").nodes
+    assert (node.name, node.kind) == ("box", "bridge")
+    lines = text(joined(node))
+    assert lines[0] == "ip netns add charkha-box-a"
+    moved = next(number for number, line in enumerate(lines) if "link set dev eth1 netns charkha-box-a" in line)
+    bridged = next(number for number, line in enumerate(lines) if "link set dev eth2 master br0 up" in line)
+    assert moved < bridged == len(lines) - 1
+    assert any(line.endswith("ethtool -K eth2 gro off") for line in lines)
+
+
+def test_a_rate_shapes_both_ports() -> None:
+    (node,) = PortPair(PORTS, 1, rate_bps=10**9).design("a").nodes
+    assert text(joined(node))[-1].count("tbf rate 1000000000bit") == 2
+
+
+def test_a_port_is_left_down_if_it_was_down() -> None:
+    lines = text(given_back(PortPair(PORTS, 1), "charkha-box-a"))
+    assert "ip link set dev eth1 up" in lines
+    assert "ethtool -K eth1 gro on" in lines
+    assert not any(line.startswith(("ip link set dev eth2", "ethtool -K eth2")) for line in lines)

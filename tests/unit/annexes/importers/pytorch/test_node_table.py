@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.annexes.importers import node_table
 from emulator.annexes.importers.model import ImportedNode, Operation, Place
-from emulator.annexes.importers.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeShelf, NodeTable
+from emulator.annexes.importers.pytorch import node_table
+from emulator.annexes.importers.pytorch.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeShelf, NodeTable
 from emulator.trace.meaning.model import CommKind
 
 OPERATION = Operation(where="x", name="allreduce", kind=CommKind.ALL_REDUCE, size_bytes=8)
