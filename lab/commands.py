@@ -12,7 +12,7 @@ from emulator.removed import OLD_WORDS
 
 _BUILT_IN = BUILT_IN[PluginKind.COMMANDS]
 _OPENING = """# Commands
-`charkha COMMAND --help` shows the common options and an example, `--help-all` every option. Commands that print a
+The `--help` of a command shows its common options and an example, `--help-all` every option. Commands that print a
 table take `--json` and `--explain`. Results go to stdout, everything else to stderr; [exit codes](exit-codes.md).
 TRACE is a folder or prefix of `<prefix>.<rank>.et` files, or one file: Chakra protobuf, plain, gzip or zstandard, or
 Chakra JSON; a folder of PyTorch traces; or a master file. `python -m lab.commands` makes this page from the parser.

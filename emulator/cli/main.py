@@ -102,7 +102,9 @@ def _run(argv: Sequence[str] | None) -> int:
 def _parser(words: Sequence[str]) -> Parser:
     """The parser for a command line. It loads the module of one command only: all of them take a second."""
     path = path_of(words)
-    if not IS_COMPLETE and path not in ("", "agent", "agent start"):
+    known = {words.partition(" ")[0] for words in BUILT_IN[PluginKind.COMMANDS]}
+    is_agent = path in ("agent", "agent start")
+    if not IS_COMPLETE and not is_agent and path.partition(" ")[0] in known:
         raise HostError(
             f"{path} is not part of charkha-agent: pip uninstall charkha-agent, and install charkha in its place"
         )
