@@ -261,9 +261,8 @@ class Agent:
         except EmulatorError:
             raise
         except Exception as error:  # the edge: a program may be nonsense in more ways than can be listed
-            raise RemoteProtocolError(
-                f"the controller sent {type(value).__name__} that is not valid here ({error!r})"
-            ) from error
+            reason = f"the controller sent {type(value).__name__} that is not valid here ({error!r})"
+            raise exhausted(error) or RemoteProtocolError(reason) from error
 
     def _tidy(self) -> None:
         """Objects that were made for an iteration live through it: collections during it need not visit them."""

@@ -19,6 +19,7 @@ from agents.host.ports import Ports
 from emulator.control import conversation as control
 from emulator.control.authentication import Purpose, code_of
 from emulator.control.certificates.authority import issue, make_authority
+from emulator.control.certificates.revocation import LIST, revoke
 from emulator.control.certificates.roles import Role
 from emulator.control.certificates.tokens import issue_token
 from emulator.control.wire.codec import decode_controller, encode_agent, encode_controller
@@ -137,6 +138,20 @@ def test_an_agent_that_waits_says_once_why_it_does_not_connect(authority: Path, 
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.VIEWER])
 def test_other_roles_are_no_agents(authority: Path, role: Role, caplog: pytest.LogCaptureFixture) -> None:
     assert role in refused(Played(identity(authority, Role.CONTROLLER)), identity(authority, role), logged=caplog)
+
+
+def test_a_revoked_identity_is_refused_and_one_issued_after_it_is_not(
+    authority: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    played = Played(identity(authority, Role.CONTROLLER))
+    old = identity(authority, Role.AGENT, name="west")
+    revoke(authority, "west")
+    new = identity(authority, Role.AGENT, name="west")
+    try:
+        assert "the certificate of west was revoked" in refused(played, old, logged=caplog)
+        assert played.with_agent(new) == "aborted: it worked"
+    finally:
+        (authority / LIST).unlink()
 
 
 def test_the_name_is_that_of_the_certificate(authority: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 from aiohttp import hdrs, web
 
+from emulator.annexes.service.connections import REQUEST_S, ConnectionLimits
 from emulator.annexes.service.model import Event, Refusal, Role, User
 from emulator.annexes.service.openapi import in_path_of, openapi
 from emulator.annexes.service.operations import OPERATIONS, PREFIX, Operation
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.store import Store
-from emulator.annexes.service.strangers import REQUEST_S, Strangers
 from emulator.errors import EmulatorError, HostError, RunError
 from emulator.host.traceback_file import write_traceback
 from emulator.schema import SchemaProblem, decode, parse_json
@@ -55,7 +55,7 @@ class Routes:
 
     def __init__(self, service: Service, *, is_secret: bool) -> None:
         self.service, self.is_secret = service, is_secret
-        self.strangers: Strangers | None = None
+        self.limits: ConnectionLimits | None = None
         self.streams: Counter[str] = Counter()
         self.application = web.Application(middlewares=[self._answer], client_max_size=LARGEST_BODY_BYTES)
         self._roles: dict[web.AbstractRoute, Role | None] = {}
@@ -80,13 +80,14 @@ class Routes:
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self.strangers is not None:
-            self.strangers.began(request.protocol)
+        transport = request.transport
+        if self.limits is not None:
+            self.limits.began(transport)
         try:
             return await self._answered(request, handler)
         finally:
-            if self.strangers is not None:
-                self.strangers.ended(request.protocol)
+            if self.limits is not None:
+                self.limits.ended(transport)
 
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:

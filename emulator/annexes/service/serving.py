@@ -15,6 +15,7 @@ from aiohttp import web
 
 from emulator.annexes.service.catalogue import Catalogue
 from emulator.annexes.service.configuration import Configuration, Place, address_of
+from emulator.annexes.service.connections import BACKLOG, ConnectionLimits, GuardedRunner
 from emulator.annexes.service.http import Routes, add_operations
 from emulator.annexes.service.live_pages import LivePages
 from emulator.annexes.service.model import Dut, Role
@@ -23,7 +24,6 @@ from emulator.annexes.service.pages import Pages
 from emulator.annexes.service.queues import Changes, Queues
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.store import Store
-from emulator.annexes.service.strangers import GuardedRunner, Strangers
 from emulator.errors import HostError, InputError
 from emulator.experiment.play.live_report import listening
 
@@ -101,12 +101,13 @@ async def serving(store: Store, place: Place, configuration: Configuration) -> A
             service = Service(store, place, catalogue, queues, changes)
             async with LivePages(service) as live:
                 routes = routes_of(service, live, is_secret=tls is not None)
-                routes.strangers = strangers = Strangers()
+                routes.limits = limits = ConnectionLimits()
                 options = {"access_log": None, "shutdown_timeout": _SHUTDOWN_S}
-                runner = GuardedRunner(routes.application, strangers, **options)
+                runner = GuardedRunner(routes.application, limits, **options)
                 await runner.setup()
                 try:
                     await web.SockSite(runner, listener, ssl_context=tls).start()
+                    listener.listen(BACKLOG)  # asyncio would also accept as many at once
                     yield f"{'http' if tls is None else 'https'}://{address.host}:{listener.getsockname()[1]}/"
                 finally:
                     await runner.cleanup()

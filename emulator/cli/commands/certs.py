@@ -21,6 +21,9 @@ _ISSUE = """examples:
   charkha agent certs issue authority controller --role controller --address 192.0.2.1
   charkha agent certs issue authority server1 --role agent --days 30
 """
+_REVOKE = """example:
+  charkha certs revoke authority server1
+"""
 _TOKEN = """example:
   charkha agent certs token secret server1 --role agent --hours 8
 """
@@ -37,7 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Issue certificates, so that only your agents and controllers can connect to each other.",
         epilog=_INIT + _ISSUE + _MORE,
     )
-    actions = parser.add_subparsers(title="actions", metavar="init|issue|token", required=True)
+    actions = parser.add_subparsers(title="actions", metavar="init|issue|revoke|token", required=True)
     init = actions.add_parser(
         "init",
         help="create an authority",
@@ -68,6 +71,16 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     issue.add_argument("--out", metavar="FILE", type=Path, help="file to write (default: NAME.pem in FOLDER)")
     issue.set_defaults(handler=_issue)
+    revoke = actions.add_parser(
+        "revoke",
+        help="revoke an identity",
+        description="Revoke every identity of a name that was issued so far. Copy the list, authority.crl, beside the "
+        "identity of every controller.",
+        epilog=_REVOKE,
+    )
+    revoke.add_argument("folder", metavar="FOLDER", type=Path, help="folder of the authority")
+    revoke.add_argument("name", metavar="NAME", help="name in the identity")
+    revoke.set_defaults(handler=_revoke)
     token = actions.add_parser(
         "token",
         help="issue a short-lived token",
@@ -102,6 +115,15 @@ def _issue(args: argparse.Namespace) -> int:
         out=args.out,
     )
     print_tables(f"{issued.path}: {issued.role} {issued.name}, until {issued.expires:%Y-%m-%d %H:%M} UTC")
+    return exit_codes.DONE
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    from emulator.control.certificates.revocation import revoke
+
+    print_tables(
+        f"{revoke(args.folder, args.name)}: {args.name} is revoked, once this is beside every controller's file"
+    )
     return exit_codes.DONE
 
 

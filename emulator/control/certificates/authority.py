@@ -24,6 +24,8 @@ from emulator.control.certificates.signature import NOT_READ
 from emulator.errors import HostError, InputError
 
 CERTIFICATE, KEY = "authority.pem", "authority.key"
+ISSUED = "authority.issued"
+"""Certificates of all identities, without keys."""
 AUTHORITY_DAYS = 3650
 CLOCK_SLACK = timedelta(minutes=5)
 """Certificates are valid from so long ago: clocks of machines differ."""
@@ -50,7 +52,7 @@ def make_authority(folder: Path, *, name: str, now: datetime | None = None) -> P
     """
     begin = (now or datetime.now(UTC)) - CLOCK_SLACK
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _checked(name))])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, checked_name(name))])
     certificate = (
         x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(begin)
@@ -94,7 +96,7 @@ def issue(
         InputError: no authority, a file that exists, a controller without an address, more days than it is valid.
         HostError: the file cannot be written.
     """
-    authority, authority_key = _authority(folder)
+    authority, authority_key = open_authority(folder)
     begin = (now or datetime.now(UTC)) - CLOCK_SLACK
     expires = begin + CLOCK_SLACK + valid
     if expires > authority.not_valid_after_utc:
@@ -104,7 +106,7 @@ def issue(
     if role is Role.CONTROLLER and not addresses:
         raise InputError("a controller needs --address HOST, the address or host name that agents connect to")
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _checked(name))])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, checked_name(name))])
     names = [x509.UniformResourceIdentifier(role_uri(role)), *map(_general_name, addresses)]
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if role is Role.CONTROLLER else ExtendedKeyUsageOID.CLIENT_AUTH
     certificate = (
@@ -120,10 +122,20 @@ def issue(
     )
     path = folder / f"{name}.pem" if out is None else out
     write_secret(path, _key_pem(key) + certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM))
+    try:
+        with (folder / ISSUED).open("ab") as record:
+            record.write(certificate.public_bytes(Encoding.PEM))
+    except OSError as error:
+        raise HostError(f"{folder / ISSUED}: cannot be written ({error.strerror})") from error
     return Issued(path, name, role, expires)
 
 
-def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def open_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Certificate and key of the authority in a folder.
+
+    Raises:
+        InputError: there is none, or it cannot be read.
+    """
     try:
         certificate = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
         _ = certificate.subject, certificate.not_valid_after_utc  # decoded only when they are read
@@ -137,7 +149,12 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
     return certificate, key
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
+    """A name of an identity or token, which is also that of its file.
+
+    Raises:
+        InputError: it does not fit.
+    """
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or "/" in name or name.startswith("."):
         raise InputError(
             f"{name[:80]!r} is not a name for a certificate: use up to {_LONGEST_NAME} characters without /"

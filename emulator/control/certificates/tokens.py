@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import jwt
 
+from emulator.control.certificates.authority import checked_name
 from emulator.control.certificates.roles import Role
 from emulator.errors import InputError
 
@@ -35,11 +36,10 @@ def issue_token(secret: str, name: str, *, role: Role, valid: timedelta, now: da
     """A token for somebody of a role, good for so long.
 
     Raises:
-        InputError: the secret is too short, or no name is given.
+        InputError: the secret is too short, or the name does not fit.
     """
     _check_secret(secret)
-    if not name or not name.isprintable():
-        raise InputError(f"{name!r} is not a name for a token")
+    checked_name(name)
     begin = now or datetime.now(UTC)
     claims = {"sub": name, "role": role.value, "iat": begin, "exp": begin + valid}
     return jwt.encode(claims, secret, algorithm=_ALGORITHM)

@@ -19,7 +19,8 @@ def read_token(path: Path | None) -> str | None:
     Raises:
         InputError: the file cannot be read, or the token is too short.
     """
-    text = _from_environment() if path is None else _read(path)
+    given = _from_environment()
+    text = given if path is None else _read(path)
     if text is None:
         return None
     if len(text) < SHORTEST_TOKEN:

@@ -100,7 +100,7 @@ def _keys(token: str, listening: ListenAddress | None) -> Keys:
     if listening is None:
         return Keys([token.encode()])
     other = listening.token or ""  # only a Unix socket, or certificates, may go without
-    return Keys([token.encode(), other.encode()], listening.token, listening.signer())
+    return Keys([token.encode(), other.encode()], listening.token, listening.signer(), listening.revoked())
 
 
 def suppress_grpc_tracebacks() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -56,11 +56,13 @@ class Keys:
         shared: one of these as it is; b"": nothing, where files or certificates protect.
         secret: or a token that was issued with this secret.
         signer: the controller's identity, which signs run descriptions.
+        revoked: serial numbers of certificates that no longer count.
     """
 
     shared: Sequence[bytes] = field(repr=False)
     secret: str | None = field(default=None, repr=False)
     signer: Signer | None = field(default=None, repr=False)
+    revoked: frozenset[int] = frozenset()
 
     def of(self, hello: control.Hello) -> Sequence[bytes]:
         """Keys that the agent may have.
@@ -179,7 +181,7 @@ class ControlService:
                 f"no common control version: the agent supports {hello.oldest_version} to {hello.newest_version}, "
                 f"the controller {control.OLDEST_VERSION} to {control.NEWEST_VERSION}",
             )
-        problem = certificate_problem(context.auth_context(), hello.agent)
+        problem = certificate_problem(context.auth_context(), hello.agent, self._keys.revoked)
         if problem is not None:
             await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, problem)
         binding = Binding(self._run_id, hello.agent, hello.nonce, new_nonce())
@@ -247,13 +249,19 @@ async def _write(channel: AgentChannel, sealer: Sealer, context: Any) -> None:
         await context.write(sealer.encode(value, job))
 
 
-def certificate_problem(facts: Mapping[str, Iterable[bytes]], agent: str) -> str | None:
+def certificate_problem(facts: Mapping[str, Iterable[bytes]], agent: str, revoked: Container[int] = ()) -> str | None:
     """Why the certificate of a stream does not let this agent in; None: it does, or says nothing about roles.
 
     Args:
         facts: as gRPC reports the other side's certificate.
         agent: name that the agent gave.
+        revoked: serial numbers of certificates that no longer count.
     """
+    if revoked:
+        from emulator.control.certificates.revocation import serial_of
+
+        if any(serial_of(one) in revoked for one in facts.get("x509_pem_cert", ())):
+            return f"the certificate of {agent} was revoked: charkha certs issue"
     roles = roles_of(name.decode(errors="replace") for name in facts.get("x509_subject_alternative_name", ()))
     names = [name.decode(errors="replace") for name in facts.get("x509_common_name", ())]
     if not roles:

@@ -54,6 +54,19 @@ class ListenAddress:
         except InputError as error:
             raise InputError(f"{self.tls.identity}: {error}") from error
 
+    def revoked(self) -> frozenset[int]:
+        """Serial numbers of certificates that no longer count.
+
+        Raises:
+            InputError: the list beside the identity cannot be used.
+        """
+        parts = None if self.tls is None else self.tls.parts()
+        if self.tls is None or self.tls.identity is None or parts is None:
+            return frozenset()
+        from emulator.control.certificates.revocation import revoked  # loads more than most runs need
+
+        return revoked(self.tls.identity, parts[2])
+
     def check(self, topology: Topology) -> None:
         """Control must not cross the device under test.
 

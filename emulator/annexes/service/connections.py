@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,13 +17,15 @@ REQUEST_S = 10.0
 """What a connection has to send a request, or the next one, s."""
 RESERVED_DESCRIPTORS = 128
 """For the service itself: its state, its runs, its live pages."""
-MOST_CONNECTIONS = 1024
+MOST_CONNECTIONS = 4096
+BACKLOG = 4096
+"""Connections that the kernel keeps for the service: what finds no room calls again after 1 s."""
 _QUIET_S = 60.0
 
 logger = logging.getLogger(__name__)
 
 
-class Strangers:
+class ConnectionLimits:
     """Counts connections, and ends those that wait: beyond a limit the one that has waited longest, for a new one.
 
     Connections whose request is being answered stay, so what is under way is not disturbed.
@@ -31,35 +34,46 @@ class Strangers:
     def __init__(self, most: int | None = None) -> None:
         self.most = most or max(8, min(MOST_CONNECTIONS, raise_descriptors() - RESERVED_DESCRIPTORS))
         self.most_of_a_peer = self.most // 2
-        self._guards: dict[Any, _Guard] = {}
+        self._guards: dict[object, _Guard] = {}
+        """By transport; who began to wait first comes first."""
+        self._of_peer: Counter[str] = Counter()
         self._ended, self._said_s = 0, -_QUIET_S
 
     def guarded(self, make: Callable[[], Any]) -> Callable[[], asyncio.Protocol]:
         """The same protocols, each with a guard."""
-        return lambda: _Guard(self, make())
+        return lambda: _Guard(self, make)
 
-    def began(self, handler: object) -> None:
+    def began(self, transport: object) -> None:
         """A request has arrived whole up to its body: who answers it may take any time."""
-        if (guard := self._guards.get(handler)) is not None:
+        if (guard := self._guards.get(transport)) is not None:
             guard.disarm()
 
-    def ended(self, handler: object) -> None:
-        """A request was answered."""
-        if (guard := self._guards.get(handler)) is not None:
+    def ended(self, transport: object) -> None:
+        """A request was answered: its connection begins to wait."""
+        if (guard := self._guards.pop(transport, None)) is not None:
+            self._guards[transport] = guard
             guard.arm()
 
     def came(self, guard: _Guard) -> None:
         """Make room for a connection."""
-        of_peer = [one for one in self._guards.values() if one.peer == guard.peer]
-        crowd = of_peer if len(of_peer) >= self.most_of_a_peer else list(self._guards.values())
-        self._guards[guard.handler] = guard
-        if len(crowd) >= (self.most_of_a_peer if crowd is of_peer else self.most):
-            waiting = [one for one in crowd if one.is_waiting]
-            self.end(waiting[0] if waiting else guard, "there are too many connections")
+        self._guards[guard.transport] = guard
+        self._of_peer[guard.peer] += 1
+        is_crowd = self._of_peer[guard.peer] > self.most_of_a_peer
+        if is_crowd or len(self._guards) > self.most:
+            crowd = (one for one in self._guards.values() if one.peer == guard.peer or not is_crowd)
+            self.end(next((one for one in crowd if one.is_waiting), guard), "there are too many connections")
 
     def left(self, guard: _Guard) -> None:
         """A connection is gone."""
-        self._guards.pop(guard.handler, None)
+        if self._guards.pop(guard.transport, None) is not None:
+            self._of_peer[guard.peer] -= 1
+            if not self._of_peer[guard.peer]:
+                del self._of_peer[guard.peer]
+
+    def end_all(self) -> None:
+        """End what is open still."""
+        for guard in list(self._guards.values()):
+            guard.abort()
 
     def end(self, guard: _Guard, reason: str) -> None:
         """End a connection, and say so once a minute."""
@@ -72,12 +86,17 @@ class Strangers:
 
 
 class _Guard(asyncio.Protocol):
-    """Hands everything on to the protocol of a connection, and ends it if no request comes in time."""
+    """Hands everything on to the protocol of a connection, and ends it if no request comes in time.
 
-    def __init__(self, strangers: Strangers, handler: Any) -> None:
-        self.handler, self._strangers = handler, strangers
+    The protocol is made when the first byte comes: a connection that says nothing costs little.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, limits: ConnectionLimits, make: Callable[[], Any]) -> None:
+        self._limits, self._make = limits, make
+        self._handler: Any = None
         self.peer = ""
-        self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     @property
@@ -89,7 +108,7 @@ class _Guard(asyncio.Protocol):
         """A request has to arrive from now on."""
         self.disarm()
         late = (self, f"no whole request in {REQUEST_S:.0f} s")
-        self._deadline = asyncio.get_running_loop().call_later(REQUEST_S, self._strangers.end, *late)
+        self._deadline = asyncio.get_running_loop().call_later(REQUEST_S, self._limits.end, *late)
 
     def disarm(self) -> None:
         """A request is being answered."""
@@ -100,44 +119,51 @@ class _Guard(asyncio.Protocol):
     def abort(self) -> None:
         """End the connection."""
         self.disarm()
-        if self._transport is not None:
-            self._transport.abort()
+        self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self.transport = transport
         self.peer = str((transport.get_extra_info("peername") or ("",))[0])
-        self.handler.connection_made(transport)
         self.arm()
-        self._strangers.came(self)
+        self._limits.came(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.disarm()
-        self._strangers.left(self)
-        self.handler.connection_lost(exc)
+        self._limits.left(self)
+        if self._handler is not None:
+            self._handler.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self.handler.data_received(data)
+        if self._handler is None:
+            self._handler = self._make()
+            self._handler.connection_made(self.transport)
+        self._handler.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self.handler.eof_received()  # type: ignore[no-any-return]
+        return None if self._handler is None else self._handler.eof_received()
 
     def pause_writing(self) -> None:
-        self.handler.pause_writing()
+        self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        self.handler.resume_writing()
+        self._handler.resume_writing()
 
 
 class GuardedRunner(web.AppRunner):
     """A runner whose connections are guarded."""
 
-    def __init__(self, application: web.Application, strangers: Strangers, **options: Any) -> None:
+    def __init__(self, application: web.Application, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(application, **options)
-        self._strangers = strangers
+        self._limits = limits
 
     @property
     def server(self) -> Any:
         """Makes the protocol of each connection."""
         made = super().server
-        return None if made is None else self._strangers.guarded(made)
+        return None if made is None else self._limits.guarded(made)
+
+    async def cleanup(self) -> None:
+        """See web.AppRunner."""
+        await super().cleanup()
+        self._limits.end_all()

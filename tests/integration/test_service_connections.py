@@ -9,21 +9,21 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession, web
 
-from emulator.annexes.service import strangers as rooms
-from emulator.annexes.service.strangers import GuardedRunner, Strangers
+from emulator.annexes.service import connections as rooms
+from emulator.annexes.service.connections import ConnectionLimits, GuardedRunner
 from tests.integration.test_live_page import asynchronous
 
 HALF = b"POST /quick HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nX: "
 
 
 @contextlib.asynccontextmanager
-async def serving(strangers: Strangers, release: asyncio.Event) -> AsyncIterator[int]:
+async def serving(limits: ConnectionLimits, release: asyncio.Event) -> AsyncIterator[int]:
     """A server with a quick answer and one that waits; yields its port."""
 
     async def slow(request: web.Request) -> web.Response:
-        strangers.began(request.protocol)
+        limits.began(request.transport)
         await release.wait()
-        strangers.ended(request.protocol)
+        limits.ended(request.transport)
         return web.Response(text="done")
 
     async def quick(_: web.Request) -> web.Response:
@@ -32,7 +32,7 @@ async def serving(strangers: Strangers, release: asyncio.Event) -> AsyncIterator
     application = web.Application()
     application.router.add_get("/slow", slow)
     application.router.add_get("/quick", quick)
-    runner = GuardedRunner(application, strangers, access_log=None)
+    runner = GuardedRunner(application, limits, access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -45,7 +45,7 @@ async def serving(strangers: Strangers, release: asyncio.Event) -> AsyncIterator
 @asynchronous
 async def test_half_requests_give_way_and_requests_under_way_stay(caplog: pytest.LogCaptureFixture) -> None:
     release = asyncio.Event()
-    async with serving(Strangers(most=8), release) as port, ClientSession(f"http://127.0.0.1:{port}") as session:
+    async with serving(ConnectionLimits(most=8), release) as port, ClientSession(f"http://127.0.0.1:{port}") as session:
         slow = asyncio.create_task(session.get("/slow"))
         readers = []
         for _ in range(20):
@@ -70,7 +70,7 @@ async def test_half_requests_give_way_and_requests_under_way_stay(caplog: pytest
 @asynchronous
 async def test_a_half_request_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rooms, "REQUEST_S", 0.1)
-    async with serving(Strangers(most=8), asyncio.Event()) as port:
+    async with serving(ConnectionLimits(most=8), asyncio.Event()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HALF)
         with contextlib.suppress(ConnectionResetError):
