@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agents.metrics import AgentMetrics
 
 _EXAMPLE = """example:
-  charkha agent start --controller 192.0.2.1:4790 --interface eth1 --name server1 --identity server1.pem
+  charkha agent start --controller 192.0.2.1:4790 --interface eth1 --identity server1.pem
 
 Connects to the controller over the management network, plays the ranks of its host at eth1, and
 waits for the next run. With CAP_NET_ADMIN it adds the addresses of its ranks for the duration of a

@@ -102,7 +102,9 @@ def _run(argv: Sequence[str] | None) -> int:
 def _parser(words: Sequence[str]) -> Parser:
     """The parser for a command line. It loads the module of one command only: all of them take a second."""
     path = path_of(words)
-    if not IS_COMPLETE and path not in ("", "agent", "agent start"):
+    known = {words.partition(" ")[0] for words in BUILT_IN[PluginKind.COMMANDS]}
+    is_agent = path in ("agent", "agent start")
+    if not IS_COMPLETE and not is_agent and path.partition(" ")[0] in known:
         raise HostError(
             f"{path} is not part of charkha-agent: pip uninstall charkha-agent, and install charkha in its place"
         )
@@ -124,7 +126,7 @@ def build_parser(loaded: Collection[str]) -> Parser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
     added = [path for path in loaded if path and " " not in path and is_known(PluginKind.COMMANDS, path)]
     paths = list(dict.fromkeys([*BUILT_IN[PluginKind.COMMANDS], *added])) if IS_COMPLETE else ["agent start"]
-    elsewhere = {path.split()[-1]: path for path in paths} | (OLD_WORDS if IS_COMPLETE else {})
+    elsewhere = {path.split()[-1]: path for path in paths if path != "agent start"} | (OLD_WORDS if IS_COMPLETE else {})
     parser.elsewhere = elsewhere
     for word in dict.fromkeys(path.split()[0] for path in paths):
         below = [path for path in paths if path.startswith(f"{word} ")]

@@ -153,7 +153,9 @@ class Parser(argparse.ArgumentParser):
         given = [action for action in self._actions if action.required or not action.option_strings]
         formatter.add_usage(self.usage, given, [])
         usage = formatter.format_help().strip()
-        return usage if self.usage or not any(self._options()) else f"{usage} [options]"
+        if self.usage or not any(self._options()):
+            return usage
+        return usage + ("\n  [options]" if len(usage) > 90 else " [options]")
 
     def _groups(self) -> Iterator[tuple[str | None, list[argparse.Action]]]:
         return ((group.title, list(_entries(group._group_actions))) for group in self._action_groups)

@@ -177,7 +177,7 @@ def _members(folder: Path, size: int) -> None:
             archive.addfile(member, io.BytesIO(text))
 
 
-_CHECK = ("check", "{}", "--ranks", "1")
+_CHECK = ("trace", "check", "{}", "--ranks", "1")
 _PLAN = ("plan", "transformer-8r", "--topology", "{}/t.yaml")
 FILES: Mapping[str, tuple[Sequence[str], Callable[[Path, int], None]]] = {
     "dependencies of a node": (_CHECK, _dependencies),
@@ -192,7 +192,7 @@ FILES: Mapping[str, tuple[Sequence[str], Callable[[Path, int], None]]] = {
     "settings of AICB": (_CHECK, _text("a.txt", lambda size: b"MICRO " + b"a" * size + b"\n1\nx\n")),
     "keys of JSON": (_CHECK, _text("a.json", lambda size: b"{" + b'"x":{"traceEvents":[]},' * size + b'"y":1}')),
     "numbers that JSON has none for": (_CHECK, _text("a.json", lambda s: b'{"traceEvents":[' + b'{"a":NaN},' * s)),
-    "members of an archive": (("convert", "{}", "{}/out"), _members),
+    "members of an archive": (("trace", "convert", "{}", "{}/out"), _members),
     "values of YAML": (_PLAN, _text("t.yaml", lambda size: b"[" + b"1," * (size * 32) + b"]")),
     "nested YAML": (_PLAN, _text("t.yaml", lambda size: b"[" * size)),
     "hosts of YAML": (_PLAN, _text("t.yaml", lambda size: b"name: x\nhosts:\n" + b"- {name: a}\n" * size)),

@@ -137,7 +137,9 @@ def _run(guest: Guest, cell: Cell) -> tuple[dict[str, Any], str, list[str]]:
     options += ["--qps", cell.queue_pairs, "--path-mtu", cell.path_mtu, "--json"]
     if cell.ip == 6:
         options += ["--address", HERE6, "--peer-address", GUEST6]
-    words = ["peer", "connect", GUEST4] if cell.role == "connect" else ["peer", "serve", "--from", GUEST4]
+    words = (
+        ["agent", "peer", "connect", GUEST4] if cell.role == "connect" else ["agent", "peer", "serve", "--from", GUEST4]
+    )
     command = [*guest.here, *COMMAND, *words, *(str(option) for option in options)]
     with contextlib.ExitStack() as started:
 

@@ -250,8 +250,8 @@ def test_one_rank_of_many_is_shown_and_not_played(tmp_path: Path, capsys: pytest
     for refused in (
         ["run", str(source), "--out", str(tmp_path / "run")],
         ["plan", str(source)],
-        ["view", str(source), "--rank", "0", "--json"],
-        ["view", str(source), "--graph", "0:1", "--json"],
+        ["trace", "view", str(source), "--rank", "0", "--json"],
+        ["trace", "view", str(source), "--graph", "0:1", "--json"],
     ):
         assert main(refused) == 2, refused
     assert not (tmp_path / "run").exists()

@@ -39,9 +39,9 @@ def charkha(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (["examples"], "two-hosts-switch"),
+        (["help", "examples"], "two-hosts-switch"),
         (["help", "glossary"], "# Glossary"),
-        (["check", "lab/examples/transformer-8r"], "768 (328 COMP"),
+        (["trace", "check", "lab/examples/transformer-8r"], "768 (328 COMP"),
         (["plan", "transformer-8r", "--topology", "topologies/leaf-spine-2x2.yaml"], "leaf-spine-2x2"),
     ],
 )

@@ -22,7 +22,19 @@ pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl
 HOSTS = [{"name": name, "per_rank": f"{NET}.{n}.0/24"} for n, name in enumerate("ab")]
 TOPOLOGY = {"hosts": HOSTS, "agents": {"a": "agent-0", "b": "agent-1"}}
 full = pytest.mark.skipif(not IS_FULL, reason="the same, ended otherwise: CHARKHA_FULL=1")
-LAUNCH = ("launch", "kubernetes", "-n", 2, "--image", "charkha", "--interface", "lo", "--host-network", "--insecure")
+LAUNCH = (
+    "agent",
+    "launch",
+    "kubernetes",
+    "-n",
+    2,
+    "--image",
+    "charkha",
+    "--interface",
+    "lo",
+    "--host-network",
+    "--insecure",
+)
 BENCH = ("bench", "all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "--topology", "t.yaml", "--iterations")
 
 

@@ -54,4 +54,4 @@ def test_no_frame_after_the_command(end: object, tmp_path: Path) -> None:
     write_topology(tmp_path)
     assert callable(end)
     with counting_namespace() as alone:
-        assert last_frame_s(alone, ["launch", "local", "--"], tmp_path, end) <= LAST_FRAME_S
+        assert last_frame_s(alone, ["agent", "launch", "local", "--"], tmp_path, end) <= LAST_FRAME_S

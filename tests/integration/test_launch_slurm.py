@@ -47,7 +47,7 @@ def test_a_bench_as_a_job(bed: Bed, folder: Path) -> None:
 
 
 def test_what_slurm_refuses_is_said(bed: Bed, folder: Path) -> None:
-    words = ("launch", "slurm", "--sbatch", "partition=none", "--", *bench(iterations=2))
+    words = ("agent", "launch", "slurm", "--sbatch", "partition=none", "--", *bench(iterations=2))
     finished = charkha(*words, cwd=folder, prefix=bed[0].prefix)
     assert finished.code == 1
     assert "invalid partition" in finished.error.lower()
@@ -67,5 +67,5 @@ def test_no_frame_after_the_job(bed: Bed, folder: Path, how: str) -> None:
         "kill": lambda command: command.process.kill(),
         "interrupt": lambda command: command.process.send_signal(signal.SIGINT),
     }
-    assert last_frame_s(alone, ["launch", "slurm", "--"], folder, ends[how]) <= LAST_FRAME_S
+    assert last_frame_s(alone, ["agent", "launch", "slurm", "--"], folder, ends[how]) <= LAST_FRAME_S
     assert slurm(alone, environment, "squeue", "--noheader", "--states=running").strip() == ""

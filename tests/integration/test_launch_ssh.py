@@ -35,7 +35,7 @@ def bed(tmp_path: Path) -> Iterator[tuple[Namespace, Path]]:
 
 def launch(config: Path) -> list[object]:
     hosts = ("--host", "127.0.0.1", "--host", "127.0.0.1")
-    return ["launch", "ssh", *hosts, "--config", config, "--charkha", THERE, "--"]
+    return ["agent", "launch", "ssh", *hosts, "--config", config, "--charkha", THERE, "--"]
 
 
 def agents(alone: Namespace) -> list[int]:

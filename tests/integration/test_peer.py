@@ -130,7 +130,7 @@ def test_hosts_that_were_not_named_are_not_served(tmp_path: Path, port: int) -> 
 @pytest.mark.parametrize("victim", ["client", "server"])
 def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: int, victim: str) -> None:
     options = ("--verb", "write", "--duration", 600)
-    where = ("peer", "connect", SERVER, "--address", CLIENT, "--port", port)
+    where = ("agent", "peer", "connect", SERVER, "--address", CLIENT, "--port", port)
     with serving(tmp_path, port, *options) as server, started(*where, *options, cwd=tmp_path) as client:
         wait_for(lambda: receives_datagrams(CLIENT) and receives_datagrams(SERVER))
         dead, survivor = (client, server) if victim == "client" else (server, client)

@@ -44,14 +44,8 @@ def test_the_facts_are_those_shown(printed: str) -> None:
     assert FACT.findall(blocks("text")[0]) == FACT.findall(printed)
 
 
-def test_the_commands_exist() -> None:
-    test_command = blocks("console")[1].removeprefix("$ ").strip()
-    assert (ROOT / test_command).exists()
-    table = set(re.findall(r"^\| `charkha (\w+)", README, re.MULTILINE))
-    help_text = subprocess.run(
-        [sys.executable, "-m", "emulator", "--help"], capture_output=True, text=True, timeout=60, check=True
-    ).stdout
-    assert table == set(re.findall(r"^  (\w+) ", help_text, re.MULTILINE))
+def test_the_test_command_exists() -> None:
+    assert (ROOT / blocks("console")[1].removeprefix("$ ").strip()).exists()
 
 
 def test_every_linked_page_exists() -> None:

@@ -277,7 +277,8 @@ def test_a_rank_without_nodes_and_a_world_without_communication_are_played(tmp_p
 def test_a_long_rank_is_streamed_through_its_window(tmp_path: Path) -> None:
     """Of 4,096 nodes an agent holds at once."""
     made = charkha(
-        *("generate", "collective", "all_reduce", "-n", 2, "-b", 64, "--count", 4500, "--out", "long"), cwd=tmp_path
+        *("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", 64, "--count", 4500, "--out", "long"),
+        cwd=tmp_path,
     )
     assert made.code == 0, made.stderr
     document = _play_json(tmp_path, "--iterations", 1, "--warmup", 0, "--compute", "skip", trace=tmp_path / "long")

@@ -82,7 +82,7 @@ def _clocks(document: dict[str, Any]) -> list[tuple[int, int]]:
 @pytest.mark.slow
 def test_a_killed_agent_is_named_the_others_stop_and_its_addresses_expire(two: Rack) -> None:
     trace = two.folder / "trace"
-    generated = ("generate", "collective", "all_reduce", "-n", 4, "-b", "4M", "--count", 400, "--out", trace)
+    generated = ("trace", "generate", "collective", "all_reduce", "-n", 4, "-b", "4M", "--count", 400, "--out", trace)
     assert charkha(*generated, cwd=two.folder).code == 0
     where = ("--topology", two.topology(ranks_each=2), *two.listening)
     with two.agent(0) as near, two.agent(1) as far:
@@ -180,7 +180,7 @@ def test_without_the_right_to_add_addresses_the_command_that_does_is_named(two: 
 def test_calibrate_says_how_well_the_clocks_of_agents_are_known(two: Rack) -> None:
     where = ("--topology", two.topology(ranks_each=2), *two.listening)
     with two.agent(0), two.agent(1, before=OTHER_CLOCK):
-        command = ("calibrate", *where, "--transport", "zmq", "--calibration", "c.json", "--json")
+        command = ("agent", "calibrate", *where, "--transport", "zmq", "--calibration", "c.json", "--json")
         finished = charkha(*command, cwd=two.folder, prefix=two.servers[0].prefix)
     assert finished.code == 0, finished.stderr
     near, far = sorted(json.loads(finished.stdout)["clocks"], key=lambda clock: clock["agent"])
@@ -194,7 +194,7 @@ def test_calibrate_for_a_lab_measures_over_cables_and_leaves_nothing(lab_host: N
     links = [{"endpoints": [f"h{at}:eth0", f"sw:p{at}"], "mtu": 1500, "rate": "1Gbit"} for at in range(2)]
     topology = {"hosts": hosts, "switches": [{"name": "sw", "kind": "bridge"}], "links": links}
     (tmp_path / "t.yaml").write_text(json.dumps(topology))
-    command = ("calibrate", "--topology", "t.yaml", "--transport", "roce", "--calibration", "c.json", "--json")
+    command = ("agent", "calibrate", "--topology", "t.yaml", "--transport", "roce", "--calibration", "c.json", "--json")
     with started(*command, cwd=tmp_path) as running:
         namespaces = f"charkha-calibrate-{running.process.pid}-"
         finished = running.finish()

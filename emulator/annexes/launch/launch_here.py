@@ -221,7 +221,7 @@ def _run_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
 SLURM = EngineOptions(
     "as a step of a Slurm job",
     """example, on a login node:
-  charkha agent launch slurm --interface eth1 --sbatch partition=lab -- run my-job --topology rack.yaml
+  charkha agent launch slurm --interface eth1 --sbatch partition=lab -- run job --topology rack.yaml
 
 Submits a job with a node for each agent in the topology, shows its output, and cancels it
 on Ctrl-C. The current folder must be on a file system that all nodes share: docs/launch.md.

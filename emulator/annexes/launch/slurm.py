@@ -41,7 +41,7 @@ class Batch:
         nodes = len(placement.agents)
         ports = [word for one in placement.interfaces for word in ("--interface", one)]
         security = [] if placement.has_identities else ["--insecure"]
-        words = [sys.executable, "-P", "-m", "emulator", "launch", "slurm", "--in-job", *ports, *security]
+        words = [sys.executable, "-P", "-m", "emulator", "agent", "launch", "slurm", "--in-job", *ports, *security]
         options = [
             "--job-name=charkha",
             f"--nodes={nodes}",

@@ -1,4 +1,4 @@
-"""`charkha expect`: judge a run by rules."""
+"""`charkha runs judge`: judge a run by rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from emulator.views.as_json.verdict import verdict_to_json
 from emulator.views.terminal.verdict_table import metrics_table, render
 
 _EPILOG = """example:
-  charkha expect runs/20261121-101500-transformer-8r rules.yaml
+  charkha runs judge runs/20261121-101500-transformer-8r rules.yaml
 
 The first line is the verdict: PASS, FAIL, TESTER-LIMITED or UNDECIDED.
 docs/expect.md describes rules and metrics.
@@ -43,7 +43,7 @@ def _run(args: argparse.Namespace) -> int:
         print(metrics_table())
         return exit_codes.DONE
     if args.run is None:
-        raise InputError("give a run folder: charkha expect RUN [RULES]")
+        raise InputError("give a run folder: charkha runs judge RUN [RULES]")
     run = read_run(args.run)
     rules = load_rules(args.rules) if args.rules is not None else rules_of(run) or load_rules(EXAMPLE)
     verdict = judge(summarise(run), rules)

@@ -47,7 +47,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Manage labs: network namespaces as hosts, links with rates, a real software switch.",
         epilog=_EPILOG,
     )
-    actions = parser.add_subparsers(title="actions", metavar="up|down|exec|status", required=True)
+    actions = parser.add_subparsers(title="actions", metavar="up|down|exec|status|probe", required=True)
     _add_up(actions)
     _add_down(actions)
     _add_exec(actions)

@@ -52,12 +52,6 @@ def add_parser(subparsers: Subparsers) -> None:
         advanced=True,
         help="with several jobs: first play each alone, on the same hosts",
     )
-    parser.add_argument(
-        "--by-hand",
-        action="store_true",
-        advanced=True,
-        help="start no agent; `charkha agent start` does",
-    )
     parser.add_explain("summary_table", "campaign_table", "interference_table", advanced=True)
     parser.set_defaults(handler=run)
 
@@ -82,8 +76,6 @@ def experiment_of(args: argparse.Namespace) -> Experiment:
     jobs = given.get("jobs")
     if sum(one is not None for one in (trace, jobs, args.file, args.again)) != 1:
         raise InputError("give one of TRACE, --job, -f FILE and --again RUN (see `charkha run --help`)")
-    if args.by_hand:
-        given = merge(given, {"agents": {"by_hand": True}})
     return build(merge(_base(args), given), GROUPS)
 
 

@@ -284,6 +284,7 @@ CONNECTION = OptionGroup(
             "the controller's identity, from `charkha agent certs issue`",
             metavar="FILE",
         ),
+        Option("--by-hand", "agents.by_hand", "start no agent; `charkha agent start` does", constant=True),
         Option("--insecure", "agents.insecure", "allow remote control connections without certificates", constant=True),
         Option("--tls-cert", "agents.tls_cert", "own certificate, PEM; encrypts control connections", metavar="FILE"),
         Option("--tls-key", "agents.tls_key", "key of the certificate, PEM", metavar="FILE"),

@@ -50,7 +50,7 @@ def _is_right(share: float, device: str) -> bool:
 
 def _trace(scratch: Path, late_ms: int) -> Path:
     """A trace whose rank 3 computes longer: its file is that of one with a larger gap."""
-    what = ("generate", "collective", "all_to_all", "-n", 4, "-b", "16M", "--count", 8)
+    what = ("trace", "generate", "collective", "all_to_all", "-n", 4, "-b", "16M", "--count", 8)
     folder, later = scratch / f"late-{late_ms}", scratch / f"source-{late_ms}"
     charkha(*what, "--gap-micros", 1_000, "--out", folder)
     charkha(*what, "--gap-micros", 1_000 * (1 + late_ms), "--out", later)

@@ -87,5 +87,5 @@ def test_its_command_names_the_whole_for_all_but_agent(capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         command.main(["--help"])
     shown = capsys.readouterr().out
-    assert "  agent  " in shown
+    assert "  agent start  " in shown
     assert "controller  " not in shown

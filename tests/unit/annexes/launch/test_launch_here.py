@@ -26,12 +26,12 @@ def write(folder: Path, text: str) -> str:
         ("run", HOSTS + "agents: {b: two, a: one}", ["one", "two"]),
         ("run", HOSTS + "agents: {b: two}", ["two"]),
         ("run", HOSTS + "agents: {a: both, b: both}", ["both"]),
-        ("controller", HOSTS, ["a", "b"]),
+        ("run --by-hand", HOSTS, ["a", "b"]),
         ("run", "hosts: {from: agents, count: 2}", ["agent-0", "agent-1"]),
     ],
 )
 def test_agents_of_a_topology(command: str, topology: str, agents: list[str], tmp_path: Path) -> None:
-    assert agents_of([command, "trace", "--topology", write(tmp_path, topology)]) == agents
+    assert agents_of([*command.split(), "trace", "--topology", write(tmp_path, topology)]) == agents
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_agents_of_a_topology(command: str, topology: str, agents: list[str], tm
         ("local -- run x", HOSTS, "the command needs --topology FILE"),
         ("local -- run x --topology {}", HOSTS, "names no agents"),
         ("local -- run x --topology {} --listen unix:x", HOSTS, "--listen: leave it out of the command"),
-        ("ssh --host h -- controller x --topology {}", HOSTS, "names 2 agents (a, b): give as many --host"),
-        ("ssh --host @h -- controller x --topology {}", HOSTS, "write [USER@]HOST[:PORT]"),
+        ("ssh --host h -- run --by-hand x --topology {}", HOSTS, "names 2 agents (a, b): give as many --host"),
+        ("ssh --host @h -- run --by-hand x --topology {}", HOSTS, "write [USER@]HOST[:PORT]"),
     ],
 )
 def test_what_cannot_be_launched(
@@ -56,8 +56,8 @@ def test_print_shows_the_agents_and_starts_nothing(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topology = write(tmp_path, HOSTS)
-    words = f"launch {engine} --interface eth1 --print -- controller x --topology {topology}"
+    words = f"agent launch {engine} --interface eth1 --print -- run --by-hand x --topology {topology}"
     assert main(shlex.split(words)) == 0
     shown = capsys.readouterr().out
     assert "--interface eth1" in shown
-    assert f"controller x --topology {topology}" in shown
+    assert f"run --by-hand x --topology {topology}" in shown

@@ -58,5 +58,6 @@ def test_a_session_has_a_page_of_its_own(tmp_path: Path, capsys: pytest.CaptureF
 def test_other_commands_name_the_jobs_of_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = PlayedJob(0, [1_000_000] * 3)
     folder = write_jobs(tmp_path / "both", {"a": job, "b": job}).folder
-    for command in (("export", folder, "--to", "csv"), ("expect", folder, "example"), ("runs", "show", folder)):
-        assert f"give one of its run folders: {folder}/job=a, {folder}/job=b" in refused(*command, capsys=capsys)
+    for command in (("export", folder, "--to", "csv"), ("judge", folder, "example"), ("show", folder)):
+        error = refused("runs", *command, capsys=capsys)
+        assert f"give one of its run folders: {folder}/job=a, {folder}/job=b" in error

@@ -9,7 +9,7 @@ import yaml
 
 from emulator.cli.main import main
 
-PODS = "launch kubernetes -n 2 --image charkha:1"
+PODS = "agent launch kubernetes -n 2 --image charkha:1"
 
 
 @pytest.mark.parametrize(
