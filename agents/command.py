@@ -1,4 +1,4 @@
-"""`charkha agent`: an agent started by hand, on the machine whose NIC carries the traffic."""
+"""`charkha agent start`: an agent started by hand, on the machine whose NIC carries the traffic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agents.metrics import AgentMetrics
 
 _EXAMPLE = """example:
-  charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --identity server1.pem
+  charkha agent start --controller 192.0.2.1:4790 --interface eth1 --name server1 --identity server1.pem
 
 Connects to the controller over the management network, plays the ranks of its host at eth1, and
 waits for the next run. With CAP_NET_ADMIN it adds the addresses of its ranks for the duration of a
@@ -29,7 +29,7 @@ run. docs/physical.md shows every step.
 
 _SECURITY = {
     "--token-file": f"file with the secret or token for the controller (default: {TOKEN_VARIABLE})",
-    "--identity": "identity of this agent, from `charkha certs issue`",
+    "--identity": "identity of this agent, from `charkha agent certs issue`",
     "--tls-cert": "own certificate, PEM; encrypts control connections",
     "--tls-key": "key of the certificate, PEM",
     "--tls-ca": "authority of the controller's certificate, PEM",
@@ -37,9 +37,9 @@ _SECURITY = {
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add `agent` to the command line."""
+    """Add `agent start` to the command line."""
     parser = subparsers.add_parser(
-        "agent",
+        "start",
         help="play ranks on this machine for a controller",
         description="Play the ranks of this machine, run after run, for a controller on another machine.",
         epilog=_EXAMPLE,

@@ -1,4 +1,4 @@
-"""An agent that plays one run after another until it is stopped; `charkha agent` starts it."""
+"""An agent that plays one run after another until it is stopped; `charkha agent start` starts it."""
 
 from __future__ import annotations
 

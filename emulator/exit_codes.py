@@ -13,7 +13,7 @@ HOST_LACKS = 3
 REGRESSION = 4
 """`charkha compare --gate` found a regression."""
 EXPECTATION_FAILED = 5
-"""A run does not meet its rules (`--expect`, `charkha expect`): FAIL."""
+"""A run does not meet its rules (`--expect`, `charkha runs judge`): FAIL."""
 TESTER_LIMITED = 6
 """The rules cannot be judged because the tester set the times: TESTER-LIMITED."""
 UNDECIDED = 7

@@ -29,23 +29,24 @@ class PluginKind(StrEnum):
 
 _ANNEXES = "emulator.annexes."
 _CORE_COMMANDS = (
-    *("run", "bench", "pairs", "plan", "sweep", "suite", "check", "generate", "view", "diff", "runs", "expect"),
-    *("compare", "report", "lab", "box", "calibrate", "controller", "certs", "examples", "help", "completion"),
+    *("run", "bench", "bench pairs", "plan", "compare", "report", "sweep", "suite"),
+    *("trace check", "trace generate", "trace view", "trace diff", "runs", "runs judge"),
+    *("lab", "agent calibrate", "agent certs", "help", "help examples", "help completion", "box"),
 )
 BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
-    PluginKind.COMMANDS: {
-        **{name: f"emulator.cli.commands.{name}:add_parser" for name in _CORE_COMMANDS},
-        "agent": "agents.command:add_parser",
-        "anonymize": f"{_ANNEXES}sharing.anonymize_command:add_parser",
-        "audit": f"{_ANNEXES}bench_kit.audit.command:add_parser",
-        "convert": f"{_ANNEXES}importers.command:add_parser",
-        "export": f"{_ANNEXES}exports.command:add_parser",
-        "launch": f"{_ANNEXES}launch.command:add_parser",
-        "peer": f"{_ANNEXES}bench_kit.peer.command:add_parser",
-        "probe": f"{_ANNEXES}bench_kit.probe.command:add_parser",
+    PluginKind.COMMANDS: {  # by their words
+        **{words: f"emulator.cli.commands.{words.split()[-1]}:add_parser" for words in _CORE_COMMANDS},
+        "agent launch": f"{_ANNEXES}launch.command:add_parser",
+        "agent peer": f"{_ANNEXES}bench_kit.peer.command:add_parser",
+        "agent start": "agents.command:add_parser",
+        "lab probe": f"{_ANNEXES}bench_kit.probe.command:add_parser",
+        "runs audit": f"{_ANNEXES}bench_kit.audit.command:add_parser",
+        "runs export": f"{_ANNEXES}exports.command:add_parser",
+        "runs watch": f"{_ANNEXES}telemetry.command:add_parser",
         "serve": f"{_ANNEXES}service.command:add_parser",
-        "synth": f"{_ANNEXES}sharing.synth_command:add_parser",
-        "watch": f"{_ANNEXES}telemetry.command:add_parser",
+        "trace anonymize": f"{_ANNEXES}sharing.anonymize_command:add_parser",
+        "trace convert": f"{_ANNEXES}importers.command:add_parser",
+        "trace synth": f"{_ANNEXES}sharing.synth_command:add_parser",
     },
     PluginKind.IMPORTERS: {  # in the order in which they are asked
         "pytorch": f"{_ANNEXES}importers.pytorch.reading:PYTORCH",

@@ -17,3 +17,14 @@ REMOVED_KEYS: Mapping[str, str] = {
     "grpc": "gRPC was removed from the service: HTTP has every operation (/openapi.json), the Python client speaks it",
 }
 """Key of a document → what became of it."""
+OLD_WORDS: Mapping[str, str] = {
+    **{word: f"trace {word}" for word in ("check", "generate", "convert", "view", "diff", "anonymize", "synth")},
+    **{word: f"runs {word}" for word in ("export", "watch", "audit")},
+    **{word: f"agent {word}" for word in ("launch", "certs", "calibrate", "peer")},
+    **{word: f"help {word}" for word in ("examples", "completion")},
+    "pairs": "bench pairs",
+    "controller": "run --by-hand",
+    "expect": "runs judge",
+    "probe": "lab probe",
+}
+"""Command of 0.1.0 → what it is now. The old word works until 1.0."""

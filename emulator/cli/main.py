@@ -13,70 +13,22 @@ from importlib.util import find_spec
 
 from emulator import exit_codes
 from emulator.cli.parser import Parser
+from emulator.cli.words import COMMANDS, SUMMARIES, path_of, renamed
 from emulator.errors import FULL, EmulatorError, HostError
 from emulator.host.resources import LIBRARIES_BYTES, exhausted, reserve
 from emulator.host.stderr_log import log_to_stderr
 from emulator.host.traceback_file import write_traceback
 from emulator.plugins import BUILT_IN, PluginKind, is_known, load
+from emulator.removed import OLD_WORDS
 from emulator.version import VERSION
 from emulator.visible import visible
 
-COMMANDS = {
-    "test": {
-        "run": "play a trace and measure every collective",
-        "bench": "measure one collective over a range of sizes",
-        "pairs": "measure every pair of ports and name the slow ones",
-        "plan": "link loads and ideal times of a trace on a topology",
-        "sweep": "play a run for every value of a setting and draw the curve",
-        "suite": "play a test plan: cases with rules",
-    },
-    "traces": {
-        "check": "validate and summarise a trace",
-        "generate": "make a synthetic trace",
-        "convert": "rewrite a trace as plain Chakra ET, or as one file",
-        "view": "show a trace in one HTML file: time line, traffic, critical path",
-        "diff": "compare two trace sets",
-        "anonymize": "write a copy of a trace that you can share",
-        "synth": "draw a new trace from the statistics of another",
-    },
-    "results": {
-        "runs": "list, show and prune run folders",
-        "expect": "judge a run by rules: PASS, FAIL, TESTER-LIMITED or UNDECIDED",
-        "compare": "compare groups of runs, for example of two firmware versions",
-        "report": "write a run as one HTML file",
-        "export": "write a run in the format of another tool",
-        "audit": "check captured RoCEv2 frames",
-        "watch": "follow a run over MQTT",
-    },
-    "test bench": {
-        "lab": "bring up a lab: network namespaces around a software switch",
-        "box": "put this machine between two devices and apply a profile",
-        "calibrate": "measure the limits of this tester",
-        "probe": "send crafted frames into a device and see what comes out",
-        "peer": "exchange RDMA traffic with a host that runs stock perftest",
-    },
-    "service": {
-        "serve": "run a service: queues of runs for devices, users, a web page",
-    },
-    "agents": {
-        "controller": "like run, but you start every agent yourself",
-        "agent": "play ranks on this machine for a controller",
-        "launch": "start agents on the nodes of a cluster for one run",
-        "certs": "issue certificates for controllers and agents",
-    },
-    "help": {
-        "examples": "list the topologies, traces, profiles and suites that come with Charkha",
-        "help": "print a page of the documentation: glossary, topologies, rules, exit codes …",
-        "completion": "completion for bash, zsh or fish",
-    },
-}
-"""Group → command → its line in the help."""
 IS_COMPLETE = find_spec("emulator.cli.commands") is not None
-"""False in charkha-agent (packaging/agent), which has `agent` alone."""
+"""False in charkha-agent (packaging/agent), which has `agent start` alone."""
 _DESCRIPTORS = 8
 """Files, their folders and the kernel's: whoever has fewer learns it before anything is made that would be left."""
 _LISTED = "\n".join(
-    "\n".join([title, *(f"  {name:<12}{summary}" for name, summary in group.items())])
+    "\n".join([title, *(f"  {path:<12}{summary}" for path, summary in group.items() if " " not in path)])
     for title, group in COMMANDS.items()
 )
 _DESCRIPTION = f"""\
@@ -86,15 +38,20 @@ Play MLCommons Chakra execution traces as network traffic and measure every coll
 """
 _EPILOG = """\
 example: charkha run lab/examples/transformer-8r    (`charkha run --help` shows its options)
+`charkha trace --help` lists the words below `trace`; docs/commands.md lists all.
 exit codes: 0 done, 1 failed, 2 bad input, 3 the host lacks something, 4 regression, 5 FAIL,
 6 TESTER-LIMITED, 7 UNDECIDED (docs/expect.md), 130 interrupted
 """
+_DESCRIPTIONS = {
+    "trace": "Check, make, convert, show and share traces.",
+    "agent": "Play ranks on this machine for a controller elsewhere, and prepare machines for it.",
+}
 _AGENT_ALONE = f"""\
 Play the ranks of this machine for a Charkha controller elsewhere. This is charkha-agent; charkha has all commands.
 
-  agent       {COMMANDS["agents"]["agent"]}
+  agent start  {SUMMARIES["agent start"]}
 """
-_AGENT_EPILOG = "example: charkha agent --controller 192.0.2.1:4790 --identity server1.pem\n"
+_AGENT_EPILOG = "example: charkha agent start --controller 192.0.2.1:4790 --identity server1.pem\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -135,6 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     reserve(descriptors=_DESCRIPTORS, memory_bytes=LIBRARIES_BYTES)
+    words = renamed(words)
     args = _parser(words).parse_args(words)
     log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler
@@ -143,13 +101,12 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _parser(words: Sequence[str]) -> Parser:
     """The parser for a command line. It loads the module of one command only: all of them take a second."""
-    commands = (word for word in words if not word.startswith("-") and is_known(PluginKind.COMMANDS, word))
-    named = [word for word in [next(commands, None)] if word is not None]
-    if not IS_COMPLETE and named not in ([], ["agent"]):
+    path = path_of(words)
+    if not IS_COMPLETE and path not in ("", "agent", "agent start"):
         raise HostError(
-            f"{named[0]} is not part of charkha-agent: pip uninstall charkha-agent, and install charkha in its place"
+            f"{path} is not part of charkha-agent: pip uninstall charkha-agent, and install charkha in its place"
         )
-    return build_parser(named)
+    return build_parser([path])
 
 
 def build_parser(loaded: Collection[str]) -> Parser:
@@ -165,12 +122,35 @@ def build_parser(loaded: Collection[str]) -> Parser:
         help="what goes to stderr; info: agents and iterations, debug: libraries too (default: warning)",
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
-    for name in dict.fromkeys([*BUILT_IN[PluginKind.COMMANDS], *loaded]) if IS_COMPLETE else ("agent",):
-        if name in loaded:
-            load(PluginKind.COMMANDS, name)(subparsers)
+    added = [path for path in loaded if path and " " not in path and is_known(PluginKind.COMMANDS, path)]
+    paths = list(dict.fromkeys([*BUILT_IN[PluginKind.COMMANDS], *added])) if IS_COMPLETE else ["agent start"]
+    elsewhere = {path.split()[-1]: path for path in paths} | (OLD_WORDS if IS_COMPLETE else {})
+    parser.elsewhere = elsewhere
+    for word in dict.fromkeys(path.split()[0] for path in paths):
+        below = [path for path in paths if path.startswith(f"{word} ")]
+        if word in loaded and word in paths:
+            load(PluginKind.COMMANDS, word)(subparsers)
         else:
-            subparsers.add_parser(name)
+            epilog = f"example:\n  charkha {below[0]} --help\n" if below else None
+            subparsers.add_parser(word, description=_DESCRIPTIONS.get(word), epilog=epilog)
+        if below:
+            subparsers.choices[word].elsewhere = elsewhere
+            _add_below(subparsers.choices[word], below, loaded)
     return parser
+
+
+def _add_below(parser: Parser, paths: Sequence[str], loaded: Collection[str]) -> None:
+    """Add the words below a word; not if it takes an argument in their place, as `bench COLLECTIVE` does."""
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not actions and any(not action.option_strings for action in parser._actions):
+        return
+    subparsers = actions[0] if actions else parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for path in paths:
+        word = path.split()[-1]
+        if path in loaded:
+            load(PluginKind.COMMANDS, path)(subparsers)
+        else:
+            subparsers.add_parser(word, help=SUMMARIES[path])
 
 
 def _drop_output() -> None:

@@ -35,6 +35,8 @@ class Parser(argparse.ArgumentParser):
 
     hints: Mapping[str, str] = {}
     """Options of other tools that a command does not have → what to write, as the end of the error."""
+    elsewhere: Mapping[str, str] = {}
+    """Words that are commands, but not here → the words of that command."""
 
     def __init__(self, **settings: Any) -> None:
         self._advanced: list[argparse.Action] = []
@@ -114,7 +116,8 @@ class Parser(argparse.ArgumentParser):
             if removed := self._removed(value):
                 self.error(removed)
             choices = list(map(str, action.choices))
-            advice = did_you_mean(str(value), choices) or f"; choose from {', '.join(choices)}"
+            words = self.elsewhere if isinstance(action, argparse._SubParsersAction) else {}
+            advice = did_you_mean(str(value), [*choices, *words], shown=words) or f"; choose from {', '.join(choices)}"
             raise argparse.ArgumentError(action, f"there is no {value!r}{advice}")
 
     def _removed(self, word: str) -> str | None:

@@ -1,4 +1,4 @@
-"""How long `charkha agent` takes from its start to its Hello, and what it occupies while it waits for a run.
+"""How long `charkha agent start` takes from its start to its Hello, and what it occupies while it waits for a run.
 
     python -m lab.benchmarks.agent_start [--command PATH] [--count N]
 

@@ -91,7 +91,9 @@ def _soak(args: argparse.Namespace, folder: Path) -> dict[str, list[Reading]]:
     trace, run = str(folder / "trace"), str(folder / "run")
     collective = ("collective", "all_reduce", "-n", str(args.ranks), "-b", args.bytes)
     pauses = ("--count", str(_ITERATION_S * args.rate), "--gap-micros", str(1_000_000 // args.rate))
-    subprocess.run([*_COMMAND, "generate", *collective, *pauses, "--out", trace], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*_COMMAND, "trace", "generate", *collective, *pauses, "--out", trace], check=True, stdout=subprocess.DEVNULL
+    )
     iterations = 2 + int(2 * args.minutes * 60 / _ITERATION_S)  # never the end of the run within the time
     play = ("--iterations", str(iterations), "--pace", "continuous", "--no-report", "--out", run)
     with subprocess.Popen([*_COMMAND, "run", trace, *play], stdout=subprocess.DEVNULL) as charkha:

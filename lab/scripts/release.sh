@@ -57,7 +57,7 @@ build() {
   cd "$scratch"
   charkha/bin/charkha run transformer-8r --iterations 1 --warmup 0
   for name in west east; do
-    charkha_agent/bin/charkha agent --controller "unix:$scratch/control" --name "$name" 2>"$name.log" &
+    charkha_agent/bin/charkha agent start --controller "unix:$scratch/control" --name "$name" 2>"$name.log" &
   done
   trap "kill $(jobs -p | xargs) || true; wait; rm -rf '$scratch'" EXIT
   cat >two.yaml <<'YAML'

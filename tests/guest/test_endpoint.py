@@ -52,8 +52,8 @@ _LATE_EVENT = "rdma_get_cm_event: Bad file descriptor"
 
 @contextmanager
 def charkha(guest: Guest, *words: object) -> Iterator[subprocess.Popen[str]]:
-    """`charkha peer` at this end."""
-    command = [*guest.here, *COMMAND, "peer", *map(str, words)]
+    """`charkha agent peer` at this end."""
+    command = [*guest.here, *COMMAND, "agent", "peer", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

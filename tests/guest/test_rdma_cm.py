@@ -62,7 +62,7 @@ def _played(guest: Guest, verb: str, role: str) -> Iterator[str]:
     stock = f"{TOOLS[verb]} -R -F -s {SIZE_BYTES} -n {ITERATIONS}" + (f" -q {pairs}" if pairs > 1 else "")
     words = ["connect", GUEST4] if role == "connect" else ["serve", "--from", GUEST4, "--address", HERE4]
     options = ["--verb", verb, "--size", SIZE_BYTES, "--iters", ITERATIONS, "--qps", pairs, "--rdma-cm", "--json"]
-    command = [*guest.here, *COMMAND, "peer", *words, *map(str, options)]
+    command = [*guest.here, *COMMAND, "agent", "peer", *words, *map(str, options)]
     if role == "connect":
         theirs, ours = guest.start(stock), _start_once(lambda: _device_listens(guest), command)
     else:

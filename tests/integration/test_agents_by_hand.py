@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def agents(folder: Path, target: str, *options: object) -> Iterator[None]:
     with ExitStack() as stack:
         for name in ("west", "east"):
-            stack.enter_context(started("agent", "--controller", target, "--name", name, *options, cwd=folder))
+            stack.enter_context(started("agent", "start", "--controller", target, "--name", name, *options, cwd=folder))
         yield
 
 
@@ -72,10 +72,10 @@ def test_an_agent_serves_metrics_from_run_to_run(folder: Path) -> None:
 
 def test_both_sides_show_certificates(folder: Path) -> None:
     def issue(name: str, role: str, *more: str) -> tuple[str, str]:
-        assert charkha("certs", "issue", "authority", name, "--role", role, *more, cwd=folder).code == 0
+        assert charkha("agent", "certs", "issue", "authority", name, "--role", role, *more, cwd=folder).code == 0
         return "--identity", f"authority/{name}.pem"
 
-    assert charkha("certs", "init", "authority", cwd=folder).code == 0
+    assert charkha("agent", "certs", "init", "authority", cwd=folder).code == 0
     own = issue("controller", "controller", "--address", "localhost")
     west, east = issue("west", "agent"), issue("east", "agent")
     target = free_target()
@@ -89,9 +89,9 @@ def test_both_sides_show_certificates(folder: Path) -> None:
 
 
 def test_an_agent_is_the_one_that_its_certificate_names(folder: Path) -> None:
-    charkha("certs", "init", "authority", cwd=folder)
+    charkha("agent", "certs", "init", "authority", cwd=folder)
     for name, role in (("controller", "controller"), ("east", "agent")):
-        charkha("certs", "issue", "authority", name, "--role", role, "--address", "localhost", cwd=folder)
+        charkha("agent", "certs", "issue", "authority", name, "--role", role, "--address", "localhost", cwd=folder)
     target = free_target()
     impostor = ("agent", "--controller", target, "--name", "west", "--identity", "authority/east.pem")
     own = ("--topology", "t.yaml", "--listen", target, "--identity", "authority/controller.pem")
@@ -123,9 +123,9 @@ def test_secrets_are_seen_nowhere(folder: Path, monkeypatch: pytest.MonkeyPatch)
         ("issue", "authority", "west", "--role", "agent"),
         ("token", "secret", "west", "--role", "agent"),
     ):
-        assert main(["certs", *words]) == 0
+        assert main(["agent", "certs", *words]) == 0
     target, own = free_target(), ("--identity", "authority/west.pem", "--token-file", "west.token")
-    with started("agent", "--controller", target, "--name", "west", *own, cwd=folder) as west:
+    with started("agent", "start", "--controller", target, "--name", "west", *own, cwd=folder) as west:
         monkeypatch.setenv("CHARKHA_TOKEN", secret)
         run = (*BENCH[:-1], 5, "--topology", "t.yaml", "--listen", target, "--identity", "authority/c.pem")
         with started("bench", *run, cwd=folder) as controller:

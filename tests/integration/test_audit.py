@@ -1,4 +1,4 @@
-"""`charkha audit` as a user runs it, on captures of a foreign endpoint and on captures made by hand."""
+"""`charkha runs audit` as a user runs it, on captures of a foreign endpoint and on captures made by hand."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_frame_that_is_swapped_ends_with_1_and_its_number(tmp_path: Path) -> N
     talk.write(4 * MTU)
     talk.ack(messages=1)
     talk.frames[1:3] = reversed(talk.frames[1:3])
-    done = charkha("audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
+    done = charkha("runs", "audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
     assert (done.code, done.stderr) == (1, "")
     assert "gaps 0 · missing 0 · resent 0 · reordered 1 " in done.stdout
     assert "frame 3: packet-order: PSN 0x65 arrives 1 packet late" in done.stdout
@@ -112,7 +112,7 @@ def test_a_frame_that_is_swapped_ends_with_1_and_its_number(tmp_path: Path) -> N
 def test_a_capture_of_roce_v1_ends_with_2_and_says_so(tmp_path: Path) -> None:
     talk = Conversation()
     talk.frames = [bytes(12) + b"\x89\x15" + bytes(60)] * 3
-    done = charkha("audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
+    done = charkha("runs", "audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
     assert (done.code, done.stdout) == (2, "")
     assert "3 frames of RoCE v1 (EtherType 0x8915) ignored: only RoCEv2 is audited" in " ".join(done.stderr.split())
 
@@ -121,7 +121,7 @@ def test_a_clean_capture_ends_with_0_and_a_table(tmp_path: Path) -> None:
     talk = Conversation()
     talk.write(3 * MTU)
     talk.ack(messages=1)
-    done = charkha("audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
+    done = charkha("runs", "audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
     assert (done.code, done.stderr) == (0, "")
     assert "No rule is broken." in done.stdout
     assert "10.0.0.1 > 10.0.0.2" in done.stdout

@@ -118,6 +118,6 @@ def test_escapes_in_a_name_do_not_reach_the_terminal(tmp_path: Path, capsys: pyt
     for rank in range(2):
         write(tmp_path / f"t.{rank}.et", [collective(1, attribute("pg_name", string_val="\x1b[2Jgone"))])
 
-    assert main(["check", str(tmp_path)]) == 2
+    assert main(["trace", "check", str(tmp_path)]) == 2
     assert "\x1b" not in (line := capsys.readouterr().err)
     assert r"\x1b[2Jgone" in line

@@ -1,4 +1,4 @@
-"""`charkha calibrate` over loopback, and runs that are held against it."""
+"""`charkha agent calibrate` over loopback, and runs that are held against it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.support.command import charkha
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    made = charkha("generate", "collective", "all_reduce", "-n", 2, "-b", "1M", "--out", "trace", cwd=tmp_path)
+    made = charkha("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "1M", "--out", "trace", cwd=tmp_path)
     assert made.code == 0
     return tmp_path
 
 
 @pytest.mark.slow
 def test_a_run_is_held_against_what_the_tester_does_alone(folder: Path) -> None:
-    made = charkha("calibrate", "--transport", "zmq", "--ranks", 2, "--json", cwd=folder)
+    made = charkha("agent", "calibrate", "--transport", "zmq", "--ranks", 2, "--json", cwd=folder)
     assert made.code == 0
     document = json.loads(made.stdout)
     (cost,) = document["transports"]

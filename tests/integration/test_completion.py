@@ -34,7 +34,7 @@ echo "${{COMPREPLY[@]}}"
 def test_bash_completes_commands_options_and_choices(
     words: str, found: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["completion", "bash"]) == 0
+    assert main(["help", "completion", "bash"]) == 0
     text = COMPLETE.format(script=capsys.readouterr().out, words=words)
     done = subprocess.run(["bash"], input=text, capture_output=True, text=True, timeout=60, check=True)
     assert set(done.stdout.split()) == found

@@ -22,13 +22,13 @@ def rules(folder: Path, text: str, name: str = "rules.yaml") -> Path:
 
 
 def test_a_stored_run_is_judged_by_rules(tmp_path: Path) -> None:
-    found = charkha("expect", GOLDEN, rules(tmp_path, WIDE), cwd=tmp_path)
+    found = charkha("runs", "judge", GOLDEN, rules(tmp_path, WIDE), cwd=tmp_path)
     assert found.code == exit_codes.DONE
     assert found.stdout.splitlines()[0].startswith("PASS: all 2 checks met; wide")
 
 
 def test_drops_of_the_device_fail_the_shipped_rules_and_come_first(tmp_path: Path) -> None:
-    found = charkha("expect", GOLDEN, "--json", cwd=tmp_path)
+    found = charkha("runs", "judge", GOLDEN, "--json", cwd=tmp_path)
     verdict = json.loads(found.stdout)
     assert found.code == exit_codes.EXPECTATION_FAILED
     assert (verdict["outcome"], verdict["is_example"]) == ("FAIL", True)
@@ -50,9 +50,9 @@ def test_a_run_answers_first_and_keeps_its_rules(tmp_path: Path) -> None:
     assert (listed["verdict"], listed["lost"], listed["topology"]) == ("PASS", 0, "loopback")
     shown = json.loads(charkha("runs", "show", "run", "--json", cwd=tmp_path).stdout)
     assert listed["jct_ns"] == shown["jct_ns"] == shown["iteration"]["jct_ns"]
-    again = charkha("expect", "run", "--json", cwd=tmp_path)
+    again = charkha("runs", "judge", "run", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["rules"] == "wide"
-    exported = charkha("export", "run", "--to", "junit", "--out", "run.xml", cwd=tmp_path)
+    exported = charkha("runs", "export", "run", "--to", "junit", "--out", "run.xml", cwd=tmp_path)
     assert exported.code == 0, exported.stderr
     cases = [one.get("name") for one in ElementTree.parse(tmp_path / "run.xml").iter("testcase")]
     assert cases[:3] == ["verdict", "jct at most 1000 s", "incomplete at most 0"]

@@ -68,10 +68,10 @@ def test_a_stored_run_is_played_again_with_equal_settings(command: tuple[object,
 
 
 def test_a_run_is_not_repeated_on_a_trace_that_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = charkha("generate", "collective", "all_reduce", "-n", 2, "-b", "4K", "--out", "t", cwd=tmp_path)
+    made = charkha("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "4K", "--out", "t", cwd=tmp_path)
     assert made.code == 0
     assert charkha("run", "t", "--iterations", 1, "--out", "a", cwd=tmp_path).code == 0
-    charkha("generate", "collective", "all_reduce", "-n", 2, "-b", "8K", "--out", "t", "--force", cwd=tmp_path)
+    charkha("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "8K", "--out", "t", "--force", cwd=tmp_path)
     problem = refused("run", "--again", tmp_path / "a", "--out", tmp_path / "b", capsys=capsys)
     assert "the trace has changed since" in problem
     assert not (tmp_path / "b").exists()

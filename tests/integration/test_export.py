@@ -1,4 +1,4 @@
-"""`charkha export` as a user runs it, on a run that was played here."""
+"""`charkha runs export` as a user runs it, on a run that was played here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _busiest_device_ns(run: Run) -> int:
 
 @pytest.mark.slow
 def test_perfetto_agrees_with_the_summary(run: Path, tmp_path: Path) -> None:
-    assert charkha("export", run, "--to", "perfetto", "--out", tmp_path / "line", cwd=tmp_path).code == 0
+    assert charkha("runs", "export", run, "--to", "perfetto", "--out", tmp_path / "line", cwd=tmp_path).code == 0
     summary = summarise(read_run(run))
     iteration = summary.iteration
     assert iteration is not None

@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scratch = tmp_path_factory.mktemp("astra")
     options = ("--iterations", "3", "--compute", "0.1", "--out", scratch / "run")
     assert charkha("run", EXAMPLE, *options, cwd=scratch).code == 0
-    exported = charkha("export", "run", "--to", "astra-sim", cwd=scratch)
+    exported = charkha("runs", "export", "run", "--to", "astra-sim", cwd=scratch)
     assert (exported.code, exported.stdout) == (0, "run.astra-sim\n")
     assert exported.stderr.startswith("charkha: within a host, 8 ranks: ")
     return scratch / "run.astra-sim"

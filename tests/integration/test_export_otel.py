@@ -1,4 +1,4 @@
-"""`charkha export --to otel` against a stand-in for a collector: a real HTTP server that decodes the real protobuf."""
+"""`charkha runs export --to otel` against a stand-in for a collector: an HTTP server that decodes the protobuf."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_collector_gets_the_figures_of_the_summary(run: Path, collector: Collector, tmp_path: Path) -> None:
-    done = charkha("export", run, "--to", "otel", "--endpoint", collector.url, cwd=tmp_path)
+    done = charkha("runs", "export", run, "--to", "otel", "--endpoint", collector.url, cwd=tmp_path)
     assert done.code == 0, done.stderr
     [[resource]] = [request.resource_metrics for request in collector.requests]
     facts = {one.key: one.value.string_value for one in resource.resource.attributes}
@@ -79,13 +79,13 @@ def test_a_collector_gets_the_figures_of_the_summary(run: Path, collector: Colle
 
 def test_a_collector_that_refuses_is_named(run: Path, collector: Collector, tmp_path: Path) -> None:
     collector.status = 400
-    done = charkha("export", run, "--to", "otel", "--endpoint", collector.url, cwd=tmp_path)
+    done = charkha("runs", "export", run, "--to", "otel", "--endpoint", collector.url, cwd=tmp_path)
     assert done.code == 1
     assert done.error.startswith(f"charkha: {collector.url}: the collector did not take the metrics")
 
 
 def test_without_a_collector_the_answer_is_one_line(run: Path, tmp_path: Path) -> None:
-    done = charkha("export", run, "--to", "otel", "--endpoint", "http://127.0.0.1:1", cwd=tmp_path)
+    done = charkha("runs", "export", run, "--to", "otel", "--endpoint", "http://127.0.0.1:1", cwd=tmp_path)
     assert done.code == 1
     assert done.error.startswith(
         "charkha: http://127.0.0.1:1: no collector takes connections there (Connection refused)"

@@ -1,4 +1,4 @@
-"""Flows of a run spec alongside its job, on loopback: their peers are `charkha peer`."""
+"""Flows of a run spec alongside its job, on loopback: their peers are `charkha agent peer`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def written(folder: Path, port: int, *flows: dict[str, Any], iterations: int = 2
 @contextmanager
 def serving(folder: Path, port: int, client: str, *options: object) -> Iterator[Command]:
     where = ("--from", "127.0.0.1", "--peer-address", client, "--address", PEER, "--port", port, "--json")
-    with started("peer", "serve", *where, *options, cwd=folder) as command:
+    with started("agent", "peer", "serve", *where, *options, cwd=folder) as command:
         wait_for(lambda: listens(port))
         yield command
 
@@ -91,7 +91,7 @@ def test_a_host_without_ranks_answers_a_peer_that_connects_with_rdma_cm(tmp_path
     with started("run", "-f", "run.yaml", "--out", "run", cwd=tmp_path) as command:
         wait_for(lambda: receives_datagrams(address))
         where = ("--address", PEER, "--port", port, "--rdma-cm", "--verb", "read", "--iters", 30, "--json")
-        client = charkha("peer", "connect", address, *where, cwd=tmp_path)
+        client = charkha("agent", "peer", "connect", address, *where, cwd=tmp_path)
         finished = command.finish()
     assert (client.code, finished.code) == (0, 0), (client.stderr, finished.stderr)
     assert json.loads(client.stdout)["sent"]["messages"] == 30

@@ -29,9 +29,9 @@ def test_a_file_of_requests_plays_and_moves_what_no_cache_held(tmp_path: Path) -
     _write(tmp_path / "requests.jsonl")
     pools = ("--prefill", 2, "--decode", 2, "--decode-tensor", 2, "--model", "deepseek-r1", "--prefix-cache", "pool")
     options = (*pools, "--block-tokens", 4, "--tflops", 50_000, "--out", "trace", "--json")
-    made = charkha("generate", "inference", "--trace", "requests.jsonl", *options, cwd=tmp_path)
+    made = charkha("trace", "generate", "inference", "--trace", "requests.jsonl", *options, cwd=tmp_path)
     assert made.code == 0, made.stderr
-    assert charkha("check", "trace", cwd=tmp_path).code == 0
+    assert charkha("trace", "check", "trace", cwd=tmp_path).code == 0
     played = charkha(
         *(
             "run",

@@ -19,7 +19,7 @@ DLRM, THREE_D = "real-dlrm-8r", "self-pytorch-3d-8r"
 
 
 def checked(trace: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert main(["check", str(trace), "--json"]) == 0
+    assert main(["trace", "check", str(trace), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -63,7 +63,7 @@ def test_every_schema_is_read(
     place: tuple[str, str], collectives: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = require_shared("traces", *place)
-    assert main(["convert", str(source), str(tmp_path / "made"), "--json"]) == 0
+    assert main(["trace", "convert", str(source), str(tmp_path / "made"), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     mapped = made["import"]["mapped"]
     assert {kind: one["count"] for kind, one in mapped.items() if kind in KINDS} == collectives
@@ -76,7 +76,7 @@ def test_a_host_trace_without_communication_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = require_shared("traces", "param-et_replay", name)
-    assert main(["convert", str(source), str(tmp_path / "made")]) == 2
+    assert main(["trace", "convert", str(source), str(tmp_path / "made")]) == 2
     assert "records no communication, and it has no times: there is nothing to play" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
 
@@ -108,7 +108,7 @@ def test_a_folder_is_played_and_played_again(job: Path) -> None:
 
 
 def test_convert_prints_what_became_of_the_records(job: Path) -> None:
-    finished = charkha("convert", job, "made", cwd=job.parent)
+    finished = charkha("trace", "convert", job, "made", cwd=job.parent)
     assert finished.code == 0, finished.stderr
     for fact in (
         "host and kineto (2)",
@@ -120,15 +120,15 @@ def test_convert_prints_what_became_of_the_records(job: Path) -> None:
         "trace.0.et to trace.1.et",
     ):
         assert fact in finished.stdout, fact
-    assert charkha("check", "made", cwd=job.parent).code == 0
+    assert charkha("trace", "check", "made", cwd=job.parent).code == 0
 
 
 def test_strict_refuses_a_guess_and_a_missing_rank(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", str(job), str(job.parent / "made"), "--strict"]) == 0
+    assert main(["trace", "convert", str(job), str(job.parent / "made"), "--strict"]) == 0
     for path in job.glob("*_1.json"):
         path.unlink()
     capsys.readouterr()
-    assert main(["convert", str(job), str(job.parent / "one"), "--strict"]) == 2
+    assert main(["trace", "convert", str(job), str(job.parent / "one"), "--strict"]) == 2
     assert "is of a job of 2 ranks; there is no trace of rank 1" in capsys.readouterr().err
     assert main(["run", str(job), "--out", str(job.parent / "run")]) == 2
     assert "there is no trace of rank 1: record all ranks" in capsys.readouterr().err
@@ -136,7 +136,7 @@ def test_strict_refuses_a_guess_and_a_missing_rank(job: Path, capsys: pytest.Cap
     document.info = None
     write(document, job / "kineto_0.json")
     (job / "et_0.json").unlink()
-    assert main(["convert", str(job), str(job.parent / "two"), "--strict"]) == 2
+    assert main(["trace", "convert", str(job), str(job.parent / "two"), "--strict"]) == 2
     assert "needs a guess" in capsys.readouterr().err
 
 
@@ -153,7 +153,7 @@ def test_strict_refuses_a_guess_and_a_missing_rank(job: Path, capsys: pytest.Cap
 def test_wrong_options_are_one_line(
     words: list[str], problem: str, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["convert", str(job), str(job.parent / "made"), *words]) == 2
+    assert main(["trace", "convert", str(job), str(job.parent / "made"), *words]) == 2
     said = capsys.readouterr().err
     assert (problem in said, said.count("\n")) == (True, 1), said
 
@@ -166,7 +166,7 @@ def test_ranks_that_disagree_are_refused_before_anything_is_written(
     changed = data_parallel_rank(1, 2)
     changed.collective("allreduce", 77, 600, (650, 10))
     write(changed, job / "kineto_1.json")
-    assert main(["convert", str(job), str(job.parent / "made")]) == 2
+    assert main(["trace", "convert", str(job), str(job.parent / "made")]) == 2
     said = capsys.readouterr().err
     assert "kineto_0.json: has 2 collectives" in said
     assert "has 3" in said
@@ -185,7 +185,7 @@ def guessed(tmp_path: Path) -> Path:
 
 def test_what_was_guessed_is_in_every_result(guessed: Path, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     what = "import guessed: the rank is that in the name of the file"
-    assert main(["check", str(guessed), "--json"]) == 0
+    assert main(["trace", "check", str(guessed), "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["warnings"][what] == 2
     first = f"import from pytorch {what.removeprefix('import ')} (2 times); first: {guessed / 'kineto_0.json'}"
@@ -207,7 +207,7 @@ def test_what_was_guessed_is_in_every_result(guessed: Path, job: Path, capsys: p
     assert what in page
 
     for trace in (run / "trace", guessed):
-        assert main(["check", str(trace), "--strict"]) == 2
+        assert main(["trace", "check", str(trace), "--strict"]) == 2
         assert "needs a guess" in capsys.readouterr().err
     exact = charkha("run", job, "--out", job.parent / "exact", "--expect", rules, "--strict", cwd=job.parent)
     assert (exact.code, "PASS: the one check is met" in exact.stdout) == (0, True), exact.stderr
@@ -215,13 +215,13 @@ def test_what_was_guessed_is_in_every_result(guessed: Path, job: Path, capsys: p
 
 def test_an_imported_trace_without_its_report_is_no_exact_one(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = job.parent / "made"
-    assert main(["convert", str(job), str(made)]) == 0
-    assert main(["check", str(made), "--strict"]) == 0
+    assert main(["trace", "convert", str(job), str(made)]) == 0
+    assert main(["trace", "check", str(made), "--strict"]) == 0
     (made / "import.json").write_text("[]")
-    assert main(["check", str(made)]) == 2
+    assert main(["trace", "check", str(made)]) == 2
     assert "is not the report on an import" in capsys.readouterr().err
     (made / "import.json").unlink()
-    assert main(["check", str(made), "--strict"]) == 2
+    assert main(["trace", "check", str(made), "--strict"]) == 2
     assert "what was guessed is not known" in capsys.readouterr().err
 
 
@@ -231,20 +231,20 @@ def test_one_rank_of_many_is_shown_and_not_played(tmp_path: Path, capsys: pytest
     assert (found["ranks"], found["only"]) == (4, 1)
     assert operations(found) == {("all_reduce", 4, 2, MIB + MIB // 4): 1}
     assert [group["ranks"] for group in found["groups"]] == [[0, 1, 2, 3]]
-    assert main(["check", str(source)]) == 0
+    assert main(["trace", "check", str(source)]) == 0
     shown = capsys.readouterr().out
     for words in ("rank 1 of 4", "ranks 0-3", "1 of 4 ranks: not playable; record all ranks"):
         assert words in shown
     assert "proven" not in shown
     for words in (["--rank", "1"], []):
-        assert main(["view", str(source), *words, "--json"]) == 0
+        assert main(["trace", "view", str(source), *words, "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)
         assert {(one["src"], one["dst"]) for one in facts["pairs"]} <= {(1, at) for at in range(4)} | {
             (at, 1) for at in range(4)
         }
         assert [one["rank"] for one in facts["usage"]] == [1]
     page = tmp_path / "page.html"
-    assert main(["view", str(source), "--out", str(page), "--graph", "1:1"]) == 0
+    assert main(["trace", "view", str(source), "--out", str(page), "--graph", "1:1"]) == 0
     assert "1 of 4 ranks: not playable; record all ranks." in page.read_text()
     capsys.readouterr()
     for refused in (
@@ -260,7 +260,7 @@ def test_one_rank_of_many_is_shown_and_not_played(tmp_path: Path, capsys: pytest
 def test_a_rank_is_chosen_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for rank in (1, 2):
         write(data_parallel_rank(rank, 4), tmp_path / "job" / f"kineto_{rank}.json")
-    assert main(["check", str(tmp_path / "job")]) == 2
+    assert main(["trace", "check", str(tmp_path / "job")]) == 2
     assert "is of a job of 4 ranks; there is no trace of rank 0, 3" in capsys.readouterr().err
-    assert main(["view", str(tmp_path / "job"), "--rank", "2", "--json"]) == 0
+    assert main(["trace", "view", str(tmp_path / "job"), "--rank", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["only"] == 2

@@ -1,4 +1,4 @@
-"""Every sample of every format passes `charkha check`, and plays; an algorithm of MSCCL plays from its file."""
+"""Every sample of every format passes `charkha trace check`, and plays; an algorithm of MSCCL plays from its file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.msccl_files import all_pairs_all_reduce, ring_all_reduce
 @pytest.mark.parametrize("sample", list(WRITERS))
 def test_a_sample_passes_the_check(sample: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_sample(sample, tmp_path / "source")
-    assert main(["check", str(tmp_path / "source"), "--json"]) == 0
+    assert main(["trace", "check", str(tmp_path / "source"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ranks"] in (4, 8)
-    assert main(["convert", str(tmp_path / "source"), str(tmp_path / "made"), "--json"]) == 0
+    assert main(["trace", "convert", str(tmp_path / "source"), str(tmp_path / "made"), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)["import"]
     assert made["format"] == WRITERS[sample][0]
     assert made["mapped"]
@@ -39,11 +39,11 @@ def test_a_run_goes_out_as_records_and_comes_back(tmp_path: Path, capsys: pytest
     played = charkha("run", "source", "--iterations", 1, "--out", "run", cwd=tmp_path)
     assert played.code == 0, played.stderr
     out = tmp_path / "run.log"
-    assert main(["export", str(tmp_path / "run"), "--to", "nccl-inspector", "--out", str(out)]) == 0
+    assert main(["runs", "export", str(tmp_path / "run"), "--to", "nccl-inspector", "--out", str(out)]) == 0
     capsys.readouterr()
     operations = []
     for source in (tmp_path / "source", out):
-        assert main(["check", str(source), "--json"]) == 0
+        assert main(["trace", "check", str(source), "--json"]) == 0
         summary = json.loads(capsys.readouterr().out)
         operations.append([(row["kind"], row["payload_bytes"]) for row in summary["operations"]])
     assert sorted(operations[0]) == sorted(operations[1])
@@ -51,9 +51,9 @@ def test_a_run_goes_out_as_records_and_comes_back(tmp_path: Path, capsys: pytest
 
 def test_ranks_are_asked_for_where_the_source_does_not_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_aicb_micro(tmp_path)
-    assert main(["check", str(tmp_path)]) == 2
+    assert main(["trace", "check", str(tmp_path)]) == 2
     assert "micro.txt, line 1: does not give its number of ranks: add --ranks N" in capsys.readouterr().err
-    assert main(["check", str(tmp_path), "--ranks", "4"]) == 0
+    assert main(["trace", "check", str(tmp_path), "--ranks", "4"]) == 0
 
 
 def test_an_algorithm_plays_from_its_file(tmp_path: Path) -> None:

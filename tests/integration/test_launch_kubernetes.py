@@ -1,4 +1,4 @@
-"""`charkha launch kubernetes` with the kubectl of this machine and a stand-in for a cluster; there is no Kubernetes."""
+"""`charkha agent launch kubernetes` with the kubectl of this machine and a stand-in for a cluster."""
 
 from __future__ import annotations
 

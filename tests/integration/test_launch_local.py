@@ -1,4 +1,4 @@
-"""`charkha launch local`: agents as processes of this machine."""
+"""`charkha agent launch local`: agents as processes of this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.namespaces import why_not
 
 def test_agents_of_a_topology_play_a_bench(tmp_path: Path) -> None:
     write_topology(tmp_path)
-    finished = charkha("launch", "local", "--", *bench(iterations=2), cwd=tmp_path)
+    finished = charkha("agent", "launch", "local", "--", *bench(iterations=2), cwd=tmp_path)
     assert finished.code == 0, finished.stderr
     (manifest,) = tmp_path.glob("runs/*/manifest.json")
     assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}

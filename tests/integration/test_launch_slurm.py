@@ -38,7 +38,7 @@ def folder(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_bench_as_a_job(bed: Bed, folder: Path) -> None:
-    finished = charkha("launch", "slurm", "--", *bench(iterations=2), cwd=folder, prefix=bed[0].prefix)
+    finished = charkha("agent", "launch", "slurm", "--", *bench(iterations=2), cwd=folder, prefix=bed[0].prefix)
     assert finished.code == 0, finished.stderr
     assert "Run folder" in finished.stdout
     (manifest,) = folder.glob("runs/*/manifest.json")

@@ -1,4 +1,4 @@
-"""`charkha pairs` over loopback: every pair is measured, and the run can be repeated from its spec."""
+"""`charkha bench pairs` over loopback: every pair is measured, and the run can be repeated from its spec."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.command import charkha
 
 
 def test_every_pair_of_ranks_has_a_bandwidth(tmp_path: Path) -> None:
-    played = charkha("pairs", "-n", 3, "-b", "64K", "--iterations", 2, "--json", "--out", "run", cwd=tmp_path)
+    played = charkha("bench", "pairs", "-n", 3, "-b", "64K", "--iterations", 2, "--json", "--out", "run", cwd=tmp_path)
     assert played.code == 0, played.stderr
     table = json.loads(played.stdout)
     assert {(pair["source"], pair["destination"]) for pair in table["pairs"]} == {
@@ -22,7 +22,7 @@ def test_every_pair_of_ranks_has_a_bandwidth(tmp_path: Path) -> None:
 
 
 def test_the_spec_has_what_was_asked_for(tmp_path: Path) -> None:
-    printed = charkha("pairs", "-n", 5, "-b", "1M", "--rounds", 2, "--print-spec", cwd=tmp_path)
+    printed = charkha("bench", "pairs", "-n", 5, "-b", "1M", "--rounds", 2, "--print-spec", cwd=tmp_path)
     assert "pair_sweep:" in printed.stdout
     (tmp_path / "spec.yaml").write_text(printed.stdout)
     played = charkha("run", "-f", "spec.yaml", "--json", "--out", "run", "--no-report", cwd=tmp_path)

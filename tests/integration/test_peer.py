@@ -1,4 +1,4 @@
-"""`charkha peer` as a user runs it: both ends are Charkha, on loopback."""
+"""`charkha agent peer` as a user runs it: both ends are Charkha, on loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def port() -> int:
 def serving(cwd: Path, port: int, *options: object) -> Iterator[Command]:
     """A server that listens."""
     where = ("--from", "127.0.0.1", "--peer-address", CLIENT, "--address", SERVER, "--port", port)
-    with started("peer", "serve", *where, *options, cwd=cwd) as command:
+    with started("agent", "peer", "serve", *where, *options, cwd=cwd) as command:
         wait_for(lambda: listens(port))
         yield command
 
@@ -38,7 +38,7 @@ def listens(port: int) -> bool | None:
 
 def connect(cwd: Path, port: int, *options: object) -> Finished:
     """Run the client to its end."""
-    return charkha("peer", "connect", SERVER, "--address", CLIENT, "--port", port, *options, cwd=cwd)
+    return charkha("agent", "peer", "connect", SERVER, "--address", CLIENT, "--port", port, *options, cwd=cwd)
 
 
 def both(cwd: Path, port: int, *options: object) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -65,7 +65,7 @@ def test_what_both_ends_counted_agrees(tmp_path: Path, port: int) -> None:
 def test_rdma_cm_is_asked_for_at_both_ends(tmp_path: Path, port: int) -> None:
     options = ("--size", 3000, "--iters", 40, "--qps", 3, "--path-mtu", 512, "--rdma-cm", "--json")
     where = ("--from", CLIENT, "--address", SERVER, "--port", port)
-    with started("peer", "serve", *where, *options, cwd=tmp_path) as server:
+    with started("agent", "peer", "serve", *where, *options, cwd=tmp_path) as server:
         wait_for(lambda: receives_datagrams(SERVER))
         finished = connect(tmp_path, port, *options)
         served = server.finish()
@@ -102,7 +102,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path, port: int) -> None:
 
 def test_a_name_that_is_none_is_reported(tmp_path: Path) -> None:
     for options in ((), ("--rdma-cm",)):
-        finished = charkha("peer", "connect", "a..b", "--verb", "write", *options, cwd=tmp_path)
+        finished = charkha("agent", "peer", "connect", "a..b", "--verb", "write", *options, cwd=tmp_path)
         assert (finished.code, finished.stdout) == (2, "")
         assert finished.stderr.splitlines()[-1] == "charkha: a..b: no such host"
 
@@ -116,7 +116,9 @@ def test_nothing_is_sent_to_an_address_that_nobody_named(tmp_path: Path, port: i
 
 
 def test_hosts_that_were_not_named_are_not_served(tmp_path: Path, port: int) -> None:
-    with started("peer", "serve", "--from", "192.0.2.7", "--address", SERVER, "--port", port, cwd=tmp_path) as server:
+    with started(
+        "agent", "peer", "serve", "--from", "192.0.2.7", "--address", SERVER, "--port", port, cwd=tmp_path
+    ) as server:
         wait_for(lambda: listens(port))
         finished = connect(tmp_path, port)
         assert finished.code == 1

@@ -1,4 +1,4 @@
-"""`charkha peer --exchange rping` and `rdma-client` as a user runs them: both ends are Charkha, on loopback."""
+"""`charkha agent peer --exchange rping` and `rdma-client` as a user runs them: both ends are Charkha, on loopback."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CLIENT, SERVER = f"{NET}.0.217", f"{NET}.0.218"
 
 @contextmanager
 def serving(cwd: Path, *options: object) -> Iterator[Command]:
-    with started("peer", "serve", "--from", CLIENT, "--address", SERVER, *options, cwd=cwd) as server:
+    with started("agent", "peer", "serve", "--from", CLIENT, "--address", SERVER, *options, cwd=cwd) as server:
         wait_for(lambda: receives_datagrams(SERVER))
         yield server
 
 
 def connect(cwd: Path, *options: object) -> Finished:
-    return charkha("peer", "connect", SERVER, "--address", CLIENT, *options, cwd=cwd)
+    return charkha("agent", "peer", "connect", SERVER, "--address", CLIENT, *options, cwd=cwd)
 
 
 @pytest.mark.parametrize("size", [26, 5000])

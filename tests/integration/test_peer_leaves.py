@@ -33,7 +33,7 @@ def told(cwd: Path, *, by_signal: bool) -> tuple[int, str]:
 
     port = free_port()
     where = ("--from", CLIENT, "--address", SERVER, "--port", port, "--rdma-cm")
-    with started("peer", "serve", *where, cwd=cwd) as server:
+    with started("agent", "peer", "serve", *where, cwd=cwd) as server:
         wait_for(lambda: receives_datagrams(SERVER))
         asyncio.run(as_a_foreign_client(server, port))
         finished = server.finish()

@@ -297,7 +297,7 @@ def test_a_folder_in_use_is_left_alone(
 
 def test_a_run_that_measured_nothing_says_so(tmp_path: Path) -> None:
     by_hand = ("--listen", "unix:sock", "--join-timeout", "0.5", "--out", "run")
-    finished = charkha("controller", EXAMPLE, *SMALL, *by_hand, cwd=tmp_path)
+    finished = charkha("run", "--by-hand", EXAMPLE, *SMALL, *by_hand, cwd=tmp_path)
     assert finished.code == 1
     assert "nothing was measured; how the run ended is in run" in finished.stderr
     assert read_run(tmp_path / "run").manifest.reason

@@ -146,7 +146,7 @@ def grpc_answer(port: int, method: str, *messages: bytes) -> grpc.StatusCode:
 
 
 def test_an_agent_that_waits_listens_at_nothing(tmp_path: Path) -> None:
-    with started("agent", "--controller", f"unix:{tmp_path}/none", "--name", "west", cwd=tmp_path) as agent:
+    with started("agent", "start", "--controller", f"unix:{tmp_path}/none", "--name", "west", cwd=tmp_path) as agent:
         assert agent.process.stderr is not None
         assert "waiting for a run" in agent.process.stderr.readline()
         assert listening(agent.process.pid) == set()

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("storage")
     (folder / "store.yaml").write_text(TOPOLOGY)
     job = ("--model", PARAMETERS, "--tensor", 2, "--data", 2, "--zero-stage", 1, "--restart", "--steps", 2)
-    made = charkha("generate", "checkpoint", *job, "--call-bytes", "256K", "--out", "trace", cwd=folder)
+    made = charkha("trace", "generate", "checkpoint", *job, "--call-bytes", "256K", "--out", "trace", cwd=folder)
     assert made.code == 0, made.stderr
     return folder
 
@@ -55,7 +55,7 @@ def flows_of(run_folder: Path) -> Counter[tuple[int, int]]:
 
 
 def test_check_counts_and_names_what_is_stored(folder: Path) -> None:
-    found = json.loads(charkha("check", "trace", "--json", cwd=folder).stdout)
+    found = json.loads(charkha("trace", "check", "trace", "--json", cwd=folder).stdout)
     assert found["nodes_by_type"]["CHECKPOINT"] == 3 * RANKS
     assert found["storage"]["write"]["size_bytes"] == WRITTEN
     assert found["storage"]["read"]["size_bytes"] == READ
@@ -103,7 +103,7 @@ def calls(trace: Path) -> list[et_pb2.Node]:
 
 
 def test_an_anonymous_copy_keeps_sizes_and_no_path(folder: Path) -> None:
-    assert charkha("anonymize", "trace", "anonymous", cwd=folder).code == 0
+    assert charkha("trace", "anonymize", "trace", "anonymous", cwd=folder).code == 0
     sizes: list[list[int]] = []
     for name in ("trace/checkpoint", "anonymous/trace"):
         nodes = [node for rank in range(RANKS) for node in parse_trace((folder / f"{name}.{rank}.et").read_bytes())[1]]
@@ -142,5 +142,5 @@ def test_measured_times_go_into_the_nodes_that_were_played(folder: Path) -> None
         said = {one.name: one for one in new.attr}
         assert said["charkha.traced_duration_micros"].uint64_val == old.duration_micros
         assert len(said["charkha.samples_ns"].uint64_list.values) == 2
-    found = json.loads(charkha("check", "run-real/trace", "--json", cwd=folder).stdout)
+    found = json.loads(charkha("trace", "check", "run-real/trace", "--json", cwd=folder).stdout)
     assert found["storage"]["write"] == {"operations": 2, "size_bytes": 80_000}

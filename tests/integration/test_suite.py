@@ -65,7 +65,7 @@ def test_a_suite_answers_first_and_ends_with_the_exit_code_of_the_gravest_case(t
     (suite,) = ElementTree.parse(tmp_path / "out" / "junit.xml").iter("testsuite")
     assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
     assert {"both/job=a", "both/job=b"} <= set(complete_runs(tmp_path / "out"))
-    judged = charkha("expect", "out/third", cwd=tmp_path)
+    judged = charkha("runs", "judge", "out/third", cwd=tmp_path)
     assert judged.code == exit_codes.EXPECTATION_FAILED
     assert judged.stdout.startswith("FAIL: packets is ")
     history = charkha("suite", "history", "out", cwd=tmp_path)

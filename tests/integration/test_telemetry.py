@@ -107,7 +107,7 @@ async def test_after_an_outage_messages_come_in_order_and_the_oldest_are_missing
 
 
 def test_watch_follows_a_run_to_its_end(broker: Mosquitto, tmp_path: Path) -> None:
-    with started("watch", broker.url, "--json", cwd=tmp_path) as watching:
+    with started("runs", "watch", broker.url, "--json", cwd=tmp_path) as watching:
         run = charkha("run", EXAMPLE, *QUICK, "--mqtt", broker.url, "--out", tmp_path / "run", cwd=tmp_path)
         assert run.code == 0
         done = watching.finish()
@@ -116,7 +116,7 @@ def test_watch_follows_a_run_to_its_end(broker: Mosquitto, tmp_path: Path) -> No
 
 
 def test_watch_names_a_broker_that_is_not_there(tmp_path: Path) -> None:
-    done = charkha("watch", "mqtt://127.0.0.1:1", cwd=tmp_path)
+    done = charkha("runs", "watch", "mqtt://127.0.0.1:1", cwd=tmp_path)
     assert done.stdout.endswith("waiting for a run\n")
     assert done.code == 1
     assert "the broker 127.0.0.1:1 cannot be reached" in done.error

@@ -29,7 +29,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("view") / "page.html"
-    assert main(["view", str(EXAMPLE), "--out", str(path), "--depth", "5"]) == 0
+    assert main(["trace", "view", str(EXAMPLE), "--out", str(path), "--depth", "5"]) == 0
     return path
 
 

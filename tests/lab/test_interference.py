@@ -26,7 +26,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     """Two hosts with ports that any machine can fill, and two jobs of one trace."""
     made = Lab(tmp_path, star(2, rate="20Mbit", mtu=1500))
     trace = ("all_reduce", "-n", 2, "-b", "600K", "--gap-micros", COMPUTE_US, "--out", "trace")
-    assert charkha("generate", "collective", *trace, cwd=tmp_path).code == 0
+    assert charkha("trace", "generate", "collective", *trace, cwd=tmp_path).code == 0
     jobs = "".join(f"  - {{name: {name}, trace: {{path: trace}}, warmup: 1, pace: continuous}}\n" for name in "ab")
     (tmp_path / "session.yaml").write_text(f"charkha: 1\njobs:\n{jobs}observe: {{report: false}}\n")
     made.up()

@@ -69,7 +69,7 @@ def test_the_switch_counts_the_frames_of_both_jobs_and_no_others(lab: Lab) -> No
     with captured(switch, SHARED_PORT, lab.folder / "port.pcap") as capture:
         session = play(lab, "256K", iterations=3, second={"pace": "continuous", "start": "30ms"})
     assert capture.dropped == 0
-    audit = json.loads(charkha("audit", "port.pcap", "--json", cwd=lab.folder).stdout)
+    audit = json.loads(charkha("runs", "audit", "port.pcap", "--json", cwd=lab.folder).stdout)
     on_wire: Counter[tuple[str, str]] = Counter()
     for flow in audit["flows"]:
         on_wire[flow["source"], flow["destination"]] += flow["data_frames"]

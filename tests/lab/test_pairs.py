@@ -1,4 +1,4 @@
-"""`charkha pairs` at a switch: a slow port is named with its direction, and no other."""
+"""`charkha bench pairs` at a switch: a slow port is named with its direction, and no other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def pairs(lab: Lab, *words: object, out: str) -> Any:
-    shown = lab.play("pairs", "-b", "200K", "--iterations", 7, "--json", *words, out=out)
+    shown = lab.play("bench", "pairs", "-b", "200K", "--iterations", 7, "--json", *words, out=out)
     assert shown.code == 0, shown.stderr
     return json.loads(shown.stdout)
 

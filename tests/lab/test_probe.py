@@ -38,7 +38,7 @@ class Lab:
     def probe(self, *options: object) -> dict[str, dict[str, Any]]:
         """Verdicts by name."""
         where = ("--topology", "t.yaml", "--lab", self.lab_id, "--from", "h0", "--to", "h1")
-        finished = charkha("probe", *where, "--rate", 1000, "--json", *options, cwd=self.folder)
+        finished = charkha("lab", "probe", *where, "--rate", 1000, "--json", *options, cwd=self.folder)
         assert finished.code == 0, finished.stderr
         return {verdict["name"]: verdict for verdict in json.loads(finished.stdout)["probes"]}
 

@@ -36,7 +36,7 @@ def play(place: Namespace, folder: Path, congestion: str) -> tuple[dict[str, int
     with captured(place, "lo", folder / f"{congestion}.pcap") as capture:
         finished = charkha(*sweep, *options, "--out", congestion, cwd=folder, prefix=place.prefix)
     assert (finished.code, finished.stderr, capture.dropped) == (0, "", 0)
-    audit = charkha("audit", capture.path, "--json", cwd=folder)
+    audit = charkha("runs", "audit", capture.path, "--json", cwd=folder)
     assert audit.code == 0, audit.stdout
     rows = pq.read_table(folder / congestion / "flows.parquet").to_pylist()
     names = ("ecn_marks", "cnps_sent", "cnps_received", "retransmits")

@@ -69,7 +69,7 @@ def test_frames_on_a_cable_between_two_interfaces(place: Namespace, tmp_path: Pa
         run_between(place, ENDS[family], tmp_path)
     assert on_loopback.frames == 0
     assert at_near.frames == at_far.frames
-    assert charkha("audit", at_near.path, cwd=tmp_path).code == 0
+    assert charkha("runs", "audit", at_near.path, cwd=tmp_path).code == 0
     check(at_far)
 
 
@@ -78,7 +78,7 @@ def check(capture: Capture) -> None:
     assert capture.frames > 400
     assert frames_that_scapy_accepts(capture.path) == capture.frames
     assert_wireshark_knows_them(capture)
-    audit = charkha("audit", capture.path, "--json", cwd=capture.path.parent)
+    audit = charkha("runs", "audit", capture.path, "--json", cwd=capture.path.parent)
     report = json.loads(audit.stdout)
     assert (audit.code, report["violations"], report["superframes"]) == (0, [], 0)
     assert report["total"]["icrc_good"] == report["roce_frames"] == capture.frames

@@ -57,7 +57,7 @@ def test_a_run_with_losses_completes_and_counts_what_the_capture_shows(
     assert sent - resent >= 2 * ITERATIONS * SIZE // PATH_MTU  # a ring of two: each sends the array once
     assert resent > 0
     assert all(flow["dropped_payload"] == flow["dropped_icrc"] == 0 for flow in flows.values())
-    audit = charkha("audit", capture.path, "--json", cwd=tmp_path)
+    audit = charkha("runs", "audit", capture.path, "--json", cwd=tmp_path)
     assert audit.code == 0, audit.stdout
     seen = {flow["dest_qp"]: flow for flow in json.loads(audit.stdout)["flows"]}
     assert {qpn: (flow["packets"], flow["retransmits"]) for qpn, flow in flows.items()} == {

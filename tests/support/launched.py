@@ -1,4 +1,4 @@
-"""A bench between two agents that `charkha launch` starts, in a namespace whose kernel counts the frames of ranks."""
+"""A bench between two agents that `charkha agent launch` starts, in a namespace whose kernel counts their frames."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def _json(data: bytes, chance: Random) -> bytes:
 
 
 def _played(path: Path) -> None:
-    """What `charkha check` does with a trace."""
+    """What `charkha trace check` does with a trace."""
     load_from_files(Trace(path=str(path), ranks=1 if path.is_dir() and len(list(path.iterdir())) == 1 else None))
 
 
@@ -627,7 +627,7 @@ def _certificates(folder: Path, chance: Random) -> Path:
 
 
 def _used_certificates(folder: Path) -> None:
-    """What an agent, a controller, `charkha certs issue` and the service do with them."""
+    """What an agent, a controller, `charkha agent certs issue` and the service do with them."""
     path = folder / "a.pem"
     check_identity(path, Role.AGENT)
     files = TlsFiles(identity=path)

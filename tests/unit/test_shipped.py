@@ -86,7 +86,7 @@ def test_every_kind_has_files_and_a_first_line() -> None:
     assert {"fw-a", "fw-b"} <= set(PROFILES.paths)
     assert first_line(PAGES.paths["glossary"]) == "Glossary"
     for path in (*TOPOLOGIES.paths.values(), *PROFILES.paths.values(), *shipped_suites().values()):
-        assert first_line(path).endswith("."), f"{path}: `charkha examples` shows the first line, so it is a sentence"
+        assert first_line(path).endswith("."), f"{path}: `charkha help examples` shows this line: a sentence"
     assert first_line(SWITCH) == "Two hosts through one switch, 1 Gbit/s a port: the smallest lab."
     assert first_line(TRACES.paths["transformer-8r"]) == ""
 

@@ -1,4 +1,4 @@
-"""`charkha export`: a run in the format of another tool."""
+"""`charkha runs export`: a run in the format of another tool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LISTED = "\n".join(
     if not name.endswith(_JSON)
 )
 _EPILOG = f"""example:
-  charkha export runs/20261121-101500-transformer-8r --to perfetto
+  charkha runs export runs/20261121-101500-transformer-8r --to perfetto
 formats:
 {_LISTED}
 

@@ -1,4 +1,4 @@
-"""`charkha convert`: rewrite a trace as plain Chakra ET, one protobuf file per rank, or as one master file."""
+"""`charkha trace convert`: rewrite a trace as plain Chakra ET, one protobuf file per rank, or as one master file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _ET, _MASTER = "et", "master"
 _EPILOG = """examples:
-  charkha convert my-pytorch-traces traces/my-job
-  charkha convert --to master my-pytorch-traces my-job.parquet
+  charkha trace convert my-pytorch-traces traces/my-job
+  charkha trace convert --to master my-pytorch-traces my-job.parquet
 
 SRC is in any format that Charkha reads (docs/importers.md), told from its content, or a master
 file: the communication of all ranks in one Parquet table (docs/sharing.md). Writes plain .et, the

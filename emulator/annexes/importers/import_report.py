@@ -59,7 +59,7 @@ EXPLAIN = paragraphs(explain(_OPERATIONS, title="Communication:"), explain(_ROWS
 
 
 def render(trace: ImportedTrace) -> RenderableType:
-    """The report of `charkha convert` on an imported trace."""
+    """The report of `charkha trace convert` on an imported trace."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for one in trace.ranks:

@@ -1,4 +1,4 @@
-"""`charkha launch`: agents started on machines or by what a cluster has, for one command."""
+"""`charkha agent launch`: agents started on machines or by what a cluster has, for one command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from emulator.annexes.launch import launch_here
+from emulator.cli.words import renamed
 from emulator.errors import InputError
 from emulator.plugins import BUILT_IN, PluginKind, installed, load
 
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
 _EXAMPLE = """example:
-  charkha launch slurm --interface eth1 -- run traces/my-job --topology rack.yaml
+  charkha agent launch slurm --interface eth1 -- run traces/my-job --topology rack.yaml
 """
-PLAYS = ("run", "bench", "controller")
+PLAYS = ("run", "bench")
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -37,6 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     words = args.command[1:] if args.command[:1] == ["--"] else args.command
+    words = renamed(words)
     if not words or words[0] not in PLAYS:
         raise InputError(f"give the command after --: one of {', '.join(PLAYS)}")
     launch_here.refuse_own_control(words)

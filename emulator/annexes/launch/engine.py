@@ -43,7 +43,7 @@ class Placement:
             secret: path of the file with its identity or token; not used for a Unix socket.
         """
         ports = [word for one in self.interfaces for word in ("--interface", one)]
-        return ["agent", "--controller", target, "--name", name, *ports, *self.security(target, secret)]
+        return ["agent", "start", "--controller", target, "--name", name, *ports, *self.security(target, secret)]
 
     def security(self, target: str, secret: str) -> list[str]:
         """Words that protect control, the same for controller and agents; the folder protects a Unix socket."""

@@ -1,4 +1,4 @@
-"""Options of the engines of `charkha launch` whose controller is a child of this command: all but Kubernetes."""
+"""Options of the engines of `charkha agent launch` whose controller is a child of this command: all but Kubernetes."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def agents_of(command: Sequence[str]) -> list[str]:
     """
     topology = topology_of(command)
     agents = topology.agents
-    if not agents and command[0] == "controller":
+    if not agents and "--by-hand" in command:
         agents = {host.name: host.name for host in topology.hosts}
     found = dict.fromkeys(agents[host.name] for host in topology.hosts if host.name in agents)
     if not found:
-        raise InputError(f"{topology.source} names no agents: add `agents: {{HOST: NAME}}`, or play `controller`")
+        raise InputError(f"{topology.source} names no agents: add `agents: {{HOST: NAME}}`, or give `run` --by-hand")
     return list(found)
 
 
@@ -128,7 +128,7 @@ def _run_local(args: argparse.Namespace, command: Sequence[str]) -> int:
 LOCAL = EngineOptions(
     "as processes of this machine",
     """example:
-  charkha launch local -- run traces/my-job --topology two-agents.yaml
+  charkha agent launch local -- run traces/my-job --topology two-agents.yaml
 
 Starts every agent in the topology as a local process, to try a topology of
 several machines on one. docs/launch.md has the details.
@@ -177,7 +177,7 @@ def _run_ssh(args: argparse.Namespace, command: Sequence[str]) -> int:
 SSH = EngineOptions(
     "over SSH",
     """example:
-  charkha launch ssh --host root@server0 --host root@server1 --interface eth1 \\
+  charkha agent launch ssh --host root@server0 --host root@server1 --interface eth1 \\
       -- run traces/my-job --topology rack.yaml
 
 Starts the agents in the topology: the first on the first host, and so on. Without --host, each
@@ -221,7 +221,7 @@ def _run_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
 SLURM = EngineOptions(
     "as a step of a Slurm job",
     """example, on a login node:
-  charkha launch slurm --interface eth1 --sbatch partition=lab -- run my-job --topology rack.yaml
+  charkha agent launch slurm --interface eth1 --sbatch partition=lab -- run my-job --topology rack.yaml
 
 Submits a job with a node for each agent in the topology, shows its output, and cancels it
 on Ctrl-C. The current folder must be on a file system that all nodes share: docs/launch.md.

@@ -1,4 +1,4 @@
-"""`charkha launch kubernetes`: its options, and from them to a placement."""
+"""`charkha agent launch kubernetes`: its options, and from them to a placement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Parser
 
 _EXAMPLE = """example:
-  charkha launch kubernetes -n 4 --image registry.example/charkha:1 --network lab/rail0 \\
+  charkha agent launch kubernetes -n 4 --image registry.example/charkha:1 --network lab/rail0 \\
       --interface net1 -- run traces/my-job --topology pods.yaml
 
 Starts an agent on each of 4 nodes and the controller in its own pod, sends it the files that

@@ -119,7 +119,7 @@ def _said(*words: str, stdin: str = "") -> str:
     try:
         done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise HostError(f"no {words[0]} here: `charkha launch slurm` needs a login node of Slurm") from error
+        raise HostError(f"no {words[0]} here: `charkha agent launch slurm` needs a login node of Slurm") from error
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise RunError(f"{words[0]}: {visible(lines[-1]) if lines else f'exit code {done.returncode}'}")

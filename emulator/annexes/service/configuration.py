@@ -25,7 +25,7 @@ class Configuration(Section, frozen=True, kw_only=True):
     Attributes:
         listen: [ADDRESS:]PORT; another address than one of loopback needs `identity`.
         traces, topologies, profiles, suites: folders whose files run specs may name, beside those that Charkha ships.
-        identity: PEM file with key and certificate, as `charkha certs issue` writes it: the service speaks TLS.
+        identity: PEM file with key and certificate, as `charkha agent certs issue` writes it: the service speaks TLS.
     """
 
     charkha_service: Literal[1] = 1
@@ -122,7 +122,7 @@ def read_configuration(place: Place, *, listen: str | None = None) -> Configurat
     if not ip_address(address_of(found.listen).address).is_loopback and found.identity is None:
         raise InputError(
             f"{found.listen}: is not an address of loopback, so tokens would cross the network in clear: name an"
-            f" identity in {path} (charkha certs issue), or listen on 127.0.0.1 and forward the port with ssh -L"
+            f" identity in {path} (charkha agent certs issue), or listen on 127.0.0.1 and forward the port with ssh -L"
         )
     return found
 

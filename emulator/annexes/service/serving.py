@@ -144,5 +144,7 @@ def _tls(configuration: Configuration) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(Path(configuration.identity))
     except (OSError, ssl.SSLError) as error:
-        raise InputError(f"{configuration.identity}: cannot be used for TLS ({error}): charkha certs issue") from error
+        raise InputError(
+            f"{configuration.identity}: cannot be used for TLS ({error}): charkha agent certs issue"
+        ) from error
     return context

@@ -1,4 +1,4 @@
-"""`charkha anonymize`: a copy of a trace without names, to give away."""
+"""`charkha trace anonymize`: a copy of a trace without names, to give away."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from emulator.views.terminal.written_trace import files_line
 
 GROUPS = [OptionGroup("", (source_argument(),)), TRACE]
 _EPILOG = """example:
-  charkha anonymize my-pytorch-traces traces/to-share --jitter 5%
+  charkha trace anonymize my-pytorch-traces traces/to-share --jitter 5%
 
 The copy has what a run needs, with numbers instead of names, ids, groups and tags. It is proven
 to play like SRC. The output says what can still be recognised: docs/sharing.md.

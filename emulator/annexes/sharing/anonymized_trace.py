@@ -14,7 +14,7 @@ SHOWN_ATTRIBUTES = 12
 
 
 def render(made: AnonymizedTrace) -> RenderableType:
-    """The report of `charkha anonymize`."""
+    """The report of `charkha trace anonymize`."""
     return Group(facts_grid(_lines(made)))
 
 

@@ -45,7 +45,7 @@ EXPLAIN = explain(_COLUMNS, title="Distances between source and sample:")
 
 
 def render(made: SampledTrace) -> RenderableType:
-    """The report of `charkha synth`."""
+    """The report of `charkha trace synth`."""
     return Group(FittedTable(_COLUMNS, made.distances), "", facts_grid(_lines(made)))
 
 

@@ -1,4 +1,4 @@
-"""`charkha synth`: a new trace with the statistics of another."""
+"""`charkha trace synth`: a new trace with the statistics of another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from emulator.views.terminal.written_trace import files_line
 
 GROUPS = [OptionGroup("", (source_argument(),)), TRACE]
 _EPILOG = """example:
-  charkha synth my-pytorch-traces traces/like-mine --seed 7
+  charkha trace synth my-pytorch-traces traces/like-mine --seed 7
 
 The order of operations, their sizes and the compute times before them are drawn from SRC. The
 table says how far the sample is from SRC; docs/sharing.md says what is modelled and what is not.

@@ -1,4 +1,4 @@
-"""`charkha watch`: follow a run over MQTT in the terminal."""
+"""`charkha runs watch`: follow a run over MQTT in the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 
 _EPILOG = """example:
-  charkha watch mqtt://localhost
+  charkha runs watch mqtt://localhost
 
 Follows the current run, or the next one, until it ends. Exit code 0: it completed,
 1: it did not. Runs publish with `charkha run --mqtt URL`. docs/telemetry.md lists the topics.

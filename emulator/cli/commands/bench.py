@@ -19,6 +19,7 @@ GROUPS = [SWEEP, *play_groups(iterations=20, warmup=1, algorithm=ALGORITHM_OF_ON
 _LISTED = "\n  ".join((*COLLECTIVES, SEND_RECV))
 _EXAMPLE = f"""example:
   charkha bench all_reduce -n 8 -b 1K -e 64M
+  charkha bench pairs --topology topologies/eight-hosts-switch.yaml     every two ports
 
   charkha bench alltoall -n 4 -b 1K,64K,1M -w 5
   charkha bench all_gather -n 8 -b 1M -e 16M -i 1M

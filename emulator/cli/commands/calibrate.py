@@ -1,4 +1,4 @@
-"""`charkha calibrate`: the limits of this tester."""
+"""`charkha agent calibrate`: the limits of this tester."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
 _EXAMPLE = """example:
-  charkha calibrate --topology topologies/two-hosts-switch.yaml
+  charkha agent calibrate --topology topologies/two-hosts-switch.yaml
 
 Later runs on that topology mark collectives whose time the tester itself determines.
 docs/calibrate.md has the details.

@@ -1,4 +1,4 @@
-"""`charkha certs`: certificates for the control stream between controller and agents."""
+"""`charkha agent certs`: certificates for the control stream between controller and agents."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from emulator.control.certificates.secret_file import write_secret
 from emulator.control.wire.credentials import read_token
 
 _INIT = """example, on a protected machine:
-  charkha certs init authority
+  charkha agent certs init authority
 """
 _ISSUE = """examples:
-  charkha certs issue authority controller --role controller --address 192.0.2.1
-  charkha certs issue authority server1 --role agent --days 30
+  charkha agent certs issue authority controller --role controller --address 192.0.2.1
+  charkha agent certs issue authority server1 --role agent --days 30
 """
 _REVOKE = """example:
-  charkha certs revoke authority server1
+  charkha agent certs revoke authority server1
 """
 _TOKEN = """example:
-  charkha certs token secret server1 --role agent --hours 8
+  charkha agent certs token secret server1 --role agent --hours 8
 """
 _MORE = """
 Copy each file only to its machine: it contains a key. The folder of the authority stays

@@ -1,4 +1,4 @@
-"""`charkha check`: what is in a trace or a run spec, and the proof that playing it ends."""
+"""`charkha trace check`: what is in a trace or a run spec, and the proof that playing it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from emulator.views.terminal.trace_summary import render
 
 GROUPS = [OptionGroup("", (trace_argument(is_optional=True),)), TRACE]
 _EPILOG = """example:
-  charkha check lab/examples/transformer-8r
+  charkha trace check lab/examples/transformer-8r
 
 Exit code 0: the trace can be played, and playing it ends; or it is of one rank of many, which can
 only be looked at. Exit code 2: it cannot be played; one line names the file, node or ranks.

@@ -1,4 +1,4 @@
-"""`charkha diff`: how two trace sets differ."""
+"""`charkha trace diff`: how two trace sets differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from emulator.views.as_json.trace import difference_to_json
 from emulator.views.terminal.trace_difference import render
 
 _EPILOG = """example:
-  charkha diff traces/monday traces/tuesday --tolerance 5%
+  charkha trace diff traces/monday traces/tuesday --tolerance 5%
 
 Compares ranks, process groups, collectives by group and number, messages, sizes, types, roots,
 dependencies, reads and writes of files, names and durations. The exit code is 0 even if the sets

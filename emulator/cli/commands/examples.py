@@ -1,4 +1,4 @@
-"""`charkha examples`: the topologies, traces, profiles and suites that come with Charkha."""
+"""`charkha help examples`: the topologies, traces, profiles and suites that come with Charkha."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from emulator.shipped import PROFILES, TOPOLOGIES, TRACES, first_line
 from emulator.suggestions import did_you_mean
 
 _EPILOG = """example:
-  charkha examples
-  cp "$(charkha examples rack-template)" rack.yaml
+  charkha help examples
+  cp "$(charkha help examples rack-template)" rack.yaml
 
 Commands accept the names: charkha run transformer-8r --topology two-hosts-switch.
 """
@@ -53,6 +53,6 @@ def _run(args: argparse.Namespace) -> None:
 
 def _path(paths: Mapping[str, str], name: str) -> str:
     if name not in paths:
-        advice = did_you_mean(name, paths) or "; `charkha examples` lists them"
+        advice = did_you_mean(name, paths) or "; `charkha help examples` lists them"
         raise InputError(f"there is no example {name!r}{advice}")
     return paths[name]

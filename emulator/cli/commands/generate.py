@@ -1,4 +1,4 @@
-"""`charkha generate`: synthetic traces."""
+"""`charkha trace generate`: synthetic traces."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _inference(job: Inference) -> SyntheticWorkload:
 
 
 _TRANSFORMER_EXAMPLE = """example:
-  charkha generate transformer --layers 32 --hidden 4096 --sequence 4096 --batch 64 \\
+  charkha trace generate transformer --layers 32 --hidden 4096 --sequence 4096 --batch 64 \\
       --tensor 8 --pipeline 4 --data 2 --micro-batches 8 --out traces/transformer-64r
 """
 
@@ -74,7 +74,7 @@ docs/generate.md derives sizes and times.
         description="Make one iteration of a mixture of experts: every layer dispatches tokens to the chosen\n"
         "experts (an uneven all-to-all) and combines the results (its transpose).",
         epilog="""example:
-  charkha generate moe --expert 8 --layers 4 --tokens 128 --forward-only --routing zipf --out moe
+  charkha trace generate moe --expert 8 --layers 4 --tokens 128 --forward-only --routing zipf --out moe
 
 Rank = replica * E + member, with E the size of expert parallelism. The default sizes are those of
 DeepSeek-V3: with 128 tokens, a rank dispatches 7.57 MB and combines 14.7 MB. docs/generate.md
@@ -89,7 +89,7 @@ derives them.
         description="Make a training job that writes checkpoints to storage, and may start from one. If the\n"
         "topology has storage hosts, `run` plays the files as traffic with them, else as time.",
         epilog="""example:
-  charkha generate checkpoint --model llama-3.1-8b --data 8 --restart --out traces/checkpoint-8r
+  charkha trace generate checkpoint --model llama-3.1-8b --data 8 --restart --out traces/checkpoint-8r
 
 A parameter has 2 bytes of weights and 12 of optimizer states. docs/generate.md derives sizes.
 """,
@@ -102,7 +102,7 @@ A parameter has 2 bytes of weights and 12 of optimizer states. docs/generate.md 
         description="Make requests of disaggregated inference: prefill workers send the key-value cache of a prompt\n"
         "to decode workers. Requests arrive regardless of the network.",
         epilog="""example:
-  charkha generate inference --trace requests.jsonl --requests 99 --prefill 2 --decode 4 --out chat
+  charkha trace generate inference --trace requests.jsonl --requests 99 --prefill 2 --decode 4 --out chat
 
 Prefill workers have the first ranks, then come the decode workers. A request goes to the
 workers with the fewest tokens so far. docs/generate.md derives sizes and times.
@@ -115,7 +115,7 @@ workers with the fewest tokens so far. docs/generate.md derives sizes and times.
         help="one collective over all ranks, repeated",
         description="Make one collective over all ranks, repeated; each is posted when the previous one is done.",
         epilog="""example:
-  charkha generate collective all_reduce -n 8 -b 64M --count 20 --out traces/all-reduce-64M
+  charkha trace generate collective all_reduce -n 8 -b 64M --count 20 --out traces/all-reduce-64M
 
 Sizes follow nccl-tests: an all_gather of 64M over 8 ranks gathers shards of 8M.
 """,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 from emulator.cli.parser import Subparsers
+from emulator.cli.words import SUMMARIES
 from emulator.errors import InputError
+from emulator.removed import OLD_WORDS
 from emulator.shipped import PAGES, first_line
 from emulator.suggestions import did_you_mean
 
@@ -13,6 +15,9 @@ _ALIASES = {"rules": "expect", "run-spec": "experiment", "hardware": "physical"}
 _EPILOG = """example:
   charkha help
   charkha help exit codes
+  charkha help trace check
+  charkha help examples      lists what comes with Charkha
+  charkha help completion bash
 """
 
 
@@ -26,17 +31,17 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from emulator.cli.main import COMMANDS, main
+    from emulator.cli.main import main
 
     topic, pages = "-".join(args.topic).lower(), PAGES.paths
     page = pages.get(_ALIASES.get(topic, topic))
-    commands = {name for group in COMMANDS.values() for name in group}
+    path = OLD_WORDS.get(" ".join(args.topic), " ".join(args.topic))
     if page is not None:
         print(page.read_text(encoding="utf-8"), end="")
-    elif topic in commands:
-        return main([topic, "--help"])
-    elif topic:
-        advice = did_you_mean(topic, [*pages, *_ALIASES, *commands]) or "; `charkha help` lists the topics"
+    elif path in SUMMARIES:
+        return main([*path.split(), "--help"])
+    elif topic and topic != "topics":
+        advice = did_you_mean(topic, [*pages, *_ALIASES, *SUMMARIES]) or "; `charkha help` lists the topics"
         raise InputError(f"there is no topic {' '.join(args.topic)!r}{advice}")
     else:
         for name, path in pages.items():

@@ -1,4 +1,4 @@
-"""`charkha pairs`: the bandwidth between every two ports, and which of them is slow."""
+"""`charkha bench pairs`: the bandwidth between every two ports, and which of them is slow."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PAIRS = OptionGroup(
 )
 GROUPS = [_PAIRS, *play_groups(iterations=5, warmup=1)]
 _EXAMPLE = """example:
-  charkha pairs --topology topologies/eight-hosts-switch.yaml
+  charkha bench pairs --topology topologies/eight-hosts-switch.yaml
 
 Every port sends to every other one, one at a time, all at once. Ports and pairs far below the
 others are named. docs/pairs.md has more.

@@ -14,7 +14,7 @@ from emulator.experiment.spec.parts import merge, part_of
 from emulator.experiment.spec.spec import Experiment
 
 if TYPE_CHECKING:
-    from emulator.cli.parser import Parser, Subparsers
+    from emulator.cli.parser import Subparsers
 
 GROUPS = [
     OptionGroup("", (trace_argument(is_optional=True),)),
@@ -28,7 +28,9 @@ _EXAMPLE = """example:
 
 Checks the trace, starts agents on this host, plays it over loopback, and writes a run folder with
 all samples and the measured trace. docs/results.md explains every number. A run spec (-f) has the
-same settings as the options; options override it: docs/experiment.md.
+same settings as the options; options override it: docs/experiment.md. With --by-hand no agent is
+started here: start one on every host with `charkha agent start`. An agent has the name that the
+topology's `agents` gives it, else its host's name: docs/physical.md walks through it.
 """
 
 
@@ -39,12 +41,6 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Play a trace as network traffic and measure when every collective completed.",
         epilog=_EXAMPLE,
     )
-    add_run_options(parser)
-    parser.set_defaults(handler=run)
-
-
-def add_run_options(parser: Parser) -> None:
-    """All that `run` takes."""
     add_options(parser, GROUPS)
     source = parser.add_argument_group("run spec")
     source.add_argument("-f", "--file", metavar="FILE", type=Path, help="play the run spec in a YAML file")
@@ -56,19 +52,26 @@ def add_run_options(parser: Parser) -> None:
         advanced=True,
         help="with several jobs: first play each alone, on the same hosts",
     )
+    parser.add_argument(
+        "--by-hand",
+        action="store_true",
+        advanced=True,
+        help="start no agent; `charkha agent start` does",
+    )
     parser.add_explain("summary_table", "campaign_table", "interference_table", advanced=True)
+    parser.set_defaults(handler=run)
 
 
-def run(args: argparse.Namespace, *, by_hand: bool = False) -> int:
+def run(args: argparse.Namespace) -> int:
     """Play a trace, a run spec or a stored run again; prints the table, or JSON.
 
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    return play_and_show(experiment_of(args, by_hand=by_hand), args)
+    return play_and_show(experiment_of(args), args)
 
 
-def experiment_of(args: argparse.Namespace, *, by_hand: bool = False) -> Experiment:
+def experiment_of(args: argparse.Namespace) -> Experiment:
     """The run spec that the arguments give.
 
     Raises:
@@ -79,7 +82,7 @@ def experiment_of(args: argparse.Namespace, *, by_hand: bool = False) -> Experim
     jobs = given.get("jobs")
     if sum(one is not None for one in (trace, jobs, args.file, args.again)) != 1:
         raise InputError("give one of TRACE, --job, -f FILE and --again RUN (see `charkha run --help`)")
-    if by_hand:
+    if args.by_hand:
         given = merge(given, {"agents": {"by_hand": True}})
     return build(merge(_base(args), given), GROUPS)
 

@@ -1,4 +1,4 @@
-"""`charkha view`: a trace as one HTML file, and as a time line for Perfetto."""
+"""`charkha trace view`: a trace as one HTML file, and as a time line for Perfetto."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emulator.units import parse_rate
 
 GROUPS = [OptionGroup("", (trace_argument(),)), TRACE]
 _EPILOG = """example:
-  charkha view lab/examples/transformer-8r --out transformer.html
+  charkha trace view lab/examples/transformer-8r --out transformer.html
 
 Time line, bytes from rank to rank, sizes, critical path, overlap, and a part of the graph, in one
 file that opens offline. Nothing is played: docs/view.md says where each time comes from.

@@ -279,7 +279,10 @@ CONNECTION = OptionGroup(
             metavar="FILE",
         ),
         Option(
-            "--identity", "agents.identity", "identity of the controller, from `charkha certs issue`", metavar="FILE"
+            "--identity",
+            "agents.identity",
+            "the controller's identity, from `charkha agent certs issue`",
+            metavar="FILE",
         ),
         Option("--insecure", "agents.insecure", "allow remote control connections without certificates", constant=True),
         Option("--tls-cert", "agents.tls_cert", "own certificate, PEM; encrypts control connections", metavar="FILE"),
@@ -374,7 +377,7 @@ _OBSERVE = OptionGroup(
         Option(
             "--calibration",
             "observe.calibration",
-            "from `charkha calibrate` (default: the one of this host)",
+            "from `charkha agent calibrate` (default: the one of this host)",
             metavar="FILE",
         ),
         Option(

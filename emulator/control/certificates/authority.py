@@ -141,11 +141,11 @@ def open_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePriv
         _ = certificate.subject, certificate.not_valid_after_utc  # decoded only when they are read
         key = load_pem_private_key((folder / KEY).read_bytes(), None)
     except FileNotFoundError as error:
-        raise InputError(f"there is no authority in {folder}: charkha certs init {folder}") from error
+        raise InputError(f"there is no authority in {folder}: charkha agent certs init {folder}") from error
     except (OSError, *NOT_READ) as error:
         raise InputError(f"the authority in {folder} cannot be read ({error})") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InputError(f"{folder / KEY}: is not the key of an authority made with charkha certs init")
+        raise InputError(f"{folder / KEY}: is not the key of an authority made with charkha agent certs init")
     return certificate, key
 
 

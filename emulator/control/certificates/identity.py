@@ -27,11 +27,11 @@ def check_identity(path: Path, role: Role) -> None:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except NOT_READ as error:
-        raise InputError(f"{path}: is not an identity: charkha certs issue") from error
+        raise InputError(f"{path}: is not an identity: charkha agent certs issue") from error
     roles = roles_of(names.get_values_for_type(x509.UniformResourceIdentifier))
     if role not in roles:
         given = " and ".join(roles) or "nobody"
-        raise InputError(f"{path}: is the identity of {given}, not of {role}: charkha certs issue --role {role}")
+        raise InputError(f"{path}: is the identity of {given}, not of {role}: charkha agent certs issue --role {role}")
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not begin <= datetime.now(UTC) <= end:
         raise InputError(

@@ -31,7 +31,7 @@ class Signer:
         """From the PEM blocks of an identity.
 
         Raises:
-            InputError: they are none that `charkha certs issue` writes.
+            InputError: they are none that `charkha agent certs issue` writes.
         """
         try:
             loaded = load_pem_private_key(key, None)
@@ -39,7 +39,7 @@ class Signer:
         except NOT_READ as error:
             raise InputError(f"the identity cannot be used: {error}") from error
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-            raise InputError("the identity's key is not one of an elliptic curve: charkha certs issue")
+            raise InputError("the identity's key is not one of an elliptic curve: charkha agent certs issue")
         return cls(own.public_bytes(Encoding.DER), loaded)
 
     def sign(self, statement: bytes) -> bytes:

@@ -62,7 +62,7 @@ def holder_of(token: str, secret: str) -> Holder:
         )
         return Holder(claims["sub"], Role(claims["role"]))
     except jwt.ExpiredSignatureError as error:
-        raise InputError("the token has expired: charkha certs token") from error
+        raise InputError("the token has expired: charkha agent certs token") from error
     except (jwt.InvalidTokenError, ValueError) as error:
         raise InputError("the token is not one of the controller's secret") from error
 

@@ -32,7 +32,7 @@ def read_token(path: Path | None) -> str | None:
 
 
 def is_issued(token: str) -> bool:
-    """Whether it is a token from `charkha certs token`, or its claims, and not the secret itself."""
+    """Whether it is a token from `charkha agent certs token`, or its claims, and not the secret itself."""
     return token.startswith("eyJ") and "." in token  # the header of a JSON Web Token, and what follows it
 
 
@@ -71,7 +71,7 @@ def require_protection(target: str, tls: TlsFiles | None, *, insecure: bool, opt
     if not (is_here or insecure or (tls is not None and tls.is_mutual)):
         raise InputError(
             f"{option} {target}: control would leave this machine without certificates on both sides. Give --identity "
-            "FILE (charkha certs issue), or --insecure: then anyone on that network can read the token, start "
+            "FILE (charkha agent certs issue), or --insecure: then anyone on that network can read the token, start "
             "traffic with your agents and alter results"
         )
 

@@ -21,7 +21,7 @@ class TlsFiles:
     key: Path | None = None
     authority: Path | None = None
     identity: Path | None = None
-    """One file with all three, as `charkha certs issue` writes it, in place of them."""
+    """One file with all three, as `charkha agent certs issue` writes it, in place of them."""
 
     @property
     def is_mutual(self) -> bool:
@@ -76,7 +76,7 @@ def _parts(path: Path, content: bytes) -> tuple[bytes, bytes, bytes]:
     certificates = [block for block in blocks if b"-----BEGIN CERTIFICATE-----" in block]
     if (len(keys), len(certificates)) != (1, 2):
         raise InputError(
-            f"{path}: an identity needs a key, its certificate and that of the authority: use charkha certs issue"
+            f"{path}: an identity needs a key, its certificate and that of the authority: use charkha agent certs issue"
         )
     return certificates[0], keys[0], certificates[1]
 

@@ -70,7 +70,7 @@ class _Gathering:
         """See AgentListener."""
         hello = channel.hello
         if not hello.stays:
-            return "this run builds its topology from waiting agents: start them with `charkha agent`"
+            return "this run builds its topology from waiting agents: start them with `charkha agent start`"
         if not self.complete.done() and hello.agent not in self._hellos:
             self._hellos[hello.agent] = hello
             self._notify(f"agent {hello.agent} has joined: {len(self._hellos)} of {self._count}")

@@ -60,7 +60,7 @@ def _read(path: Path, *, is_requested: bool, notify: Callable[[str], None]) -> C
     found = read_calibration(path)
     if found.is_of_this_host:
         return found
-    problem = "was made with a different host, kernel or version: run `charkha calibrate` again"
+    problem = "was made with a different host, kernel or version: run `charkha agent calibrate` again"
     if is_requested:
         raise InputError(f"{path}: {problem}")
     notify(f"{path}: {problem}")

@@ -24,7 +24,7 @@ _KEYS = {
     "size": "size_bytes", "iters": "iterations", "duration": "duration_s", "path-mtu": "path_mtu", "qps": "qps",
     "bidirectional": "bidirectional", "verb": "verb",
 }  # fmt: skip
-"""Option of `charkha peer` → key of a flow."""
+"""Option of `charkha agent peer` → key of a flow."""
 _OPTION = re.compile(f"--({'|'.join(_KEYS)})")
 
 
@@ -35,7 +35,7 @@ class PerftestFlow(Section, frozen=True, kw_only=True, omit_defaults=True, tag_f
         host: of the topology that plays it, or `host:interface`. Several: a flow each, N to 1.
         peer: host of the topology that runs perftest.
         role: of this end. The client connects; it sends, or reads.
-        verb: as `charkha peer --verb`.
+        verb: as `charkha agent peer --verb`.
         size_bytes: of a message; None: 64 KiB, latency tests 2.
         iterations: messages per queue pair; None: as many as the job gives time for, or as `duration_s` does.
         duration_s: how long to send, in place of iterations.

@@ -122,7 +122,7 @@ class Sweep(_Section, frozen=True, kw_only=True):
 
 
 class Pairs(_Section, frozen=True, kw_only=True):
-    """All-reduces of two ranks each, all pairs at once: what `charkha calibrate` plays.
+    """All-reduces of two ranks each, all pairs at once: what `charkha agent calibrate` plays.
 
     Attributes:
         counts: (bytes, how many of them one after the other), in order.
@@ -133,7 +133,7 @@ class Pairs(_Section, frozen=True, kw_only=True):
 
 
 class PairSweep(_Section, frozen=True, kw_only=True):
-    """Transfers between all pairs of ranks, as `charkha pairs` plays them: every rank sends to one other at a time.
+    """Transfers between all pairs of ranks, as `charkha bench pairs` plays them: each sends to one other at a time.
 
     Attributes:
         size_bytes: of a transfer.
@@ -287,7 +287,7 @@ class Agents(_Section, frozen=True, kw_only=True):
         by_hand: start none; all agents are started by hand and connect.
         listen: HOST:PORT or unix:PATH where they connect.
         join_timeout_s: how long to wait for them; None: 60.
-        identity: file of `charkha certs issue`, which protects the control stream.
+        identity: file of `charkha agent certs issue`, which protects the control stream.
         token_file, tls_cert, tls_key, tls_ca: other files that do.
         insecure: control may leave this machine unprotected.
     """
@@ -315,7 +315,7 @@ class Observe(_Section, frozen=True, kw_only=True):
         report: write report.html at the end.
         mqtt: URL of a broker.
         metrics: [HOST:]PORT of a Prometheus endpoint.
-        calibration: file of `charkha calibrate`; None: this host's own, if any.
+        calibration: file of `charkha agent calibrate`; None: this host's own, if any.
         expect: rules file for the verdict, or the name of shipped rules; None: no verdict.
         record_steps: "worst": every transfer of the slowest instance of each class; N: of every Nth instance of an
             iteration, of others in each; None: none.

@@ -1,4 +1,4 @@
-"""Looking at a trace: the facts of its page, and the files that `charkha view` writes."""
+"""Looking at a trace: the facts of its page, and the files that `charkha trace view` writes."""
 
 from __future__ import annotations
 

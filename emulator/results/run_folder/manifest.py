@@ -179,7 +179,7 @@ class Manifest:
         dut: identity of the device under test: kind, vendor, model, firmware, nodes, ports, and its `profile`
             (name, digest, rules), see docs/profiles.md.
         parameters: option name → value in effect.
-        calibration: what the tester does without a device, from `charkha calibrate`; empty if unknown.
+        calibration: what the tester does without a device, from `charkha agent calibrate`; empty if unknown.
         roofline_ns: an iteration in which every collective takes its ideal time; None if ports have no rate.
         sequential_roofline_ns: BMWG's C + 8 · S · factor / rate.
         warnings: warning → number of occurrences.

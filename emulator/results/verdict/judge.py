@@ -48,7 +48,7 @@ _NO_IDEAL = "it is not known what a perfect device would show: a port has no rat
 _SHARED = "other collectives crossed its ports at the same time, and the ideal is that of one alone: judge the JCT"
 _WAY_OUT = "take a larger size, fewer ranks an agent, or rates scaled down"
 _STALL = "a stall of the tester may have made this time: without its waits for a core it would meet the bound"
-_UNKNOWN_LIMIT = "the device or the tester may be the reason: calibrate the tester (charkha calibrate) to find out"
+_UNKNOWN_LIMIT = "the device or the tester may be the reason: `charkha agent calibrate` finds out"
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ _SCOPES = {
 
 
 def _unknown_metric(name: str) -> str:
-    advice = did_you_mean(name, METRICS) or "; `charkha expect --metrics` lists them"
+    advice = did_you_mean(name, METRICS) or "; `charkha runs judge --metrics` lists them"
     return f"there is no metric {name!r}{advice}"
 
 

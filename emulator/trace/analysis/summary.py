@@ -1,4 +1,4 @@
-"""What is in a trace set, in numbers: what `charkha check` reports."""
+"""What is in a trace set, in numbers: what `charkha trace check` reports."""
 
 from __future__ import annotations
 

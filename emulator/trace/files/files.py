@@ -149,7 +149,7 @@ def _one_file_problem(path: Path, whole: Path | None) -> str:
     if path.suffix in (".yaml", ".yml"):
         return "is YAML, not a trace: a run spec is given with -f, a topology with --topology"
     if path.suffix == ".jsonl":
-        return "is JSON lines, not a trace: `charkha generate inference --trace FILE` plays requests"
+        return "is JSON lines, not a trace: `charkha trace generate inference --trace FILE` plays requests"
     if whole is None and ".et" not in path.suffixes:
         return "is no trace in a format that Charkha reads: `charkha help importers` lists them"
     whole = whole or path.parent

@@ -23,7 +23,7 @@ COLUMNS: tuple[Column[Finding], ...] = (
     ),
     Column(
         "metric",
-        "name of the metric: `charkha expect --metrics` explains it",
+        "name of the metric: `charkha runs judge --metrics` explains it",
         cell=lambda one: one.rule.metric.name,
         is_number=False,
     ),

@@ -1,4 +1,4 @@
-"""The page about a trace: what `charkha view` writes, and the same facts as JSON."""
+"""The page about a trace: what `charkha trace view` writes, and the same facts as JSON."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def trace_page(facts: TraceFacts) -> Page:
         ],
         warnings=[describe_warning(name, count) for name, count in summary.warnings.items()],
         sections=[_overview(facts), lines(facts), traffic(facts), critical_path(facts), graph(facts)],
-        footer="Written by charkha view from the trace. Nothing was measured: charkha run plays it.",
+        footer="Written by charkha trace view from the trace. Nothing was measured: charkha run plays it.",
     )
 
 
 def facts_to_json(facts: TraceFacts) -> dict[str, Any]:
-    """The facts of the page: the summary of `charkha check --json` with further keys."""
+    """The facts of the page: the summary of `charkha trace check --json` with further keys."""
     usage = None if facts.line is None else [asdict(one) for one in usage_of(facts.workload.recorded, facts.line)]
     return trace_to_json(facts.summary) | {
         "times": None if facts.line is None else ("recorded" if facts.line.is_recorded else "computed"),

@@ -50,7 +50,7 @@ def sentence(found: Difference) -> str:
 
 
 def render(found: Difference) -> RenderableType:
-    """The report of `charkha diff`."""
+    """The report of `charkha trace diff`."""
     parts: list[RenderableType] = [sentence(found)]
     rows = [(aspect, finding) for aspect, finding in found.findings.items() if finding.differing]
     if rows:

@@ -45,7 +45,7 @@ EXPLAIN = paragraphs(explain(_OPERATIONS, title="Operations:"), explain(_WARNING
 
 
 def render(summary: Summary) -> RenderableType:
-    """The report of `charkha check`."""
+    """The report of `charkha trace check`."""
     parts: list[RenderableType] = [facts_grid(_lines(summary))]
     if summary.operations:
         columns = _OPERATIONS if summary.only is None else _OPERATIONS[:-1]  # of the others nothing is known

@@ -21,7 +21,7 @@ _SERIES_S = 600
 def play(count: int) -> int:
     """Compare 6 runs with 6 in turns, the same `count` times, the others once; a row a class; 1 if one is wrong."""
     wrong = 0
-    charkha("calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=_SERIES_S)
+    charkha("agent", "calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=_SERIES_S)
     charkha("lab", "up", TOPOLOGY)
     try:
         print(f"{'device':10} {'class':>8}  {'ratio':>6}  {'interval':>13}  {'tester':>6}  verdict")

@@ -57,14 +57,14 @@ class Case:
         faulty = ("--profile", profile) if profile else ()
         with self.device(), _busy(self.loops):
             charkha("bench", "all_reduce", *options, *faulty, "--out", out, "--no-report")
-        return [charkha("expect", out, one).partition(":")[0] or "no verdict" for one in files]
+        return [charkha("runs", "judge", out, one).partition(":")[0] or "no verdict" for one in files]
 
 
 def report(cases: Iterator[Case], count: int) -> int:
     """Calibrate, play every case `count` times in one lab, print a table; 1 if a verdict is wrong."""
     wrong = 0
     print(f"{'case':28} {'loops':>5}  {'verdicts':44} right")
-    charkha("calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=120)
+    charkha("agent", "calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=120)
     charkha("lab", "up", TOPOLOGY)
     try:
         for case in cases:

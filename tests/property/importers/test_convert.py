@@ -40,11 +40,11 @@ def test_what_is_converted_can_be_played(name: str, tmp_path: Path) -> None:
         is_chakra = name.startswith("trace: ") and given.is_dir()
         ranks = ["--ranks", 1] if is_chakra and len(list(given.iterdir())) == 1 else []
         lenient = ["--lenient"] if is_chakra and number % 2 else []
-        code, said = tried("convert", given, made, *ranks, *lenient)
+        code, said = tried("trace", "convert", given, made, *ranks, *lenient)
         codes.add(code)
         report = made / "import.json"
         if code == 0 and not (report.is_file() and json.loads(report.read_text())["missing_ranks"]):
-            assert tried("check", made, *ranks)[0] == 0, number
+            assert tried("trace", "check", made, *ranks)[0] == 0, number
         else:
             assert code == 0 or not made.exists(), number
         assert "charkha-tmp" not in said, number

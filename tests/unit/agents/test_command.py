@@ -1,4 +1,4 @@
-"""`charkha agent`: what it refuses before it connects, and what it hands on."""
+"""`charkha agent start`: what it refuses before it connects, and what it hands on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def test_the_token_comes_from_a_file_or_the_environment(
 ) -> None:
     token = tmp_path / "token"
     token.write_text("secret from a file\n")
-    assert main(["agent", "--controller", TARGET, "--insecure", "--token-file", str(token), "--name", "nic0"]) == 0
+    assert (
+        main(["agent", "start", "--controller", TARGET, "--insecure", "--token-file", str(token), "--name", "nic0"])
+        == 0
+    )
     monkeypatch.setenv("CHARKHA_TOKEN", "secret from the environment")
     elsewhere = ("--controller", "[2001:db8::1]:4790", "--insecure")
     assert main(["agent", *elsewhere, "--interface", "eth1", "--interface", "eth2"]) == 0
@@ -62,11 +65,11 @@ def test_the_token_comes_from_a_file_or_the_environment(
 
 
 def test_on_a_unix_socket_no_token_is_needed(served: list[StayingAgent]) -> None:
-    assert main(["agent", "--controller", "unix:/run/charkha"]) == 0
+    assert main(["agent", "start", "--controller", "unix:/run/charkha"]) == 0
     assert (served[0].target, served[0].token) == ("unix:/run/charkha", "")
 
 
 def test_what_it_says_cannot_move_the_cursor(served: list[StayingAgent], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["agent", "--controller", "unix:/run/charkha", "--name", "nic\x1b0"]) == 0
+    assert main(["agent", "start", "--controller", "unix:/run/charkha", "--name", "nic\x1b0"]) == 0
     served[0].report("waiting\x1b[2J")
     assert "\x1b" not in capsys.readouterr().err

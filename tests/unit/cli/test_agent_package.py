@@ -35,7 +35,7 @@ def requirements(document: Mapping[str, Any], *extras: str) -> set[str]:
 
 @cache
 def needed() -> set[str]:
-    """Every module that `charkha agent` or an agent process may import, at once or later."""
+    """Every module that `charkha agent start` or an agent process may import, at once or later."""
     graph = grimp.build_graph("emulator", "agents", include_external_packages=True, exclude_type_checking_imports=True)
     starts = {"emulator.cli.main"} | {name for name in graph.modules if name.partition(".")[0] == "agents"}
     return starts.union(*(graph.find_upstream_modules(name) for name in starts))
@@ -81,7 +81,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_its_command_names_the_whole_for_all_but_agent(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["run", "lab/examples/transformer-8r"]) == 3
     assert "run is not part of charkha-agent: " in capsys.readouterr().err
-    assert command.main(["agent", "--controller", "127.0.0.1", "--name", "run"]) == 2
+    assert command.main(["agent", "start", "--controller", "127.0.0.1", "--name", "run"]) == 2
     assert command.main(["agnt"]) == 2
     assert "did you mean 'agent'?" in capsys.readouterr().err
     with pytest.raises(SystemExit):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from emulator.cli.main import COMMANDS, _parser
+from emulator.cli.main import _parser
+from emulator.cli.words import path_of, renamed
+from emulator.plugins import BUILT_IN, PluginKind
 from tests.support.command import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMAND = re.compile(r"charkha (\w+)((?: [^`\n#|]*)?)")
+COMMAND = re.compile(r"charkha (\w+(?: [a-z]+)?)((?: [^`\n#|]*)?)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
@@ -37,11 +39,14 @@ def used_in(page: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_in_the_documentation_exist(page: Path) -> None:
-    names = {name for group in COMMANDS.values() for name in group}
-    for command, option in used_in(page):
-        assert command in names, (command, option)
-        (subparsers,) = _parser([command])._subparsers._group_actions  # type: ignore[union-attr]
-        assert option in options_of(subparsers.choices[command]), f"charkha {command} has no {option}"  # type: ignore[index, call-overload]
+    for words, option in used_in(page):
+        path = path_of(renamed(words.split()))
+        assert path in BUILT_IN[PluginKind.COMMANDS], (words, option)
+        parser: argparse.ArgumentParser = _parser(path.split())
+        for word in path.split():
+            (subparsers,) = parser._subparsers._group_actions  # type: ignore[union-attr]
+            parser = subparsers.choices[word]  # type: ignore[index, call-overload]
+        assert option in options_of(parser), f"charkha {path} has no {option}"
 
 
 def test_pages_have_command_lines() -> None:

@@ -13,12 +13,29 @@ from typing import NoReturn
 
 import pytest
 
-from emulator.cli.main import COMMANDS, _parser, main
+from emulator.cli.main import _parser, main
 from emulator.cli.parser import Parser
+from emulator.cli.words import SUMMARIES, renamed
 from emulator.errors import HostError, InputError, RunInterrupted
+from emulator.plugins import BUILT_IN, PluginKind
+from emulator.removed import OLD_WORDS
 from tests.support.command import refused
 
-NAMES = [name for group in COMMANDS.values() for name in group]
+FIRST_PAGE = [
+    "run",
+    "bench",
+    "plan",
+    "compare",
+    "report",
+    "sweep",
+    "suite",
+    "trace",
+    "runs",
+    "lab",
+    "agent",
+    "serve",
+    "help",
+]
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -32,9 +49,12 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def leaves() -> Iterator[tuple[list[str], Parser]]:
     """Every command and every action of a command, as words, with its parser."""
-    for name in NAMES:
-        (subparsers,) = _parser([name])._subparsers._group_actions
-        yield from below([name], subparsers.choices[name])
+    for path in BUILT_IN[PluginKind.COMMANDS]:
+        words, parser = path.split(), _parser(path.split())
+        for word in words:
+            (subparsers,) = parser._subparsers._group_actions
+            parser = subparsers.choices[word]
+        yield from below(words, parser)
 
 
 def below(words: list[str], parser: Parser) -> Iterator[tuple[list[str], Parser]]:
@@ -42,7 +62,10 @@ def below(words: list[str], parser: Parser) -> Iterator[tuple[list[str], Parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
-                yield from below([*words, name], inner)
+                if (
+                    " ".join([*words, name]) not in BUILT_IN[PluginKind.COMMANDS]
+                ):
+                    yield from below([*words, name], inner)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +93,53 @@ def test_explain_describes_every_column(words: list[str], capsys: pytest.Capture
 
 def test_the_global_help_lists_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "--help")
-    assert re.findall(r"^  (\w+) ", text, re.MULTILINE) == NAMES
-    assert len(text.splitlines()) <= 50
+    assert re.findall(r"^  (\w+) ", text, re.MULTILINE) == FIRST_PAGE
+    assert len(FIRST_PAGE) == 12 + len(["help"])
+    assert len(text.splitlines()) <= 30
+
+
+@pytest.mark.parametrize("group", ["trace", "runs", "lab", "agent"])
+def test_the_help_of_a_group_lists_its_words_with_a_line_each(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, group, "--help")
+    for path in (path for path in SUMMARIES if path.startswith(f"{group} ")):
+        assert re.search(rf"^  {path.split()[1]} +{re.escape(SUMMARIES[path])}$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("old", "today"), OLD_WORDS.items())
+def test_an_old_word_works_and_names_the_new_one(old: str, today: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--log-level", "error", old, "--help"])
+    text = capsys.readouterr()
+    assert left.value.code == 0
+    assert text.out.startswith(f"usage: charkha {today.partition(' --')[0]} ")
+    assert text.err == f"charkha: `charkha {old}` is now `charkha {today}`; the old word works until 1.0\n"
+
+
+def test_an_agent_needs_no_second_word_and_says_nothing_about_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert renamed(["agent", "--controller", "x"]) == ["agent", "start", "--controller", "x"]
+    assert renamed(["agent", "--help"]) == ["agent", "--help"]
+    assert renamed(["run", "check"]) == ["run", "check"]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("chek t", "trace check"),
+        ("trace chek t", "trace check"),
+        ("trace expect r", "runs judge"),
+        ("agent prob", "lab probe"),
+        ("rnu t", "run"),
+    ],
+)
+def test_a_misspelt_word_is_looked_for_at_both_levels(
+    words: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"did you mean {meant!r}?" in refused(*words.split(), capsys=capsys)
 
 
 def test_options_before_the_command_and_paths_that_look_like_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--log-level", "error", "check", "run"]) == 2
+    assert main(["--log-level", "error", "trace", "check", "run"]) == 2
     assert "run" in capsys.readouterr().err
 
 
@@ -83,7 +147,7 @@ def test_options_before_the_command_and_paths_that_look_like_one(capsys: pytest.
     ("arguments", "kept_away"),
     [
         (
-            ["check", "/nowhere"],
+            ["trace", "check", "/nowhere"],
             ["emulator.device.lab", "emulator.views.html", "emulator.controller", "emulator.device", "zmq"],
         ),
         (["runs", "list", "/nowhere"], ["emulator.controller", "agents.transports.zmq", "scipy"]),
@@ -99,7 +163,9 @@ def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     names = loaded.rpartition("loaded ")[2].split()
-    assert f"emulator.cli.commands.{arguments[0]}" in names
+    known = BUILT_IN[PluginKind.COMMANDS]
+    target = known.get(" ".join(arguments[:2])) or known[arguments[0]]
+    assert target.partition(":")[0] in names
     assert not set(kept_away) & set(names)
 
 
@@ -126,7 +192,7 @@ def test_every_error_is_one_line_and_an_exit_code(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
-    assert main(["check", "t"]) == code
+    assert main(["trace", "check", "t"]) == code
     assert capsys.readouterr().err == f"{line}\n"
 
 
@@ -142,7 +208,7 @@ def test_an_interrupt_before_the_first_step_of_a_coroutine_is_one_line(
 
     monkeypatch.setattr("emulator.cli.commands.check.load_job", interrupted)
     with warnings.catch_warnings(record=True) as caught:
-        assert main(["check", "t"]) == 130
+        assert main(["trace", "check", "t"]) == 130
     assert (capfd.readouterr().err, caught) == ("charkha: interrupted\n", [])
 
 
@@ -154,7 +220,7 @@ def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
-    assert main(["check", "t"]) == 1
+    assert main(["trace", "check", "t"]) == 1
     (details,) = tmp_path.iterdir()
     assert "Traceback" in details.read_text()
     err = capsys.readouterr().err

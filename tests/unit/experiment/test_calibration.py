@@ -79,7 +79,7 @@ def test_a_calibration_of_another_host_is_ignored_with_a_note_unless_it_is_named
     other = replace(MADE, host_digest="0" * 64)
     write_calibration(default_path(None), other)
     assert used(notes) == {}
-    assert notes[0].endswith("was made with a different host, kernel or version: run `charkha calibrate` again")
+    assert notes[0].endswith("was made with a different host, kernel or version: run `charkha agent calibrate` again")
     write_calibration(tmp_path / "named.json", other)
     with pytest.raises(InputError, match=r"named.json: was made with a different host"):
         used(notes, file=tmp_path / "named.json")

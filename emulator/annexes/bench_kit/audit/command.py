@@ -1,4 +1,4 @@
-"""`charkha audit`: check captured RoCEv2 frames of any endpoint."""
+"""`charkha runs audit`: check captured RoCEv2 frames of any endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emulator.roce.constants import UDP_PORT
 
 _EPILOG = """example:
   tcpdump -i eth0 -w roce.pcap udp port 4791
-  charkha audit roce.pcap
+  charkha runs audit roce.pcap
 
 Exit code 1 means that a rule is violated; the frame number of each violation is shown. Losses, NAKs
 and retransmissions violate no rule; they are counted. docs/audit.md explains every rule and column.

@@ -1,4 +1,4 @@
-"""`charkha peer`: test an RDMA NIC whose host runs stock perftest."""
+"""`charkha agent peer`: test an RDMA NIC whose host runs stock perftest."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from emulator.roce.options import RoceOptions
 from emulator.units import parse_size
 
 _CONNECT = """example, while `ib_write_bw` waits on 192.0.2.7:
-  charkha peer connect 192.0.2.7 --verb write --size 64K --iters 1000
+  charkha agent peer connect 192.0.2.7 --verb write --size 64K --iters 1000
 """
 _SERVE = """example; then run `ib_write_bw 192.0.2.1` on 192.0.2.7:
-  charkha peer serve --from 192.0.2.7 --verb write
+  charkha agent peer serve --from 192.0.2.7 --verb write
 """
 _MORE = """
 Give both ends the same test; --exchange rping plays rping instead of perftest. This end is a

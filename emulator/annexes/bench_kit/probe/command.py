@@ -1,4 +1,4 @@
-"""`charkha probe`: crafted frames into a device under test, and what comes out of it."""
+"""`charkha lab probe`: crafted frames into a device under test, and what comes out of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from emulator.units import parse_number
 
 _EPILOG = """example:
   charkha lab up topologies/two-hosts-switch.yaml
-  charkha probe --topology topologies/two-hosts-switch.yaml --from h0 --to h1
+  charkha lab probe --topology topologies/two-hosts-switch.yaml --from h0 --to h1
 
 Both hosts are in a lab on this machine, or both interfaces belong to this machine.
 docs/probe.md lists the frames.

@@ -1,4 +1,4 @@
-"""`charkha launch kubernetes`: from settings and a command to a placement, and to what is printed or played."""
+"""`charkha agent launch kubernetes`: from settings and a command to a placement, and to what is printed or played."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def _how_to_make_secret(placement: Placement) -> str:
         return f"Needs a Secret: openssl rand -hex 24 | {make} --from-file={TOKEN}=/dev/stdin"
     names = [CONTROLLER, *placement.agents]
     files = " ".join(f"--from-file={name}=authority/{name}.pem" for name in names)
-    issue = "charkha certs issue authority"
+    issue = "charkha agent certs issue authority"
     return (
-        f"Needs a Secret with identities:\n  charkha certs init authority\n"
+        f"Needs a Secret with identities:\n  charkha agent certs init authority\n"
         f"  {issue} {CONTROLLER} --role controller --address {placement.name}\n"
         f"  {issue} NAME --role agent     for {', '.join(placement.agents)}\n"
         f"  {make} {files}"

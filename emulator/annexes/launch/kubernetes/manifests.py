@@ -189,7 +189,14 @@ def _place(placement: Placement) -> Manifest:
 
 
 def _agent(placement: Placement) -> Manifest:
-    arguments = ["agent", "--controller", f"{placement.name}:{CONTROL_PORT}", "--name", "agent-$(JOB_COMPLETION_INDEX)"]
+    arguments = [
+        "agent",
+        "start",
+        "--controller",
+        f"{placement.name}:{CONTROL_PORT}",
+        "--name",
+        "agent-$(JOB_COMPLETION_INDEX)",
+    ]
     for interface in placement.interfaces:
         arguments += ["--interface", interface]
     # No limit of processor time: the kernel enforces it by pauses, which would look like those of the network.

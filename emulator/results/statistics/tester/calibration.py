@@ -162,9 +162,9 @@ def read_calibration(path: Path) -> Calibration:
             raise ValueError(f"format {document['format']}, version {document['version']}")
         return decode(document, Calibration)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); `charkha calibrate` makes one") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror}); `charkha agent calibrate` makes one") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is not a calibration ({error}); `charkha calibrate` makes one") from error
+        raise InputError(f"{path}: is not a calibration ({error}); `charkha agent calibrate` makes one") from error
 
 
 def _lines(path: Path) -> list[str]:

@@ -134,7 +134,9 @@ def read_master(path: Path, *, ranks: int | None = None) -> Master:
 def _description(table: pa.Table, path: Path) -> Description:
     packed = (table.schema.metadata or {}).get(METADATA_KEY)
     if packed is None:
-        raise TraceError("is a Parquet file but not a master file: `charkha convert --to master` writes one", path=path)
+        raise TraceError(
+            "is a Parquet file but not a master file: `charkha trace convert --to master` writes one", path=path
+        )
     try:
         version = json.loads(packed).get("version")
         if version != VERSION:

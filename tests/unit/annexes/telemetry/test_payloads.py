@@ -21,12 +21,12 @@ VALID = {
 
 
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", "--schema"]) == 0
+    assert main(["runs", "watch", "--schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(schema()))
 
 
 def test_without_it_the_command_needs_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch"]) == 2
+    assert main(["runs", "watch"]) == 2
     assert "give the URL of the broker" in capsys.readouterr().err
 
 

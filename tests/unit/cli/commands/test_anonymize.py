@@ -39,13 +39,15 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_nothing_of_the_source_is_in_the_copy(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["anonymize", str(source), str(tmp_path / "copy"), "--jitter", "5%", "--seed", "918273645"]) == 0
+    assert (
+        main(["trace", "anonymize", str(source), str(tmp_path / "copy"), "--jitter", "5%", "--seed", "918273645"]) == 0
+    )
     assert "5 attributes" not in capsys.readouterr().err
     files = sorted((tmp_path / "copy").iterdir())
     assert [path.name for path in files] == ["comm_group.json", "trace.0.et", "trace.1.et"]
     content = b"".join(path.read_bytes() for path in files)
     assert not [secret for secret in SECRETS if secret.encode() in content]
-    assert main(["check", str(tmp_path / "copy"), "--json"]) == 0
+    assert main(["trace", "check", str(tmp_path / "copy"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["communication_nodes"] == {"all_reduce": 2}
     assert found["schemas"] == ["charkha.anonymize"]
@@ -54,19 +56,19 @@ def test_nothing_of_the_source_is_in_the_copy(source: Path, tmp_path: Path, caps
 def test_what_was_replaced_left_out_and_remains_is_said(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["anonymize", str(source), str(tmp_path / "copy"), "--json"]) == 0
+    assert main(["trace", "anonymize", str(source), str(tmp_path / "copy"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["ranks"], found["nodes"], found["names"], found["groups"], found["jitter"]) == (2, 4, 2, 1, None)
     assert found["dropped"] == {"path": 2, "rf_id": 2, "kernel_file": 2}
     assert "durations, and times from start to start" in found["recognisable"]
-    assert main(["diff", str(source), str(tmp_path / "copy")]) == 0
+    assert main(["trace", "diff", str(source), str(tmp_path / "copy")]) == 0
     assert capsys.readouterr().out.startswith("the same but for names\n")
 
 
 def test_the_terminal_lists_what_can_be_recognised(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["anonymize", str(source), str(tmp_path / "copy"), "--jitter", "0.1"])
+    main(["trace", "anonymize", str(source), str(tmp_path / "copy"), "--jitter", "0.1"])
     text = capsys.readouterr().out
     assert "still recognisable" in text
     assert "factors from 0.9 to 1.1" in text

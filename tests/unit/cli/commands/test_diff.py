@@ -16,20 +16,20 @@ def pair(folder: Path, duration: int) -> Path:
 
 
 def test_a_trace_is_the_same_as_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", str(EXAMPLE), str(EXAMPLE), "--gate"]) == 0
+    assert main(["trace", "diff", str(EXAMPLE), str(EXAMPLE), "--gate"]) == 0
     assert capsys.readouterr().out == "the same\n"
 
 
 def test_the_exit_code_tells_only_with_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, other = pair(tmp_path / "a", 100), pair(tmp_path / "b", 103)
-    assert main(["diff", str(one), str(other)]) == 0
+    assert main(["trace", "diff", str(one), str(other)]) == 0
     assert capsys.readouterr().out.startswith("the same but for durations\n")
-    assert main(["diff", str(one), str(other), "--gate"]) == 1
-    assert main(["diff", str(one), str(other), "--gate", "--tolerance", "3%"]) == 0
+    assert main(["trace", "diff", str(one), str(other), "--gate"]) == 1
+    assert main(["trace", "diff", str(one), str(other), "--gate", "--tolerance", "3%"]) == 0
 
 
 def test_the_same_facts_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["diff", str(pair(tmp_path / "a", 100)), str(pair(tmp_path / "b", 103)), "--json"])
+    main(["trace", "diff", str(pair(tmp_path / "a", 100)), str(pair(tmp_path / "b", 103)), "--json"])
     found = json.loads(capsys.readouterr().out)
     assert (found["same"], found["differ"]) == (False, ["durations"])
     assert found["aspects"]["durations"]["differing"] == 2
@@ -40,5 +40,5 @@ def test_a_trace_that_cannot_be_played_cannot_be_compared(tmp_path: Path, capsys
     (tmp_path / "bad").mkdir()
     for rank in range(2):
         write(tmp_path / "bad" / f"x.{rank}.et", [compute(1, data_deps=[9])])
-    assert main(["diff", str(EXAMPLE), str(tmp_path / "bad")]) == 2
+    assert main(["trace", "diff", str(EXAMPLE), str(tmp_path / "bad")]) == 2
     assert "depends on node 9" in capsys.readouterr().err

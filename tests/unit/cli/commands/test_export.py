@@ -1,4 +1,4 @@
-"""`charkha export` as a user meets it, in this process."""
+"""`charkha runs export` as a user meets it, in this process."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_file_is_named_after_the_run_and_its_path_is_printed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(run.iterdir())
-    assert main(["export", str(run), "--to", "junit"]) == 0
+    assert main(["runs", "export", str(run), "--to", "junit"]) == 0
     streams = capsys.readouterr()
     assert (streams.out, streams.err) == ("one.junit.xml\n", "")
     assert Path("one.junit.xml").read_text().startswith("<testsuites ")
     assert sorted(run.iterdir()) == before
-    assert "it exists" in refused("export", run, "--to", "junit", capsys=capsys)
+    assert "it exists" in refused("runs", "export", run, "--to", "junit", capsys=capsys)
 
 
 def test_another_name_can_be_given(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(run), "--to", "csv", "--out", "tables"]) == 0
+    assert main(["runs", "export", str(run), "--to", "csv", "--out", "tables"]) == 0
     assert capsys.readouterr().out == "tables\n"
     assert Path("tables", "samples.csv").is_file()
 
@@ -42,8 +42,8 @@ def test_a_dash_is_stdout_for_formats_of_one_file(
     run: Path, name: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     here = sorted(Path().iterdir())
-    assert main(["export", str(run), "--to", name, "--out", "-"]) == 0
-    assert main(["export", str(run), "--to", name, "--out", "file"]) == 0
+    assert main(["runs", "export", str(run), "--to", name, "--out", "-"]) == 0
+    assert main(["runs", "export", str(run), "--to", name, "--out", "file"]) == 0
     assert capfdbinary.readouterr().out == Path("file").read_bytes() + b"file\n"
     assert sorted(Path().iterdir()) == sorted([*here, Path("file")])
 
@@ -59,13 +59,13 @@ def test_a_missing_package_is_named_before_anything_is_read(
     name: str, package: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert main(["export", "nowhere", "--to", name, *options]) == 3
+    assert main(["runs", "export", "nowhere", "--to", name, *options]) == 3
     assert "pip install 'charkha[export]'" in capsys.readouterr().err
 
 
 def test_the_help_describes_every_format(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["export", "--help"])
+        main(["runs", "export", "--help"])
     shown = capsys.readouterr().out
     listed = [line.split()[0] for line in shown.partition("formats:\n")[2].split("\n\n")[0].splitlines()]
     names = {name for entry in listed for name in {entry.replace("[-json]", ""), entry.replace("[-json]", "-json")}}

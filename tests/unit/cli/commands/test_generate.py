@@ -1,4 +1,4 @@
-"""`charkha generate` from arguments to files and table."""
+"""`charkha trace generate` from arguments to files and table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = ["--layers", "2", "--hidden", "8", "--sequence", "4", "--batch", "4", "-
 
 
 def _run(*arguments: str) -> int:
-    return main(["generate", *arguments])
+    return main(["trace", "generate", *arguments])
 
 
 def test_transformer_prints_what_it_will_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +109,7 @@ def test_help_has_an_example(arguments: list[str], capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as exit_:
         _run(*arguments, "--help")
     assert exit_.value.code == 0
-    assert "charkha generate " in capsys.readouterr().out.partition("example")[2]
+    assert "charkha trace generate " in capsys.readouterr().out.partition("example")[2]
 
 
 @dataclass(frozen=True)

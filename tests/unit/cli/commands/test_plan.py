@@ -82,11 +82,11 @@ def test_a_run_spec_is_planned_with_its_flows(capsys: pytest.CaptureFixture[str]
     found = planned(capsys, "plan", "-f", file)
     links = {link["link"]: link["payload_bytes"] for link in found["flows_beside_links"]}  # type: ignore[attr-defined]
     assert links == {"h0:eth0 > network:port0": 9000, "network:port2 > nic:eth0": 9000}
-    assert main(["plan", "-f", file]) == main(["check", "-f", file]) == 0
+    assert main(["plan", "-f", file]) == main(["trace", "check", "-f", file]) == 0
     shown = capsys.readouterr().out
     assert shown.count("h0:eth0 nic:eth0 8.79 KiB") == 2
     assert "h0:eth0 > network:port0" in shown
-    assert main(["check", "-f", file, "--json"]) == 0
+    assert main(["trace", "check", "-f", file, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["flows_beside"] == found["flows_beside"]
     job = "{name: %s, sweep: {collective: broadcast, ranks: 2}}"
     (tmp_path / "two.yaml").write_text(f"charkha: 1\njobs: [{job % 'a'}, {job % 'b'}]\n")

@@ -1,4 +1,4 @@
-"""`charkha run` and `charkha controller`: which run spec the arguments give."""
+"""`charkha run` and `charkha run --by-hand`: which run spec the arguments give."""
 
 from __future__ import annotations
 

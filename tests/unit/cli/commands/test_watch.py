@@ -1,4 +1,4 @@
-"""`charkha watch`: what it refuses before it connects."""
+"""`charkha runs watch`: what it refuses before it connects."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from tests.support.command import refused
 
 @pytest.mark.parametrize("url", ["http://localhost", "mqtt://", "mqtt://user:secret@localhost"])
 def test_a_wrong_url_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "secret" not in refused("watch", url, capsys=capsys)
+    assert "secret" not in refused("runs", "watch", url, capsys=capsys)

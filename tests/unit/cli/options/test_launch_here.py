@@ -48,7 +48,7 @@ def test_what_cannot_be_launched(
     words: str, topology: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = words.format(write(tmp_path, topology))
-    assert problem in refused("launch", *shlex.split(words), capsys=capsys)
+    assert problem in refused("agent", "launch", *shlex.split(words), capsys=capsys)
 
 
 @pytest.mark.parametrize("engine", ["local", "ssh --address 192.0.2.1", "slurm"])

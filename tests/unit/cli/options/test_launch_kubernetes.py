@@ -1,4 +1,4 @@
-"""`charkha launch`: what is printed, and what is refused before anything starts."""
+"""`charkha agent launch`: what is printed, and what is refused before anything starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from emulator.cli.main import main
 PODS = "launch kubernetes -n 2 --image charkha:1"
 
 
-@pytest.mark.parametrize(("option", "make"), [("", "charkha certs issue"), ("--insecure", "openssl rand -hex 24")])
+@pytest.mark.parametrize(
+    ("option", "make"), [("", "charkha agent certs issue"), ("--insecure", "openssl rand -hex 24")]
+)
 def test_manifests_are_printed_with_a_way_to_make_the_secret(
     option: str, make: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

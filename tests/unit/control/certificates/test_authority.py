@@ -88,7 +88,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 def test_an_authority_that_is_not_there_or_not_whole_is_named(tmp_path: Path, folder: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no authority in .*charkha certs init"):
+    with pytest.raises(InputError, match=r"there is no authority in .*charkha agent certs init"):
         issue(tmp_path, "a", role=Role.AGENT, valid=WEEK)
     (folder / "authority.key").write_text("-----BEGIN NOTHING-----\n")
     with pytest.raises(InputError, match=r"the authority in .* cannot be read"):

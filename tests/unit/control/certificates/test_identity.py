@@ -49,5 +49,5 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         check_identity(path, Role.AGENT)
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is not an identity: charkha certs issue"):
+    with pytest.raises(InputError, match="is not an identity: charkha agent certs issue"):
         check_identity(path, Role.AGENT)

@@ -60,7 +60,7 @@ def test_what_is_no_calibration_is_refused(tmp_path: Path, change: dict[str, obj
 
 
 def test_a_file_that_is_not_there_or_cannot_be_made_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="`charkha calibrate` makes one"):
+    with pytest.raises(InputError, match="`charkha agent calibrate` makes one"):
         read_calibration(tmp_path / "c.json")
     (tmp_path / "file").write_text("")
     with pytest.raises(HostError, match="choose a different file with --calibration"):

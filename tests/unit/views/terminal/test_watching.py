@@ -1,4 +1,4 @@
-"""What `charkha watch` shows."""
+"""What `charkha runs watch` shows."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ exit codes: 0 PASS; 2 bad input; 5 FAIL; 6 TESTER-LIMITED; 7 UNDECIDED
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add `expect` to the command line."""
-    parser = subparsers.add_parser("expect", description="Judge a run by rules: bounds on its metrics.", epilog=_EPILOG)
+    """Add `judge` to the command line."""
+    parser = subparsers.add_parser("judge", description="Judge a run by rules: bounds on its metrics.", epilog=_EPILOG)
     parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="run folder")
     parser.add_argument(
         "rules", metavar="RULES", nargs="?", help="rules file (default: those of the run, else the shipped `example`)"
