@@ -173,7 +173,7 @@ def _print(mode: str, code: int | None, capture: Capture, folder: Path, rate_bps
 
 def _agent(name: str, rate: str, folder: Path) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
     options = ("--controller", f"127.0.0.1:{_PORT}", "--name", name, "--max-rate", rate)
-    return _process((sys.executable, "-P", "-m", "emulator", "agent", *options), folder / f"{name}.log")
+    return _process((sys.executable, "-P", "-m", "emulator", "agent", "start", *options), folder / f"{name}.log")
 
 
 @contextlib.contextmanager

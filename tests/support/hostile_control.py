@@ -43,6 +43,7 @@ from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySetti
 from emulator.trace.files.load import load_trace
 from emulator.trace.meaning.model import CommKind, Resource
 from emulator.trace.meaning.workload import build_workload
+from tests.support.mutants import damaged_bytes, damaged_message
 from tests.support.trace_files import collective, write
 
 KEY = b"a key of the lab"
@@ -70,33 +71,24 @@ class Anything:
         return np.array([self.number() for _ in range(count)], kind)
 
     def damaged(self, content: bytes) -> bytes:
-        """The same bytes, changed in one of several ways; or others."""
-        kind, found = self.random.randrange(10), bytearray(content)
-        if kind < 3 and found:
-            found[self.random.randrange(len(found))] = self.random.randrange(256)
-        elif kind == 3:
-            del found[self.random.randrange(len(found) + 1) :]
-        elif kind == 4:
-            found += self.random.randbytes(self.random.choice((1, 9, 300)))
-        elif kind == 5:
-            return self.random.randbytes(self.random.choice((0, 1, 40, 4000)))
-        elif kind == 6 and self.random.random() < 0.02:
-            return bytes(found) + b"\xf2\x3f\x80\x80\x40" + bytes(1 << 20)  # an unknown field of a mebibyte
-        return bytes(found)
+        """The same message with other fields, or other bytes, or a long one."""
+        if self.random.random() < 0.01:
+            return content + b"\xf2\x3f\x80\x80\x40" + bytes(1 << 20)  # an unknown field of a mebibyte
+        return self.random.choice((damaged_message, damaged_bytes))(content, self.random)
 
     def agent_value(self) -> control.AgentValue:
         count, number = self.random.randrange(3), self.number
-        return self.random.choice(_AGENT_VALUES)(self, count, number)
+        return self.random.choice(AGENT_VALUES)(self, count, number)
 
     def controller_value(self, host: str) -> control.ControllerValue:
-        return self.random.choice(_CONTROLLER_VALUES)(self, self.number, host)
+        return self.random.choice(CONTROLLER_VALUES)(self, self.number, host)
 
     def job(self) -> int | None:
         return 0 if self.random.random() < 0.98 else self.random.choice((None, 1, 2**31))
 
 
 def _completions(any_: Anything, count: int, _: Any) -> Completions:
-    kinds = (np.int64, np.uint64, *[np.int64] * 5, np.bool_, np.int64)
+    kinds = (np.int64, np.uint64, *[np.int64] * 5, np.bool_, np.int64, np.int64)
     return Completions(any_.signed(), *[any_.column(count, kind) for kind in kinds])
 
 
@@ -106,7 +98,7 @@ def _steps(any_: Anything, count: int, number: Any) -> StepRecords:
     return StepRecords(iteration, [RankSteps(iteration, number(), number(), number(), *columns)])
 
 
-_AGENT_VALUES: list[Callable[[Anything, int, Any], control.AgentValue]] = [
+AGENT_VALUES: list[Callable[[Anything, int, Any], control.AgentValue]] = [
     lambda a, c, n: replace(HELLO, agent=a.random.choice(("a", "b", "x\x1b"))),
     lambda a, c, n: control.Proof(bytes(n(8))),
     lambda a, c, n: control.Bound({n(): ("127.0.0.1", n()) for _ in range(c)}),
@@ -170,7 +162,7 @@ def _chunk(any_: Anything, number: Any, _: str) -> Chunk:
     )
 
 
-_CONTROLLER_VALUES: list[Callable[[Anything, Any, str], control.ControllerValue]] = [
+CONTROLLER_VALUES: list[Callable[[Anything, Any, str], control.ControllerValue]] = [
     lambda a, n, h: control.Welcome(n()),
     _setup,
     lambda a, n, h: control.Directory({0: (h, 4791), n(): (h, n(16))}),
@@ -250,7 +242,7 @@ def _usual_of_an_agent(rank: int) -> Iterator[control.AgentValue]:
             yield control.Progress(number, number, False, "rank 0: waits")
             yield control.Credit(rank, 1)
             one = np.ones(1, np.int64)
-            columns = [one * rank, one.astype(np.uint64), *[one] * 5, one.astype(np.bool_), one]
+            columns = [one * rank, one.astype(np.uint64), *[one] * 5, one.astype(np.bool_), one, one]
             yield Completions(iteration, *columns)
         yield control.IterationDone(iteration, [RankSummary(rank, 0, 1, 0, 0, 0)])
         yield control.Ready()

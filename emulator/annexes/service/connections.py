@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -108,7 +109,9 @@ class _Guard(asyncio.Protocol):
         """A request has to arrive from now on."""
         self.disarm()
         late = (self, f"no whole request in {REQUEST_S:.0f} s")
-        self._deadline = asyncio.get_running_loop().call_later(REQUEST_S, self._limits.end, *late)
+        # Those that came together do not go together, and come back together.
+        delay_s = REQUEST_S * random.uniform(1, 1.5)
+        self._deadline = asyncio.get_running_loop().call_later(delay_s, self._limits.end, *late)
 
     def disarm(self) -> None:
         """A request is being answered."""

@@ -22,7 +22,7 @@ _ISSUE = """examples:
   charkha agent certs issue authority server1 --role agent --days 30
 """
 _REVOKE = """example:
-  charkha certs revoke authority server1
+  charkha agent certs revoke authority server1
 """
 _TOKEN = """example:
   charkha agent certs token secret server1 --role agent --hours 8

@@ -85,7 +85,9 @@ def _listed(path: Path, authority: x509.Certificate) -> frozenset[int]:
         found = x509.load_pem_x509_crl(path.read_bytes())
         is_signed = found.is_signature_valid(authority.public_key())  # type: ignore[arg-type]  # any key may be wrong
     except (OSError, *NOT_READ) as error:
-        raise InputError(f"{path}: is not a certificate revocation list ({error}): charkha certs revoke") from error
+        raise InputError(
+            f"{path}: is not a certificate revocation list ({error}): charkha agent certs revoke"
+        ) from error
     if not is_signed:
         raise InputError(f"{path}: is the list of another authority: copy that of your own")
     return frozenset(one.serial_number for one in found)

@@ -97,7 +97,7 @@ def _decode(
         if are_numbers_checked:
             _check_numbers(message)
         value = _DECODERS[kind](getattr(message, kind))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
     return control.Message(value, message.job if message.HasField("job") else None)
 

@@ -261,7 +261,7 @@ def certificate_problem(facts: Mapping[str, Iterable[bytes]], agent: str, revoke
         from emulator.control.certificates.revocation import serial_of
 
         if any(serial_of(one) in revoked for one in facts.get("x509_pem_cert", ())):
-            return f"the certificate of {agent} was revoked: charkha certs issue"
+            return f"the certificate of {agent} was revoked: charkha agent certs issue"
     roles = roles_of(name.decode(errors="replace") for name in facts.get("x509_subject_alternative_name", ()))
     names = [name.decode(errors="replace") for name in facts.get("x509_common_name", ())]
     if not roles:
