@@ -126,15 +126,17 @@ def build_parser(loaded: Collection[str]) -> Parser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
     added = [path for path in loaded if path and " " not in path and is_known(PluginKind.COMMANDS, path)]
     paths = list(dict.fromkeys([*BUILT_IN[PluginKind.COMMANDS], *added])) if IS_COMPLETE else ["agent start"]
-    elsewhere = {path.split()[-1]: path for path in paths if path != "agent start"} | (OLD_WORDS if IS_COMPLETE else {})
+    elsewhere = {path.split()[-1]: path for path in paths if path != "agent start"} | dict(
+        OLD_WORDS if IS_COMPLETE else {}
+    )
     parser.elsewhere = elsewhere
     for word in dict.fromkeys(path.split()[0] for path in paths):
         below = [path for path in paths if path.startswith(f"{word} ")]
         if word in loaded and word in paths:
             load(PluginKind.COMMANDS, word)(subparsers)
         else:
-            epilog = f"example:\n  charkha {below[0]} --help\n" if below else None
-            subparsers.add_parser(word, description=_DESCRIPTIONS.get(word), epilog=epilog)
+            example = f"example:\n  charkha {below[0]} --help\n" if below else None
+            subparsers.add_parser(word, description=_DESCRIPTIONS.get(word), epilog=example)
         if below:
             subparsers.choices[word].elsewhere = elsewhere
             _add_below(subparsers.choices[word], below, loaded)

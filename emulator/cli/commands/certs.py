@@ -74,8 +74,8 @@ def add_parser(subparsers: Subparsers) -> None:
     revoke = actions.add_parser(
         "revoke",
         help="revoke an identity",
-        description="Revoke every identity of a name that was issued so far. Copy the list, authority.crl, beside the "
-        "identity of every controller.",
+        description="Revoke every identity of a name that was issued so far. Copy the list, authority.crl,\n"
+        "beside the identity of every controller.",
         epilog=_REVOKE,
     )
     revoke.add_argument("folder", metavar="FOLDER", type=Path, help="folder of the authority")

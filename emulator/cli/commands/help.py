@@ -35,11 +35,11 @@ def _run(args: argparse.Namespace) -> int:
 
     topic, pages = "-".join(args.topic).lower(), PAGES.paths
     page = pages.get(_ALIASES.get(topic, topic))
-    path = OLD_WORDS.get(" ".join(args.topic), " ".join(args.topic))
+    words = OLD_WORDS.get(" ".join(args.topic), " ".join(args.topic))
     if page is not None:
         print(page.read_text(encoding="utf-8"), end="")
-    elif path in SUMMARIES:
-        return main([*path.split(), "--help"])
+    elif words in SUMMARIES:
+        return main([*words.split(), "--help"])
     elif topic and topic != "topics":
         advice = did_you_mean(topic, [*pages, *_ALIASES, *SUMMARIES]) or "; `charkha help` lists the topics"
         raise InputError(f"there is no topic {' '.join(args.topic)!r}{advice}")

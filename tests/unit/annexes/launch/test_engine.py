@@ -19,7 +19,7 @@ def test_words_of_an_agent(target: str, has_identities: bool, security: list[str
     placement = Placement(["a"], ["eth1", "eth2"], has_identities=has_identities)
     words = placement.arguments("a", target, "/s/a")
     ports = ["--interface", "eth1", "--interface", "eth2"]
-    assert words == ["agent", "--controller", target, "--name", "a", *ports, *security]
+    assert words == ["agent", "start", "--controller", target, "--name", "a", *ports, *security]
 
 
 def test_everybody_has_the_same_token_and_it_is_new() -> None:

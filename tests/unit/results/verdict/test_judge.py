@@ -72,7 +72,9 @@ def test_a_share_of_ideal_or_a_ratio_of_times_is_undecided_if_the_tester_is_unkn
 ) -> None:
     verdict = judged(summary, rule("jct", "at most", 500), rule(metric, "at least", limit))
     assert (verdict.outcome, verdict.exit_code) == (Outcome.UNDECIDED, exit_codes.UNDECIDED)
-    assert verdict.findings[0].reason.startswith("the device or the tester may be the reason: calibrate")
+    assert verdict.findings[0].reason.startswith(
+        "the device or the tester may be the reason: `charkha agent calibrate`"
+    )
     for known in (rule("jct", "at most", 400), rule("cct_p50", "at most", 10)):
         assert judged(summary, known, rule(metric, "at least", limit)).outcome is Outcome.FAIL
 

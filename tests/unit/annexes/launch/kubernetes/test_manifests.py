@@ -95,6 +95,7 @@ def test_agents_find_the_controller_by_the_name_of_the_service() -> None:
     words = pod(PLAIN, "agent")["containers"][0]["args"]
     assert words[:3] == [
         "agent",
+        "start",
         "--controller",
         f"{service['metadata']['name']}:{service['spec']['ports'][0]['port']}",
     ]
