@@ -66,7 +66,7 @@ class ControlLink:
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._target, self._tls, self._is_patient, self._report = target, tls, is_patient, report
-        self._outgoing: asyncio.Queue[control.Message[control.AgentValue] | None] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[control.JobMessage[control.AgentValue] | None] = asyncio.Queue()
         self._decode = decode_controller
         self.run_id = ""
         # On a Unix socket the controller is the process that started this one.
@@ -100,7 +100,7 @@ class ControlLink:
 
     def send(self, value: control.AgentValue, job: int | None = None) -> None:
         """Queue a value for the controller; `job`: number of the job that it is about."""
-        self._outgoing.put_nowait(control.Message(value, job))
+        self._outgoing.put_nowait(control.JobMessage(value, job))
 
     @property
     def waiting(self) -> int:
@@ -128,7 +128,7 @@ class ControlLink:
         self.send(control.Proof(code_of(key, binding.statement(Purpose.AGENT))))
         self.run_id = challenge.run_id
 
-    async def receive(self) -> control.Message[Any]:
+    async def receive(self) -> control.JobMessage[Any]:
         """The controller's next value, and the job that it is about.
 
         Raises:
@@ -150,7 +150,7 @@ class ControlLink:
                 return message
             self.send(control.ClockReply(value.sent_ns, time.monotonic_ns(), 0))
 
-    async def _next(self) -> control.Message[Any]:
+    async def _next(self) -> control.JobMessage[Any]:
         try:
             message = await self._read()
         except grpc.aio.AioRpcError as error:

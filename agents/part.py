@@ -17,7 +17,7 @@ from agents.play.recording_player import RecordingPlayer
 from agents.play.step_keeper import StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.reporter import Reporter
-from agents.transports.base import Address, Endpoint, Port, Transport
+from agents.transports.base import Address, Endpoint, RankPort, Transport
 from emulator.control import conversation as control
 from emulator.control.observations import FlowEvents
 from emulator.errors import RemoteProtocolError
@@ -129,7 +129,7 @@ class Part:
         places = self._places.values()
         self._transport.use_ports(
             {
-                place.rank: Port(
+                place.rank: RankPort(
                     place.port, place.line_rate_bps, place.port_cap_bps, limit_of(devices.get(place.host, ""))
                 )
                 for place in places

@@ -71,11 +71,11 @@ class Run:
             ResultError: it is missing or damaged.
         """
         from emulator.results.run_folder.reader import read_run
-        from emulator.results.run_folder.schema import Part
+        from emulator.results.run_folder.schema import RunTable
 
         if name not in TABLES:
             raise InputError(f"there is no table {name!r}; choose from {', '.join(TABLES)}")
-        return read_run(self.folder).table(Part(name))
+        return read_run(self.folder).table(RunTable(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def compare(before: Runs, after: Runs, *, margin: float = 0.03) -> Comparison:
     from charkha.comparison import Comparison
     from emulator.results.comparison.comparability import check_comparability
     from emulator.results.comparison.groups import groups_of, short_names
-    from emulator.results.comparison.verdicts import Rules
+    from emulator.results.comparison.verdicts import ComparisonRules
     from emulator.results.comparison.verdicts import compare as compare_groups
 
     names = short_names([_name(before), _name(after)])
@@ -212,7 +212,7 @@ def compare(before: Runs, after: Runs, *, margin: float = 0.03) -> Comparison:
     comparability = check_comparability(groups)
     if comparability.refused:
         raise InputError(f"the runs are not comparable: {' | '.join(map(str, comparability.refused))}")
-    found = compare_groups(groups, comparability, Rules(margin=margin))
+    found = compare_groups(groups, comparability, ComparisonRules(margin=margin))
     return Comparison(found.rules, found.groups, found.pairs, found.comparability)
 
 

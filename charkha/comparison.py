@@ -8,7 +8,7 @@ from emulator.views.terminal.console import as_text
 from emulator.views.text.comparison_text import answer_words
 
 
-class Comparison(verdicts.Comparison):
+class Comparison(verdicts.GroupComparison):
     """A comparison of two groups of runs: `print` shows its table, and `pairs` has every class with its figures."""
 
     __slots__ = ()

@@ -22,6 +22,8 @@ SOURCES = ("emulator", "agents", "charkha")
 ANNEXES = "annexes"
 MOST_FILES = 20
 GROUND = "ground"
+STARTS = ("__main__", "start")
+"""Modules beside the rooms that start the command line; they belong to its room."""
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -44,6 +46,8 @@ def room(module: str) -> str:
     package, *rest = module.split(".")
     if package != "emulator":
         return package
+    if rest and rest[0] in STARTS:
+        return "cli"
     return rest[0] if len(rest) > 1 or (rest and (ROOT / "emulator" / rest[0]).is_dir()) else GROUND
 
 

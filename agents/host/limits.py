@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-from agents.host.ports import Place, Ports
+from agents.host.ports import AddressUser, Ports
 from emulator.control import conversation as control
 from emulator.errors import HostError
 from emulator.topology.safety import SAFE_NETWORKS, SAFE_NETWORKS_IN_WORDS, Network, contains
@@ -45,7 +45,7 @@ class Limits:
         Raises:
             HostError: an address or prefix is outside the networks, or a rate above the limit or not known.
         """
-        places: Sequence[Place] = [*setup.ranks, *setup.flows]
+        places: Sequence[AddressUser] = [*setup.ranks, *setup.flows]
         for place in places:
             self.check_address(place.host, place.title)
         for prefix in setup.networks:

@@ -16,7 +16,7 @@ from emulator.host.ethtool import nic_facts
 LOOPBACK = "lo"
 
 
-class Place(Protocol):
+class AddressUser(Protocol):
     """Who plays at an address of an interface: a rank, or a flow."""
 
     @property
@@ -67,7 +67,7 @@ class Ports:
         """What the controller must know to plan with these interfaces."""
         return [_offered(interface) for interface in self.interfaces]
 
-    def devices(self, places: Sequence[Place]) -> dict[str, str]:
+    def devices(self, places: Sequence[AddressUser]) -> dict[str, str]:
         """Address → interface of every rank and flow: by the topology's name, or the only interface for the only name.
 
         Raises:
@@ -85,7 +85,7 @@ class Ports:
                 raise HostError(f"{problem}: start it with --interface {place.interface}")
         return {place.host: place.interface for place in places}
 
-    def _over_loopback(self, places: Sequence[Place]) -> dict[str, str]:
+    def _over_loopback(self, places: Sequence[AddressUser]) -> dict[str, str]:
         for place in places:
             if not ip_address(place.host).is_loopback:
                 raise HostError(f"{place.title} plays at {place.host}: start the agent with --interface NAME")

@@ -30,7 +30,7 @@ def _refusal(syndrome: Syndrome | None) -> str:
     return _ACCESS if syndrome is Syndrome.REMOTE_ACCESS else _INVALID
 
 
-class Owner(Protocol):
+class QueuePairOwner(Protocol):
     """Receives the events of queue pairs; `index` is the one that the owner gave the queue pair."""
 
     def delivered(self, index: int, delivered: Delivered, now: int) -> None:
@@ -111,7 +111,7 @@ class Channel:
 
     context: Context
     agenda: Agenda
-    owner: Owner
+    owner: QueuePairOwner
     facts: QpFacts
     pair: QueuePair
     index: int = 0

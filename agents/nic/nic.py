@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from agents.nic.channel import Channel, LocalPeer, Owner, PacketReceiver
+from agents.nic.channel import Channel, LocalPeer, PacketReceiver, QueuePairOwner
 from agents.nic.context import Context
 from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
@@ -104,7 +104,7 @@ class SoftwareNic:
         self,
         facts: QpFacts,
         pair: QueuePair,
-        owner: Owner,
+        owner: QueuePairOwner,
         *,
         index: int = 0,
         is_control: bool = False,
@@ -139,7 +139,7 @@ class SoftwareNic:
         self,
         facts: QpFacts,
         pair: QueuePair,
-        owner: Owner,
+        owner: QueuePairOwner,
         *,
         index: int = 0,
         sink: Sink | None = None,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from emulator.host.clock import Clock
 from emulator.planner.network.header_overhead import roce_packet_bytes
-from emulator.roce.connection.messages import Run
+from emulator.roce.connection.messages import PacketRun
 from emulator.roce.rate.pacing import Pacer
 from emulator.roce.tuning import LONGEST_PACED_RUN_NS
 
@@ -109,7 +109,7 @@ class PortPacer(Bucket):
         else:
             super().wait(take_turn)
 
-    def charge(self, run: Run, now: int) -> None:
+    def charge(self, run: PacketRun, now: int) -> None:
         """Account for a run that leaves now."""
         message = run.message
         payload = run.packets * self._path_mtu

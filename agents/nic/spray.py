@@ -10,7 +10,7 @@ from agents.nic.context import Context
 from agents.nic.sockets import Sender, traffic_class_message
 from agents.nic.system_calls import SocketAddress, cut_message
 from agents.nic.transmitter import Transmitter
-from emulator.roce.connection.messages import Reply, Run
+from emulator.roce.connection.messages import PacketRun, Reply
 from emulator.roce.connection.qp_facts import QpFacts
 from emulator.roce.constants import UDP_PORT
 from emulator.roce.multipath.paths import Health
@@ -40,7 +40,7 @@ class SprayTransmitter(Transmitter):
             (facts.peer_host, UDP_PORT, label, 0) if label else (facts.peer_host, UDP_PORT) for label in labels
         ]
 
-    def turns(self, run: Run, turn: int) -> Iterator[None]:
+    def turns(self, run: PacketRun, turn: int) -> Iterator[None]:
         """Send the packets of a run; they are few, so it yields nothing."""
         assert isinstance(run, Spray)
         for burst in run.bursts:

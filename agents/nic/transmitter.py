@@ -12,7 +12,7 @@ from agents.nic.context import Context
 from agents.nic.sockets import Sender, Senders, traffic_class_message
 from agents.nic.system_calls import cut_message
 from emulator.errors import HostError
-from emulator.roce.connection.messages import AtomicResponse, Message, Reply, ResponseRun, Run, Verb
+from emulator.roce.connection.messages import AtomicResponse, Message, PacketRun, Reply, ResponseRun, Verb
 from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
 from emulator.roce.wire.framing import Framing
@@ -132,7 +132,7 @@ class Transmitter:
         control = traffic_class_message(self._context.options.cnp_dscp << 2, is_v6=sender.is_v6)
         sender.send((framing.notification(),), self._to, control)
 
-    def send_run(self, run: Run) -> None:
+    def send_run(self, run: PacketRun) -> None:
         """Send the packets of a run."""
         for _ in self.turns(run, self._context.staging.slots):
             pass
@@ -162,7 +162,7 @@ class Transmitter:
             packet = framing.with_content(opcode, add(psn, place), headers, piece, ack_request=is_asking)
             sender.send_whole(packet, self._to)
 
-    def turns(self, run: Run, turn: int) -> Iterator[None]:
+    def turns(self, run: PacketRun, turn: int) -> Iterator[None]:
         """Send the packets of a run; yields after every `turn` packets if more follow."""
         message, psn, path_mtu = run.message, run.psn, self._context.payload.path_mtu
         framing, sender = path = self._path(message.key)

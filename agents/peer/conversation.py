@@ -22,7 +22,7 @@ CONNECT_S = 2.0
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 3))
 
 
-class Stream(Protocol):
+class BlockStream(Protocol):
     """Carries blocks in both directions.
 
     Attributes:
@@ -118,7 +118,7 @@ class Conversation:
         is_client: this end has connected, so it sends first.
     """
 
-    def __init__(self, stream: Stream, *, is_client: bool) -> None:
+    def __init__(self, stream: BlockStream, *, is_client: bool) -> None:
         self.stream, self.is_client = stream, is_client
         self.host, self.peer_host, self.ended = stream.host, stream.peer_host, stream.ended
 

@@ -23,7 +23,7 @@ from emulator.roce.connection.messages import ConnectionSettings, Delivered, Mes
 from emulator.roce.connection.qp_facts import QpFacts
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.constants import FIRST_SOURCE_PORT
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.packet import Packet
 from emulator.roce.wire.psn import Psn
 
@@ -152,9 +152,9 @@ class SendStream:
 
     def _take(self, packet: Packet) -> None:
         operation = packet.meaning.operation
-        if operation is Operation.SEND:
+        if operation is PacketOperation.SEND:
             self._blocks.put_nowait(bytes(packet.payload))
-        elif operation is Operation.READ_RESPONSE:
+        elif operation is PacketOperation.READ_RESPONSE:
             self._read += packet.payload
 
     async def _watch(self) -> None:

@@ -19,7 +19,7 @@ from agents.peer.traffic import PeerTraffic
 from emulator.errors import InputError, RunError
 from emulator.flows.perftest.exchange import conclude, confirm, greet, introduce, meet
 from emulator.flows.perftest.parameters import PeerTest, TestVerb
-from emulator.flows.perftest.records import OVER_RDMA, OVER_TCP, QpRecord, Report
+from emulator.flows.perftest.records import OVER_RDMA, OVER_TCP, BandwidthReport, QpRecord
 from emulator.flows.perftest.results import PeerResult
 from emulator.flows.perftest.task import PeerTask
 from emulator.roce.connection.memory import Memory, MemoryRegion
@@ -59,7 +59,7 @@ class PeerSession:
         self._link: CmLink | None = None
         self._traffic: PeerTraffic | None = None
         self._version = ""
-        self._report: Report | None = None
+        self._report: BandwidthReport | None = None
         self._is_told_to_end = False
 
     def __enter__(self) -> PeerSession:
@@ -327,11 +327,11 @@ def _queue_pair(
     return QueuePair(settings, Psn(ours.psn), Psn(theirs.psn), Memory([region]))
 
 
-def _report(test: PeerTest, traffic: PeerTraffic) -> Report:
+def _report(test: PeerTest, traffic: PeerTraffic) -> BandwidthReport:
     sent = traffic.sent()
     seconds = sent.duration_ns / 1e9
     rate = sent.messages / seconds if seconds else 0.0
     average = rate * test.size_bytes / (1 << 20)  # MiB/s, the unit of perftest unless its user chooses another
-    return Report(
+    return BandwidthReport(
         size_bytes=test.size_bytes, iterations=sent.messages, peak=0.0, average=average, messages_per_us=rate / 1e6
     )

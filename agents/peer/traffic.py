@@ -15,7 +15,7 @@ from emulator.flows.perftest.parameters import PeerTest, TestVerb
 from emulator.flows.perftest.records import QpRecord
 from emulator.flows.perftest.results import Received, Sent
 from emulator.roce.connection.messages import Delivered, Message, Verb
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.packet import Packet
 
 TX_DEPTH = 128
@@ -23,7 +23,7 @@ TX_DEPTH = 128
 WITHOUT_END = 1 << 62
 
 _VERBS = {"write": Verb.WRITE, "send": Verb.SEND, "read": Verb.READ}
-_OPERATIONS = {"write": Operation.WRITE, "send": Operation.SEND, "read": Operation.READ_REQUEST}
+_OPERATIONS = {"write": PacketOperation.WRITE, "send": PacketOperation.SEND, "read": PacketOperation.READ_REQUEST}
 
 
 class PeerTraffic:
@@ -178,11 +178,11 @@ class PeerTraffic:
         responders = [channel.pair.responder for channel in self._channels]
         reads, read_bytes = sum(one.reads for one in responders), sum(one.read_bytes for one in responders)
         if reads:
-            self._check(Operation.READ_REQUEST, -(-read_bytes // reads))
+            self._check(PacketOperation.READ_REQUEST, -(-read_bytes // reads))
         if self.failure.done():
             self.failure.result()
 
-    def _check(self, operation: Operation, size: int) -> None:
+    def _check(self, operation: PacketOperation, size: int) -> None:
         test = self._test
         if operation is not _OPERATIONS[test.verb.operation]:
             verb = operation.value.partition(" ")[0].upper()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 
-from agents.play.window import Node
+from agents.play.window import WindowNode
 
 
 class ComputeResource:
@@ -22,12 +22,12 @@ class ComputeResource:
     __slots__ = ("_free_ns", "_queue", "ends_ns", "running")
 
     def __init__(self) -> None:
-        self._queue: list[tuple[int, int, int, Node]] = []
+        self._queue: list[tuple[int, int, int, WindowNode]] = []
         self._free_ns = 0
-        self.running: Node | None = None
+        self.running: WindowNode | None = None
         self.ends_ns = 0
 
-    def enqueue(self, node: Node) -> None:
+    def enqueue(self, node: WindowNode) -> None:
         """Queue a node that is ready since node.ready_ns."""
         heapq.heappush(self._queue, (node.ready_ns, node.node_id, node.position, node))
 
@@ -40,7 +40,7 @@ class ComputeResource:
         self.running, self.ends_ns = node, begin_ns + node.duration_ns
         return begin_ns
 
-    def end(self) -> Node:
+    def end(self) -> WindowNode:
         """End the running node and return it."""
         node = self.running
         assert node is not None

@@ -15,7 +15,7 @@ from agents.play import tags
 from agents.play.compute import ComputeResource
 from agents.play.execution import Execution, Poster
 from agents.play.usage import Usage
-from agents.play.window import Node, Window
+from agents.play.window import Window, WindowNode
 from agents.transports.base import Endpoint
 from emulator.control.observations import Completion, RankSummary
 from emulator.errors import LocalProtocolError
@@ -65,7 +65,7 @@ class _Pending:
 
     __slots__ = ("bytes_received", "bytes_sent", "execution", "node", "post_ns", "stamp_ns", "waited_ns")
 
-    def __init__(self, node: Node, post_ns: int, waited_ns: int, execution: Execution | None = None) -> None:
+    def __init__(self, node: WindowNode, post_ns: int, waited_ns: int, execution: Execution | None = None) -> None:
         self.node, self.post_ns, self.waited_ns, self.execution = node, post_ns, waited_ns, execution
         self.bytes_sent = self.bytes_received = self.stamp_ns = 0
 
@@ -110,8 +110,8 @@ class RankPlayer:
         self._core_wait = core_wait or CoreWait(None)
         self._retired = 0
         self._window = Window(nodes, is_resident=is_resident)
-        self._ready: deque[Node] = deque()
-        self._to_post: deque[Node] = deque()
+        self._ready: deque[WindowNode] = deque()
+        self._to_post: deque[WindowNode] = deque()
         self._cpu, self._device = ComputeResource(), ComputeResource()
         self._due_ns = _NEVER  # when the next node ends on the CPU or the device
         self._alarm_ns = 0
@@ -121,7 +121,7 @@ class RankPlayer:
         self._start_ns = 0
         self._latest_ns = 0
         self._usage = Usage(0)
-        self._group_queues: dict[int, deque[Node]] = {}
+        self._group_queues: dict[int, deque[WindowNode]] = {}
         self._ready_collectives: set[int] = set()
         self._pending: dict[int, _Pending] = {}  # by serial
         self._early_credits: dict[int, set[int]] = {}
@@ -168,7 +168,7 @@ class RankPlayer:
         """Go back to the beginning of a resident program, after an iteration; nothing for one that is streamed."""
         self._take(self._window.rewind())
 
-    def _take(self, nodes: Iterable[Node]) -> None:
+    def _take(self, nodes: Iterable[WindowNode]) -> None:
         """New nodes of the window."""
         for node in nodes:
             communication = node.communication
@@ -300,7 +300,7 @@ class RankPlayer:
         elif self._window.delivered < self._nodes and self._window.completed > self._retired:
             self._report_room_soon(now)
 
-    def _dispatch(self, node: Node) -> None:
+    def _dispatch(self, node: WindowNode) -> None:
         if node.resource == _NETWORK:
             self._to_post.append(node)
         elif node.resource == _NONE:
@@ -309,7 +309,7 @@ class RankPlayer:
             resource = self._cpu if node.resource == _CPU else self._device
             resource.enqueue(node)
 
-    def _complete(self, node: Node, now: int) -> None:
+    def _complete(self, node: WindowNode, now: int) -> None:
         if now > self._latest_ns:
             self._latest_ns = now
         self._ready.extend(self._window.complete(node, now))
@@ -390,7 +390,7 @@ class RankPlayer:
 
     # --- communication ------------------------------------------------------------------------------------------
 
-    def _communicate(self, node: Node, now: int) -> None:
+    def _communicate(self, node: WindowNode, now: int) -> None:
         communication = node.communication
         assert communication is not None
         self._lateness.note(now - node.ready_ns)
@@ -410,7 +410,7 @@ class RankPlayer:
             self._ready_collectives.remove(node.position)
             self._post_collective(node, now)
 
-    def _post_collective(self, node: Node, now: int) -> None:
+    def _post_collective(self, node: WindowNode, now: int) -> None:
         communication = node.communication
         assert communication is not None
         serial = self._serial(communication)
@@ -463,7 +463,7 @@ class RankPlayer:
             pending.execution.credit(peer)
             self._settle(serial, pending, pending.execution, now)
 
-    def _send(self, node: Node, communication: PlannedCommunication, now: int) -> None:
+    def _send(self, node: WindowNode, communication: PlannedCommunication, now: int) -> None:
         serial = self._serial(communication)
         pending = self._pending[serial] = _Pending(node, now, self._core_wait.until(now))
         self._usage.communication(+1, now)
@@ -474,7 +474,7 @@ class RankPlayer:
         else:
             self._complete_communication(serial, pending, now)
 
-    def _receive(self, node: Node, communication: PlannedCommunication, now: int) -> None:
+    def _receive(self, node: WindowNode, communication: PlannedCommunication, now: int) -> None:
         serial = self._serial(communication)
         pending = self._pending[serial] = _Pending(node, now, self._core_wait.until(now))
         self._usage.communication(+1, now)

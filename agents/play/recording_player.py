@@ -10,7 +10,7 @@ from agents.play.player import RankPlayer
 from agents.play.step_keeper import StepKeeper
 from agents.play.step_record import StepRecord
 from agents.play.tags import CREDIT, LANE_MASK, LANE_SHIFT, PAIR, SERIAL_MASK
-from agents.play.window import Node
+from agents.play.window import WindowNode
 from emulator.planner.rank_program import PlannedCommunication
 from emulator.planner.schedule import Lane
 
@@ -46,7 +46,7 @@ class RecordingPlayer(RankPlayer):
         record = self._record(serial)
         return super()._carried(serial, lanes, ranks) if record is None else (record, record.watched(lanes, ranks))
 
-    def _send(self, node: Node, communication: PlannedCommunication, now: int) -> None:
+    def _send(self, node: WindowNode, communication: PlannedCommunication, now: int) -> None:
         record = self._record(self._serial(communication)) if communication.size_bytes else None
         if record is not None:
             record.begin(communication.peer, _PAIR_LANE, _PAIR_STEP, communication.size_bytes)

@@ -13,7 +13,7 @@ REMEMBERED_ENDS = 4096
 _NETWORK = int(Resource.NETWORK)
 
 
-class Node:
+class WindowNode:
     """A node in the window: `waiting` counts incomplete dependencies, `ready_ns` is the latest end of complete ones."""
 
     __slots__ = ("communication", "dependents", "duration_ns", "node_id", "position", "ready_ns", "resource", "waiting")
@@ -25,7 +25,7 @@ class Node:
         self.duration_ns = duration_ns
         self.waiting = 0
         self.ready_ns = 0
-        self.dependents: list[Node] = []
+        self.dependents: list[WindowNode] = []
         self.communication: PlannedCommunication | None = None
 
 
@@ -47,21 +47,21 @@ class Window:
 
     def __init__(self, nodes: int, *, is_resident: bool = False) -> None:
         self._length, self._is_resident = nodes, is_resident
-        self._program: list[tuple[Node, int]] = []  # and how many dependencies each waits for at first
-        self._nodes: dict[int, Node] = {}
+        self._program: list[tuple[WindowNode, int]] = []  # and how many dependencies each waits for at first
+        self._nodes: dict[int, WindowNode] = {}
         self._ends: dict[int, int] = {}  # position → end, in order of completion
         self._older_end_ns = 0  # the latest end of complete nodes that are no longer in _ends
         self.delivered = 0
         self.completed = 0
 
-    def deliver(self, chunk: Chunk) -> Iterator[Node]:
+    def deliver(self, chunk: Chunk) -> Iterator[WindowNode]:
         """Add a chunk; yields its nodes, with `waiting` counting the dependencies that are incomplete now."""
         distances = chunk.distance.tolist()
         first = 0
         durations = chunk.duration_ns.tolist()
         rows = zip(chunk.node_id.tolist(), chunk.resource.tolist(), durations, chunk.dependencies.tolist(), strict=True)
         for position, (node_id, resource, duration, dependencies) in enumerate(rows, chunk.first_position):
-            node = Node(position, node_id, resource, duration)
+            node = WindowNode(position, node_id, resource, duration)
             if resource == _NETWORK:
                 node.communication = chunk.communications[position]
             for distance in distances[first : first + dependencies]:
@@ -78,7 +78,7 @@ class Window:
             self.delivered += 1
             yield node
 
-    def complete(self, node: Node, now: int) -> Iterator[Node]:
+    def complete(self, node: WindowNode, now: int) -> Iterator[WindowNode]:
         """Complete a node; yields the nodes that this makes ready, with ready_ns set."""
         del self._nodes[node.position]
         self.completed += 1
@@ -98,7 +98,7 @@ class Window:
         self._older_end_ns = 0
         self.delivered = self.completed = 0
 
-    def rewind(self) -> Iterator[Node]:
+    def rewind(self) -> Iterator[WindowNode]:
         """Deliver a resident program again, to an empty window; yields its nodes."""
         for node, waiting in self._program:
             node.waiting, node.ready_ns = waiting, 0

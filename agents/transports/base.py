@@ -34,7 +34,7 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class RankPort:
     """The port that a rank uses, as an agent sees it.
 
     Attributes:
@@ -130,7 +130,7 @@ class Transport(Protocol):
         """The name on the command line."""
         ...
 
-    def use_ports(self, ports: Mapping[int, Port]) -> None:
+    def use_ports(self, ports: Mapping[int, RankPort]) -> None:
         """Set the port of each rank, before any endpoint is opened; transports without pacing ignore it."""
         return
 

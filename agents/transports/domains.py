@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from agents.transports.base import Address, Endpoint, EndpointEvents, FlowCounters, Port, Silence, Transport
+from agents.transports.base import Address, Endpoint, EndpointEvents, FlowCounters, RankPort, Silence, Transport
 from emulator.control.conversation import DomainPlace
 from emulator.control.observations import DOMAIN
 from emulator.control.parameter import Parameter
@@ -227,7 +227,7 @@ class DomainTransport:
         """See Transport."""
         return self._beside.name
 
-    def use_ports(self, ports: Mapping[int, Port]) -> None:
+    def use_ports(self, ports: Mapping[int, RankPort]) -> None:
         """See Transport."""
         self._beside.use_ports(ports)
 

@@ -50,13 +50,13 @@ class Parser(argparse.ArgumentParser):
         """As in argparse; an `advanced` option is listed by `--help-all` only."""
         return self._sorted(super().add_argument(*names, **settings), advanced=advanced)
 
-    def add_argument_group(self, title: str | None = None, *_: object, **settings: Any) -> Group:
+    def add_argument_group(self, title: str | None = None, *_: object, **settings: Any) -> HelpGroup:
         """A group of common options."""
-        return self._add_group(Group(self, title, advanced=False, **settings))
+        return self._add_group(HelpGroup(self, title, advanced=False, **settings))
 
-    def add_advanced_group(self, title: str, **settings: Any) -> Group:
+    def add_advanced_group(self, title: str, **settings: Any) -> HelpGroup:
         """A group of options that `--help-all` lists."""
-        return self._add_group(Group(self, title, advanced=True, **settings))
+        return self._add_group(HelpGroup(self, title, advanced=True, **settings))
 
     def add_explain(self, *tables: str, advanced: bool = False) -> None:
         """Add `--explain`, which prints what every column means and ends.
@@ -128,7 +128,7 @@ class Parser(argparse.ArgumentParser):
             self._advanced.append(action)
         return action
 
-    def _add_group(self, group: Group) -> Group:
+    def _add_group(self, group: HelpGroup) -> HelpGroup:
         self._action_groups.append(group)
         return group
 
@@ -186,7 +186,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30)
 
 
-class Group(argparse._ArgumentGroup):
+class HelpGroup(argparse._ArgumentGroup):
     """A titled group of options."""
 
     def __init__(self, parser: Parser, title: str | None, *, advanced: bool, **settings: Any) -> None:

@@ -18,7 +18,7 @@ from emulator.experiment.play.session import check_session, load_jobs, prepare_s
 from emulator.experiment.settle.workload import LatestJob, LoadedJob
 from emulator.experiment.spec.spec import Experiment, Job
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.session import Session, solo_folder
+from emulator.results.run_folder.session import StoredSession, solo_folder
 from emulator.views.html.session_page import write_session_report
 from emulator.views.terminal.progress import RunProgress, make_display
 
@@ -47,7 +47,7 @@ class CommandPlayer:
             self._announced = loaded
         return loaded
 
-    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | Session:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | StoredSession:
         """Play a run, or a session of several jobs, into a folder; with `solo`, each job of a session alone first.
 
         Raises:
@@ -61,7 +61,7 @@ class CommandPlayer:
                 return prepared.play(folder, observers=[progress, RunLog()], live=self._live)
 
 
-def _play_session(experiment: Experiment, folder: Path, *, solo: bool) -> Session:
+def _play_session(experiment: Experiment, folder: Path, *, solo: bool) -> StoredSession:
     require_new(folder)
     with contextlib.ExitStack() as stack:
         with status() as on_step:

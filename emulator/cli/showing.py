@@ -8,12 +8,12 @@ from pathlib import Path
 
 from emulator.cli.output import print_json, print_tables
 from emulator.errors import ResultError
-from emulator.experiment.play.outcome import Outcome, outcome_of
+from emulator.experiment.play.outcome import PlayedRun, outcome_of
 from emulator.experiment.play.play import has_samples
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.comparison.interference import measure_interference
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.session import Session, load_session
+from emulator.results.run_folder.session import StoredSession, load_session
 from emulator.results.verdict.judge import gravest
 from emulator.views.as_json.interference import interference_to_json
 from emulator.views.html.writing import REPORT
@@ -28,9 +28,9 @@ _MOST_CLASSES = 40
 """Classes that a run prints: requests of inference have a size each."""
 
 
-def show(played: Run | Session, experiment: Experiment, args: argparse.Namespace) -> int:
+def show(played: Run | StoredSession, experiment: Experiment, args: argparse.Namespace) -> int:
     """Print what came of a run, or of every job of a session; returns the exit code of the gravest verdict."""
-    if isinstance(played, Session):
+    if isinstance(played, StoredSession):
         return _show_session(played, experiment, args)
     outcome = outcome_of(played, experiment.job)
     if args.json:
@@ -49,7 +49,7 @@ def show_aborted(folder: Path, experiment: Experiment, args: argparse.Namespace)
         show(read_run(folder), experiment, args)
 
 
-def _show_session(session: Session, experiment: Experiment, args: argparse.Namespace) -> int:
+def _show_session(session: StoredSession, experiment: Experiment, args: argparse.Namespace) -> int:
     jobs = {job.name: job for job in experiment.jobs}
     outcomes = {name: outcome_of(run, jobs[name]) for name, run in session.jobs.items()}
     worst = gravest(one.verdict.outcome for one in outcomes.values())
@@ -79,7 +79,7 @@ def _show_session(session: Session, experiment: Experiment, args: argparse.Names
     return worst.exit_code
 
 
-def _print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
+def _print_outcome(outcome: PlayedRun, args: argparse.Namespace) -> None:
     """Print the table of a run."""
     tables = render_beside(outcome.summary)
     beside = ["", *tables] if tables else []

@@ -435,7 +435,7 @@ ControllerValue: TypeAlias = (
 )
 
 
-class Message(NamedTuple, Generic[V]):
+class JobMessage(NamedTuple, Generic[V]):
     """A value on its way, and the number of the job that it is about; None: of no job."""
 
     value: V

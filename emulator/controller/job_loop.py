@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from emulator.control import conversation as control
 from emulator.control.observations import Completions, ComputeSpans, FlowEvents, StepRecords
 from emulator.controller import state
-from emulator.controller.ledger import Ledger, Span, span_of
+from emulator.controller.ledger import Ledger, PossibleTimes, span_of
 from emulator.controller.program_stream import ProgramStream
 from emulator.controller.recording.session_observer import SessionObserver
 from emulator.controller.run_plan import AgentFacts, RunOutcome, RunPlan
@@ -30,7 +30,7 @@ OPEN_ENDED_AHEAD = 4
 """Iterations that agents know ahead if they follow each other and nobody knows yet which is the last."""
 
 
-class Agents(Protocol):
+class SessionAgents(Protocol):
     """What a loop needs of the session."""
 
     @property
@@ -81,7 +81,7 @@ class JobLoop:
         agents: of the session.
     """
 
-    def __init__(self, number: int, plan: RunPlan, observer: SessionObserver, agents: Agents) -> None:
+    def __init__(self, number: int, plan: RunPlan, observer: SessionObserver, agents: SessionAgents) -> None:
         self.number, self.plan, self._observer, self._agents = number, plan, observer, agents
         self._state = state.RunState(plan.ranks_of, self._iterations(), ahead=_ahead(plan))
         self._streams = {name: list(_streams(plan, ranks)) for name, ranks in plan.ranks_of.items()}
@@ -100,11 +100,11 @@ class JobLoop:
     @property
     def has_ended(self) -> bool:
         """Whether all iterations are played."""
-        return self._state.phase in (state.Phase.FINISHING, state.Phase.OVER)
+        return self._state.phase in (state.RunPhase.FINISHING, state.RunPhase.OVER)
 
     def wait(self) -> None:
         """Tell the observer which agents are missing."""
-        if self._state.phase is state.Phase.GATHERING:
+        if self._state.phase is state.RunPhase.GATHERING:
             self._observer.waiting_for(self._state.missing_agents)
 
     def joined(self, hello: control.Hello) -> None:
@@ -140,7 +140,7 @@ class JobLoop:
     def overdue(self) -> EmulatorError | None:
         """The error that ends the session if nothing moves in this job."""
         is_waiting = self.outcome.start_ns is None or time.monotonic_ns() < self.outcome.start_ns
-        if is_waiting or self._state.phase is state.Phase.OVER:
+        if is_waiting or self._state.phase is state.RunPhase.OVER:
             self._standstill.excuse()
             return None
         return self._standstill.overdue(self._state.missing_agents)
@@ -270,7 +270,7 @@ class JobLoop:
         self._begun(iteration)
         return self.outcome.taken_off_ns.get(agent, {}).get(iteration, 0)
 
-    def _span(self, agent: str, iteration: int) -> Span:
+    def _span(self, agent: str, iteration: int) -> PossibleTimes:
         """When what the agent says of an iteration can have been."""
         starts_ns = self._starts_ns.get(iteration, self.outcome.start_ns or 0)
         error_ns = self._agents.clock_error_ns(agent, since_ns=starts_ns)
@@ -319,7 +319,7 @@ class JobLoop:
         self.outcome.flows.extend(farewell.flows)
         self.outcome.steps_lost += farewell.steps_lost
         self.outcome.counted.add(agent)
-        if self._state.phase is state.Phase.FINISHING:  # else the session is given up
+        if self._state.phase is state.RunPhase.FINISHING:  # else the session is given up
             self._handle(state.AgentSaidFarewell(agent))
 
 

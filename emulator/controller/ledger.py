@@ -21,7 +21,7 @@ TOLERANCE_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PossibleTimes:
     """When something can have been, on the controller's clock, ns."""
 
     start_ns: int
@@ -71,7 +71,7 @@ class Ledger:
             expected = np.sort(np.concatenate([*keys, np.zeros(0, np.int64)]))
             self._accounts[agent] = _Account(frozenset(ends), ranks, plays, expected)
 
-    def completed(self, agent: str, done: Completions, span: Span) -> None:
+    def completed(self, agent: str, done: Completions, span: PossibleTimes) -> None:
         """Take in completions, with their times on the controller's clock.
 
         Raises:
@@ -102,7 +102,7 @@ class Ledger:
         if sum(map(len, reported)) > len(account.keys):
             raise _wrong(agent, f"sent more completions of iteration {done.iteration} than its ranks have")
 
-    def computed(self, agent: str, spans: ComputeSpans, span: Span) -> None:
+    def computed(self, agent: str, spans: ComputeSpans, span: PossibleTimes) -> None:
         """Check when devices were busy; errors as of `completed`."""
         self._check_ranks(agent, spans.rank, "compute spans")
         if len(spans.rank):
@@ -123,7 +123,7 @@ class Ledger:
             if not (one.src in own or one.dst in own) or max(one.src, one.dst) >= self._count:
                 raise _wrong(agent, f"sent counters of a flow from rank {one.src} to rank {one.dst}, which it has not")
 
-    def finished(self, agent: str, iteration: int, summaries: Collection[RankSummary], span: Span) -> None:
+    def finished(self, agent: str, iteration: int, summaries: Collection[RankSummary], span: PossibleTimes) -> None:
         """The agent says that its ranks have completed an iteration; whether that is so is looked at by `check`.
 
         Raises:
@@ -174,13 +174,13 @@ class Ledger:
             raise _wrong(agent, f"sent {what} of rank {strange[0]}, which it does not play")
 
 
-def span_of(starts_ns: int, now_ns: int, *, error_ns: int) -> Span:
+def span_of(starts_ns: int, now_ns: int, *, error_ns: int) -> PossibleTimes:
     """From a start until now, by the clock of an agent that may be off by so much."""
     slack_ns = error_ns + TOLERANCE_NS
-    return Span(starts_ns - slack_ns, now_ns + slack_ns)
+    return PossibleTimes(starts_ns - slack_ns, now_ns + slack_ns)
 
 
-def _check_times(agent: str, what: str, span: Span, first_ns: int, last_ns: int) -> None:
+def _check_times(agent: str, what: str, span: PossibleTimes, first_ns: int, last_ns: int) -> None:
     if first_ns < span.start_ns:
         early_s = (span.start_ns - first_ns) / 1e9
         raise _wrong(agent, f"sent {what} with times {early_s:g} s before the iteration began")

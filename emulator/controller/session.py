@@ -30,7 +30,7 @@ DESCRIPTORS, AGENT_DESCRIPTORS, THREADS, MEMORY_BYTES = 32, 8, 16, 160 << 20
 """What a session takes at least, and for each agent, most of it gRPC: seen to fail below about half of each."""
 
 
-class Session:
+class JobSession:
     """Plays a SessionPlan once.
 
     Args:
@@ -113,7 +113,7 @@ class Session:
         for loop in self._loops_of(hello.agent):
             loop.joined(hello)
 
-    def said(self, agent: str, message: control.Message[Any]) -> None:
+    def said(self, agent: str, message: control.JobMessage[Any]) -> None:
         """See RosterListener."""
         value, job = message
         if isinstance(value, control.Progress) and not (self._has_begun and self._unfinished):

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunError, TransferFailed
 
 
-class Phase(Enum):
+class RunPhase(Enum):
     """Where the run is."""
 
     GATHERING = auto()
@@ -164,7 +164,7 @@ class RunState:
         self._joined: set[str] = set()
         self._done: set[str] = set()  # agents that did what the phase waits for
         self._places: dict[int, tuple[str, int]] = {}
-        self.phase = Phase.GATHERING
+        self.phase = RunPhase.GATHERING
 
     @property
     def iteration(self) -> int:
@@ -174,14 +174,14 @@ class RunState:
     @property
     def missing_agents(self) -> list[str]:
         """Agents that the phase still waits for."""
-        if self.phase is Phase.PLAYING:
+        if self.phase is RunPhase.PLAYING:
             return sorted(name for name, played in self._played_by.items() if played == self._played)
-        waited = self._joined if self.phase is Phase.GATHERING else self._done
+        waited = self._joined if self.phase is RunPhase.GATHERING else self._done
         return sorted(set(self._ranks_of) - waited)
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
         """Take in what happened; returns what to do, in order. After OVER nothing happens any more."""
-        if self.phase is Phase.OVER:
+        if self.phase is RunPhase.OVER:
             return []
         if stimulus.agent not in self._ranks_of:
             return self._end(RemoteProtocolError(f"agent {stimulus.agent} is not part of this run"))
@@ -191,11 +191,11 @@ class RunState:
             case RanksBound(agent, places):
                 return self._bound(agent, places)
             case AgentReady(agent):
-                return self._all(agent, Phase.PREPARING, self._start)
+                return self._all(agent, RunPhase.PREPARING, self._start)
             case AgentFinished(agent, iteration):
                 return self._finished(agent, iteration)
             case AgentSaidFarewell(agent):
-                return self._all(agent, Phase.FINISHING, self._end)
+                return self._all(agent, RunPhase.FINISHING, self._end)
             case AgentAborted(agent, reason, (rank, peer)):
                 return self._end(TransferFailed(reason, agent=agent, between=(rank, peer)))
             case AgentAborted(agent, reason, _):
@@ -204,21 +204,21 @@ class RunState:
                 return self._vanished(agent, reason)
 
     def _join(self, agent: str) -> list[Instruction]:
-        if self.phase is not Phase.GATHERING or agent in self._joined:
+        if self.phase is not RunPhase.GATHERING or agent in self._joined:
             return self._end(RemoteProtocolError(f"agent {agent} joined again while {self.phase.name.lower()}"))
         self._joined.add(agent)
         if self._joined != set(self._ranks_of):
             return []
-        self.phase = Phase.BINDING
+        self.phase = RunPhase.BINDING
         return [SendSetup(name) for name in sorted(self._ranks_of)]
 
     def _bound(self, agent: str, places: Mapping[int, tuple[str, int]]) -> list[Instruction]:
         if set(places) != set(self._ranks_of[agent]):
             return self._end(RemoteProtocolError(f"agent {agent} bound other ranks than it was given"))
         self._places.update(places)
-        return self._all(agent, Phase.BINDING, self._directory)
+        return self._all(agent, RunPhase.BINDING, self._directory)
 
-    def _all(self, agent: str, phase: Phase, then: _Transition) -> list[Instruction]:
+    def _all(self, agent: str, phase: RunPhase, then: _Transition) -> list[Instruction]:
         """Count the agent in; go on when all are there."""
         if self.phase is not phase or agent in self._done:
             return self._end(RemoteProtocolError(f"agent {agent} spoke out of turn while {self.phase.name.lower()}"))
@@ -229,17 +229,17 @@ class RunState:
         return then()
 
     def _directory(self) -> list[Instruction]:
-        self.phase = Phase.PREPARING
+        self.phase = RunPhase.PREPARING
         return [SendDirectory(self._places), PrepareIteration(self.iteration)]
 
     def _start(self) -> list[Instruction]:
-        self.phase = Phase.PLAYING
+        self.phase = RunPhase.PLAYING
         self._known += islice(self._coming, self._ahead)
         return [StartIteration(self.iteration, self._known[-1])]
 
     def _finished(self, agent: str, iteration: int) -> list[Instruction]:
         own = self._played_by[agent]
-        if self.phase is not Phase.PLAYING or own >= len(self._known) or iteration != self._known[own]:
+        if self.phase is not RunPhase.PLAYING or own >= len(self._known) or iteration != self._known[own]:
             return self._end(RemoteProtocolError(f"agent {agent} finished iteration {iteration} out of turn"))
         self._played_by[agent] += 1
         if min(self._played_by.values()) == self._played:
@@ -255,18 +255,18 @@ class RunState:
             if self._ahead:
                 return [ContinueThrough(following)]
         if self._played == len(self._known):
-            self.phase = Phase.FINISHING
+            self.phase = RunPhase.FINISHING
             return [FinishRun()]
         if self._ahead:
             return []
-        self.phase = Phase.PREPARING
+        self.phase = RunPhase.PREPARING
         return [PrepareIteration(self.iteration)]
 
     def _vanished(self, agent: str, reason: str) -> list[Instruction]:
-        if self.phase is Phase.FINISHING and agent in self._done:
+        if self.phase is RunPhase.FINISHING and agent in self._done:
             return []
         return self._end(AgentLost(agent, ranks=self._ranks_of[agent], reason=reason))
 
     def _end(self, error: EmulatorError | None = None) -> list[Instruction]:
-        self.phase = Phase.OVER
+        self.phase = RunPhase.OVER
         return [EndRun(error)]

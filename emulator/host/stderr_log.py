@@ -14,7 +14,7 @@ def log_to_stderr(level: str) -> None:
         level: the lowest one that is shown: debug, info, warning, error.
     """
     log = logging.StreamHandler()
-    log.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
+    log.setFormatter(_LineFormatter("%(levelname)s %(name)s: %(message)s"))
     log.addFilter(is_news)
     logging.basicConfig(level=level.upper(), handlers=[log])
 
@@ -25,7 +25,7 @@ def is_news(record: logging.LogRecord) -> bool:
     return not (record.name.startswith("grpc") and kind is not None and kind.__name__ == "CancelledError")
 
 
-class _Formatter(logging.Formatter):
+class _LineFormatter(logging.Formatter):
     """One line per record, whatever names are in it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802

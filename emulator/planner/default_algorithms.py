@@ -27,7 +27,7 @@ PARALLEL_BLOCK_BYTES = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _AlgorithmRule:
     algorithm: str
     condition: str
     applies: Callable[[int, int], bool]
@@ -46,17 +46,19 @@ def _block_of_at_least(least: int, *, least_members: int = 0) -> Callable[[int, 
     return lambda members, size_bytes: members >= least_members and size_bytes >= least * members
 
 
-_DIRECT = _Rule("direct", f"at most {SMALL_GROUP} members and {format_size(TINY_BYTES)}", _tiny)
-_OTHERWISE_DOUBLING = _Rule("halving_doubling", "otherwise", _always)
-_OTHERWISE_TREE = _Rule("tree", "otherwise", _always)
+_DIRECT = _AlgorithmRule("direct", f"at most {SMALL_GROUP} members and {format_size(TINY_BYTES)}", _tiny)
+_OTHERWISE_DOUBLING = _AlgorithmRule("halving_doubling", "otherwise", _always)
+_OTHERWISE_TREE = _AlgorithmRule("tree", "otherwise", _always)
 _REDUCTION = (
     _DIRECT,
-    _Rule("ring", "2 members", lambda members, _: members <= 2),
-    _Rule("ring", f"size / members at least {format_size(RING_BLOCK_BYTES)}", _block_of_at_least(RING_BLOCK_BYTES)),
+    _AlgorithmRule("ring", "2 members", lambda members, _: members <= 2),
+    _AlgorithmRule(
+        "ring", f"size / members at least {format_size(RING_BLOCK_BYTES)}", _block_of_at_least(RING_BLOCK_BYTES)
+    ),
     _OTHERWISE_DOUBLING,
 )
 _CHAIN = (
-    _Rule(
+    _AlgorithmRule(
         "ring",
         f"3 members or more and size / members at least {format_size(CHAIN_BLOCK_BYTES)}",
         _block_of_at_least(CHAIN_BLOCK_BYTES, least_members=3),
@@ -64,18 +66,18 @@ _CHAIN = (
     _OTHERWISE_TREE,
 )
 
-_TABLE: Mapping[CommKind, Sequence[_Rule]] = {
+_TABLE: Mapping[CommKind, Sequence[_AlgorithmRule]] = {
     CommKind.ALL_REDUCE: (
         _DIRECT,
-        _Rule(
+        _AlgorithmRule(
             "recursive_doubling", f"at most {format_size(TINY_BYTES)}", lambda _, size_bytes: size_bytes <= TINY_BYTES
         ),
         *_REDUCTION[1:],
     ),
     CommKind.ALL_GATHER: (
         _DIRECT,
-        _Rule("ring", "2 members", lambda members, _: members <= 2),
-        _Rule(
+        _AlgorithmRule("ring", "2 members", lambda members, _: members <= 2),
+        _AlgorithmRule(
             "ring",
             f"shards of at least {format_size(RING_BLOCK_BYTES)}",
             lambda _, size_bytes: size_bytes >= RING_BLOCK_BYTES,
@@ -84,18 +86,18 @@ _TABLE: Mapping[CommKind, Sequence[_Rule]] = {
     ),
     CommKind.REDUCE_SCATTER: _REDUCTION,
     CommKind.ALL_TO_ALL: (
-        _Rule("parallel", f"at most {PARALLEL_GROUP} members", lambda members, _: members <= PARALLEL_GROUP),
-        _Rule(
+        _AlgorithmRule("parallel", f"at most {PARALLEL_GROUP} members", lambda members, _: members <= PARALLEL_GROUP),
+        _AlgorithmRule(
             "parallel",
             f"size / members below {format_size(PARALLEL_BLOCK_BYTES)}",
             lambda members, size_bytes: size_bytes < PARALLEL_BLOCK_BYTES * members,
         ),
-        _Rule("pairwise", "otherwise", _always),
+        _AlgorithmRule("pairwise", "otherwise", _always),
     ),
     CommKind.BROADCAST: _CHAIN,
     CommKind.REDUCE: _CHAIN,
     CommKind.GATHER: (
-        _Rule(
+        _AlgorithmRule(
             "parallel",
             f"shards of at least {format_size(PARALLEL_BLOCK_BYTES)}",
             lambda _, size_bytes: size_bytes >= PARALLEL_BLOCK_BYTES,
@@ -103,14 +105,14 @@ _TABLE: Mapping[CommKind, Sequence[_Rule]] = {
         _OTHERWISE_TREE,
     ),
     CommKind.SCATTER: (
-        _Rule(
+        _AlgorithmRule(
             "parallel",
             f"size / members at least {format_size(PARALLEL_BLOCK_BYTES)}",
             _block_of_at_least(PARALLEL_BLOCK_BYTES),
         ),
         _OTHERWISE_TREE,
     ),
-    CommKind.BARRIER: (_Rule("dissemination", "always", _always),),
+    CommKind.BARRIER: (_AlgorithmRule("dissemination", "always", _always),),
 }
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
-from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison
-from emulator.results.comparison.verdicts import Verdict as ClassVerdict
+from emulator.results.comparison.verdicts import ClassComparison, GroupComparison, PairComparison
+from emulator.results.comparison.verdicts import ClassVerdict as ClassVerdict
 from emulator.results.run_folder.manifest import COMPLETE
 from emulator.results.run_folder.reader import Run
 from emulator.results.statistics.class_summary import ClassSummary
@@ -106,7 +106,7 @@ def _class_case(one: ClassSummary, summary: RunSummary) -> TestCase:
     return case
 
 
-def comparison_to_xml(comparison: Comparison, *, is_strict: bool = False) -> str:
+def comparison_to_xml(comparison: GroupComparison, *, is_strict: bool = False) -> str:
     """The document.
 
     Args:
@@ -116,7 +116,7 @@ def comparison_to_xml(comparison: Comparison, *, is_strict: bool = False) -> str
     return to_text("charkha compare", suites)
 
 
-def _suite(pair: PairComparison, comparison: Comparison, *, is_strict: bool) -> TestSuite:
+def _suite(pair: PairComparison, comparison: GroupComparison, *, is_strict: bool) -> TestSuite:
     suite = TestSuite(f"{pair.other.name} against {pair.baseline.name}")
     suite.timestamp = pair.other.runs[-1].manifest.created
     suite.add_property("margin", str(comparison.rules.margin))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from emulator.control.observations import FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
-from emulator.results.run_folder.manifest import Clock, Exclusion, HostFacts, Manifest, Scaling, TraceFacts, Trials
+from emulator.results.run_folder.manifest import Exclusion, HostFacts, Manifest, Scaling, TimeAxis, TraceFacts, Trials
 from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import Row, collective, columns, pair
 
@@ -37,7 +37,7 @@ MANIFEST = Manifest(
     parameters={"transport": Parameter("zmq"), "timeout": Parameter(30.0, "s"), "credits": Parameter(True)},
     scaling=Scaling(bytes=0.5, compute="replay", element_bytes=None),
     trials=Trials(attempted=4, warmup=1, included=2, excluded=(Exclusion(1, "a rank was late"),)),
-    clock=Clock(source="CLOCK_MONOTONIC of one host", offset_ns=12, error_ns=40),
+    clock=TimeAxis(source="CLOCK_MONOTONIC of one host", offset_ns=12, error_ns=40),
     roofline_ns=100_000,
     sequential_roofline_ns=120_000,
     warnings={"dangling dependency dropped": 1},

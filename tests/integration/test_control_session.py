@@ -29,7 +29,7 @@ from emulator.controller import watchdog
 from emulator.controller.roster import control_server, local_agents
 from emulator.controller.roster.control_service import SERVER_OPTIONS
 from emulator.controller.run_plan import RunPlan, SessionPlan
-from emulator.controller.session import Session
+from emulator.controller.session import JobSession
 from emulator.errors import AgentLost, EmulatorError, HostError, RemoteProtocolError, RunAborted, RunTimeout
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.trace.files.load import load_trace
@@ -80,7 +80,7 @@ class Open:
     hello: control.Hello
     playing: asyncio.Task[None]
     watching: Watching
-    session: Session
+    session: JobSession
 
     async def join(self, link: ControlLink, agent: str = "agent-0") -> None:
         """Let an agent prove who it is."""
@@ -143,7 +143,7 @@ def _plan(folder: Path) -> RunPlan:
 async def _open(folder: Path, *, jobs: int) -> AsyncIterator[Open]:
     watching = Watching()
     plan = _plan(folder / "trace")
-    session = Session(SessionPlan("run", [plan] * jobs, SILENCE_S), [watching] * jobs)  # type: ignore[list-item]
+    session = JobSession(SessionPlan("run", [plan] * jobs, SILENCE_S), [watching] * jobs)  # type: ignore[list-item]
     playing = asyncio.create_task(session.play())
     try:
         async with asyncio.timeout(60):
@@ -363,9 +363,9 @@ def test_a_standstill_names_the_two_ranks_that_were_silent_for_longest(run_check
     run_check(check)
 
 
-async def _heard(link: ControlLink, kind: type[Any], *, times: int = 1) -> list[control.Message[Any]]:
+async def _heard(link: ControlLink, kind: type[Any], *, times: int = 1) -> list[control.JobMessage[Any]]:
     """The next values of a kind; others between them are passed over."""
-    found: list[control.Message[Any]] = []
+    found: list[control.JobMessage[Any]] = []
     async with asyncio.timeout(60):
         while len(found) < times:
             message = await link.receive()
@@ -373,7 +373,7 @@ async def _heard(link: ControlLink, kind: type[Any], *, times: int = 1) -> list[
     return found
 
 
-async def _started(link: ControlLink, jobs: int) -> list[control.Message[Any]]:
+async def _started(link: ControlLink, jobs: int) -> list[control.JobMessage[Any]]:
     """Begin and Start of every job. All agents must listen meanwhile: the controller asks for their clocks."""
     return [*await _heard(link, control.Begin), *await _heard(link, control.Start, times=jobs)]
 

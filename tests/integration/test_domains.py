@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.support.command import charkha
 from tests.support.loopback import NET
 
@@ -31,7 +31,7 @@ def test_a_run_keeps_in_domains_what_the_plan_says(tmp_path: Path) -> None:
     assert (played.code, played.stderr) == (0, "")
     run = read_run(tmp_path / "run")
     carried = {"wire": 0, "domain": 0}
-    for flow in run.table(Part.FLOWS).to_pylist():
+    for flow in run.table(RunTable.FLOWS).to_pylist():
         assert (flow["medium"] == "domain") == (flow["src"] // 2 == flow["dst"] // 2)
         carried[flow["medium"]] += flow["bytes"]
     assert carried == {"wire": 2 * 2 * SIZE, "domain": 2 * SIZE}, "warm-up included"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.results.statistics.summary import summarise
 from tests.support.command import EXAMPLE, charkha
@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _busiest_device_ns(run: Run) -> int:
     """Compute of the rank that computed most, all measured iterations together."""
-    table = read_measured(run, Part.ITERATIONS)
+    table = read_measured(run, RunTable.ITERATIONS)
     busy = table.group_by("rank").aggregate([("compute_ns", "sum")])["compute_ns_sum"]
     return int(max(busy.to_pylist()))
 

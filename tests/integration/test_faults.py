@@ -15,7 +15,7 @@ import pytest
 from emulator.results.run_folder.layout import PARTIAL_MANIFEST
 from emulator.results.run_folder.manifest import ABORTED, INTERRUPTED
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.store import stored_run
 from tests.support.command import EXAMPLE, Command, Finished, started, stolen_s, wait_for
 
@@ -36,7 +36,7 @@ def _has_samples(folder: Path) -> bool | None:
     """The warm-up and an iteration are recorded of all eight ranks."""
     if not (folder / PARTIAL_MANIFEST).exists():
         return None
-    return read_run(folder).table(Part.ITERATIONS).num_rows >= 16 or None
+    return read_run(folder).table(RunTable.ITERATIONS).num_rows >= 16 or None
 
 
 def _ends_after(command: Command, pid: int, number: signal.Signals) -> Finished:
@@ -52,14 +52,14 @@ def _ends_after(command: Command, pid: int, number: signal.Signals) -> Finished:
 def _measured(folder: Path, *, status: str) -> Run:
     run = read_run(folder)
     assert run.manifest.status == status
-    assert run.table(Part.SAMPLES).num_rows >= 880
-    assert run.table(Part.ITERATIONS).num_rows >= 16
+    assert run.table(RunTable.SAMPLES).num_rows >= 880
+    assert run.table(RunTable.ITERATIONS).num_rows >= 16
     return run
 
 
 def _senders(run: Run) -> set[int]:
     """Ranks whose flows were counted."""
-    flows = run.table(Part.FLOWS)
+    flows = run.table(RunTable.FLOWS)
     assert all(sent > 0 for sent in flows["packets"].to_pylist())
     return set(flows["src"].to_pylist())
 

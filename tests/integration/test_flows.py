@@ -15,7 +15,7 @@ import pytest
 from emulator.experiment.play.play import has_samples
 from emulator.experiment.spec.document import experiment_of_run
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.integration.test_peer import listens
 from tests.support.command import Command, Finished, charkha, started, wait_for
 from tests.support.loopback import NET, free_port, receives_datagrams
@@ -80,7 +80,7 @@ def test_a_flow_lasts_as_long_as_the_job_and_both_ends_count_the_same(tmp_path: 
 
 def _span(folder: Path) -> tuple[int, int]:
     """First start and last end of the iterations, ns."""
-    table = read_run(folder).table(Part.ITERATIONS)
+    table = read_run(folder).table(RunTable.ITERATIONS)
     return min(table["start_ns"].to_pylist()), max(table["end_ns"].to_pylist())
 
 
@@ -116,7 +116,9 @@ def test_whoever_ends_the_other_stops_at_once_and_what_was_counted_stays(tmp_pat
         started("run", "-f", "run.yaml", "--out", "run", cwd=tmp_path) as command,
     ):
         wait_for(lambda: has_samples(tmp_path / "run") or None)  # the job plays, so both ends have met
-        wait_for(lambda: read_run(tmp_path / "run").table(Part.ITERATIONS).num_rows > 400 or None)  # beside the flow
+        wait_for(
+            lambda: read_run(tmp_path / "run").table(RunTable.ITERATIONS).num_rows > 400 or None
+        )  # beside the flow
         victim = command if ended == "run" else server
         victim.process.send_signal(signal.SIGINT if ended == "run" else signal.SIGKILL)
         began = time.monotonic()
@@ -127,6 +129,6 @@ def test_whoever_ends_the_other_stops_at_once_and_what_was_counted_stays(tmp_pat
     assert finished.code == (130 if ended == "run" else 1)
     if ended == "peer":
         assert f"flow 0 (perftest, here to nic): {PEER} disconnected" in finished.stderr.replace("127.0.0.1", PEER)
-    (row,) = read_run(tmp_path / "run").table(Part.FLOW_RESULTS).to_pylist()
+    (row,) = read_run(tmp_path / "run").table(RunTable.FLOW_RESULTS).to_pylist()
     assert row["messages"] > 0
     assert not row["is_complete"]

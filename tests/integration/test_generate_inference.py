@@ -7,7 +7,7 @@ from pathlib import Path
 
 from emulator.annexes.importers.mooncake import read_requests
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.table_columns import to_ints
 from tests.support.command import charkha
 
@@ -57,7 +57,7 @@ def test_a_file_of_requests_plays_and_moves_what_no_cache_held(tmp_path: Path) -
     expected = 2 * TOKEN * (sum(one.input_length for one in requests) - 4 * hits)  # a copy for each decode rank
     traffic = {entry["operation"]: entry["total_bytes"] for entry in json.loads(made.stdout)["traffic"]}
     assert traffic == {"send": expected, "recv": expected}
-    samples = read_run(tmp_path / "run").table(Part.SAMPLES)
+    samples = read_run(tmp_path / "run").table(RunTable.SAMPLES)
     assert int(to_ints(samples["bytes_received"]).sum()) == int(to_ints(samples["bytes_sent"]).sum()) == 2 * expected
 
     transfers = json.loads(played.stdout)["transfers"]

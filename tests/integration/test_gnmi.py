@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator.device.counters.counters import Reading
+from emulator.device.counters.counters import CounterReading
 from emulator.device.counters.gnmi import GnmiCounters
 from emulator.errors import HostError
 from emulator.topology.network import GnmiTarget
@@ -66,7 +66,7 @@ def test_counters_of_a_switch_have_the_names_of_the_run_folder(address: str, mon
     read = source.read()
     source.close()
     assert set(read) == {
-        Reading("leaf0", name, counter, value)
+        CounterReading("leaf0", name, counter, value)
         for name in ("Ethernet0", "Ethernet4")
         for counter, value in (("rx_packets", 7), ("rx_bytes", 9000), ("tx_dropped", 3))
     }

@@ -36,7 +36,7 @@ class Hostile:
         channel.send(self._setup)
         return None
 
-    def heard(self, channel: AgentChannel, message: control.Message[Any]) -> None:
+    def heard(self, channel: AgentChannel, message: control.JobMessage[Any]) -> None:
         value, _ = message
         if not isinstance(value, control.Progress | control.Farewell | control.Left):
             self.said.append(value)

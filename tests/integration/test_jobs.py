@@ -15,7 +15,7 @@ from emulator.experiment.play.session import play_session
 from emulator.experiment.spec.document import experiment_of_run, to_yaml
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import load_session
 from emulator.results.statistics.samples.table_columns import to_ints
 from emulator.schema import decode
@@ -35,7 +35,7 @@ def session(*jobs: dict[str, Any], **parts: Any) -> Experiment:
 
 def windows(run: Run) -> np.ndarray[Any, Any]:
     """First start and last end of each iteration, warm-up included."""
-    table = run.table(Part.ITERATIONS)
+    table = run.table(RunTable.ITERATIONS)
     number, start, end = (to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns"))
     return np.array([(start[number == one].min(), end[number == one].max()) for one in np.unique(number)])
 
@@ -61,7 +61,7 @@ def test_jobs_are_runs_of_their_own_on_one_clock(tmp_path: Path) -> None:
     again = experiment_of_run(b)
     assert len(again.jobs) == 1
     assert (again.job.iterations, again.job.pace, again.job.until) == (iterations, "continuous", None)
-    samples = b.table(Part.SAMPLES)
+    samples = b.table(RunTable.SAMPLES)
     assert samples.num_rows == 3 * (iterations + b.manifest.trials.warmup)
 
 

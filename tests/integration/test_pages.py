@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.views.html.page.document import Figure, Figures, Page, Section, render
+from emulator.views.html.page.document import Figures, KeyFigure, Page, PageSection, render
 from tests.support.browser import Browser, chromium
 from tests.support.command import wait_for
 from tests.support.pages import KINDS, SERVICE, write_pages, write_service_pages
@@ -65,8 +65,8 @@ def test_a_page_fits_the_window(browser: Browser, pages: dict[str, Path], kind: 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_long_figure_wraps_in_its_tile(browser: Browser, tmp_path: Path, width: int) -> None:
-    figures = [Figure(f"figure {n}", "123,456.789 Gbit/s in each direction", "x" * 90, n < 4) for n in range(8)]
-    page = Page("t", "h", "s", [], [], [Section("top", "", [Figures("tiles", figures)])])
+    figures = [KeyFigure(f"figure {n}", "123,456.789 Gbit/s in each direction", "x" * 90, n < 4) for n in range(8)]
+    page = Page("t", "h", "s", [], [], [PageSection("top", "", [Figures("tiles", figures)])])
     (tmp_path / "tiles.html").write_text(render(page), encoding="utf-8")
     _open(browser, tmp_path / "tiles.html", width)
     assert browser.run("return document.documentElement.scrollWidth - innerWidth") <= 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.nic.port import Bucket
-from agents.transports.base import Port
+from agents.transports.base import RankPort
 from emulator.host.timer import TimerfdClock
 from emulator.roce.tuning import PORT_LEAD_NS
 from tests.integration.roce_bed import RoceBed
@@ -16,7 +16,7 @@ from tests.integration.socket_bed import play
 def test_queue_pairs_lead_as_their_port_does(cap_bps: int, lead_ns: int) -> None:
     async def scenario(bed: RoceBed) -> None:
         for transport in bed.transports:
-            transport.use_ports({rank: Port(rank, line_rate_bps=10**9, cap_bps=cap_bps) for rank in range(2)})
+            transport.use_ports({rank: RankPort(rank, line_rate_bps=10**9, cap_bps=cap_bps) for rank in range(2)})
         a, b = await bed.connected(2)
         a.send(1, [(1, 50_000)])
         await bed.until(lambda: b.arrivals(0) == [(1, 50_000)])
@@ -41,7 +41,7 @@ def test_the_default_cap_of_a_port_spares_traffic_that_never_crosses_it(
     async def scenario(bed: RoceBed) -> None:
         transport = bed.transports[0]
         transport.use_ports(
-            {rank: Port(number, line_rate_bps=10**9, cap_bps=10**9) for rank, number in enumerate(numbers)}
+            {rank: RankPort(number, line_rate_bps=10**9, cap_bps=10**9) for rank, number in enumerate(numbers)}
         )
         a, b = await bed.connected(2)
         a.send(1, [(1, 50_000)])
@@ -58,7 +58,7 @@ def test_the_limit_of_the_owner_is_for_all_that_leaves_an_interface_whatever_the
         clock = TimerfdClock()
         limit = Bucket(clock, rate_bps=10**9)
         for transport in bed.transports:  # of two jobs of an agent
-            transport.use_ports({rank: Port(0, cap_bps=10**11, limit=limit) for rank in range(2)})
+            transport.use_ports({rank: RankPort(0, cap_bps=10**11, limit=limit) for rank in range(2)})
         a, b = await bed.connected(2)
         began = clock.now()
         a.send(1, [(1, 50_000), (2, 0)])
@@ -78,7 +78,7 @@ def test_control_messages_wait_for_the_limit_of_the_owner() -> None:
         clock = TimerfdClock()
         limit = Bucket(clock, rate_bps=10**6)
         for transport in bed.transports:
-            transport.use_ports({rank: Port(0, cap_bps=10**11, limit=limit) for rank in range(2)})
+            transport.use_ports({rank: RankPort(0, cap_bps=10**11, limit=limit) for rank in range(2)})
         a, b = await bed.connected(2)
         limit.charge_size(10**4, clock.now())  # 80 ms
         a.send(1, [(1, 0)])

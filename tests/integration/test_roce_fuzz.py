@@ -17,7 +17,7 @@ from emulator.roce.connection.messages import LEAST_REACH_PACKETS, Arrival
 from emulator.roce.wire.framing import Framing
 from emulator.roce.wire.headers import Aeth, Bth, Extension, ImmDt, Reth
 from emulator.roce.wire.icrc import UdpPath, icrc
-from emulator.roce.wire.opcodes import MEANINGS, Opcode, Operation, Service
+from emulator.roce.wire.opcodes import MEANINGS, Opcode, PacketOperation, TransportService
 from emulator.roce.wire.packet import pack_icrc, pack_packet, pad_bytes
 from emulator.roce.wire.psn import Psn, add
 from tests.integration.roce_bed import RoceBed, run
@@ -30,11 +30,12 @@ BATCH = 50
 """Small enough for any receive buffer."""
 PEER, TARGET, STRANGER = f"{NET}.0.1", f"{NET}.0.2", f"{NET}.0.9"
 PATH_MTU = 1024
-WRITES = [Opcode(code) for code, one in MEANINGS.items() if code < 0x20 and one.operation is Operation.WRITE]
+WRITES = [Opcode(code) for code, one in MEANINGS.items() if code < 0x20 and one.operation is PacketOperation.WRITE]
 OTHERS = [
     Opcode(code)
     for code, one in MEANINGS.items()
-    if code != Opcode.CNP and (one.service is not Service.RC or one.operation not in (Operation.WRITE, Operation.ACK))
+    if code != Opcode.CNP
+    and (one.service is not TransportService.RC or one.operation not in (PacketOperation.WRITE, PacketOperation.ACK))
 ]
 
 REASONS = ("header", "icrc", "length", "opcode", "payload", "refused", "rkey", "stranger")
@@ -127,7 +128,7 @@ class Forger:
     ) -> bytes:
         if psn is None:
             far = self._random.randrange(2 * LEAST_REACH_PACKETS, (1 << 24) - 2 * LEAST_REACH_PACKETS)
-            is_answer = MEANINGS[opcode].operation is Operation.ACK
+            is_answer = MEANINGS[opcode].operation is PacketOperation.ACK
             psn = add(self._sent() if is_answer else self._channel.pair.responder.expected, far)
         if payload is None:
             payload = self._payload if opcode in WRITES else b""

@@ -12,7 +12,7 @@ import pytest
 
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
 from tests.support.command import COMMAND, EXAMPLE, charkha
 from tests.support.loopback import NET
@@ -48,7 +48,7 @@ def test_with_time_stamps_of_the_kernel_every_sample_says_when_the_agent_read_it
     assert (finished.code, finished.stderr.splitlines()[1:]) == (0, [])
     run = read_run(tmp_path / "run")
     assert run.manifest.observation_point == "kernel's receive time stamps"
-    rows = run.table(Part.SAMPLES).to_pylist()
+    rows = run.table(RunTable.SAMPLES).to_pylist()
     assert rows
     for row in rows:
         assert row["post_ns"] <= row["done_ns"]
@@ -211,7 +211,7 @@ def test_with_few_descriptors_queue_pairs_share_sending_sockets(tmp_path: Path) 
     run = read_run(tmp_path / "run")
     (host,) = run.manifest.hosts
     sockets, shared = host.transport["sending_sockets"].value, host.transport["ports_shared"].value
-    flows = run.table(Part.FLOWS).to_pylist()
+    flows = run.table(RunTable.FLOWS).to_pylist()
     ports = {(flow["src"], flow["source_port"]) for flow in flows}
     assert 16 <= len(ports) <= sockets < 144 - 16, "400 descriptors less 256 for all else and 16 that receive"
     assert sockets + shared == 16 * 15 * 2  # one queue pair for payload and one for control to every peer

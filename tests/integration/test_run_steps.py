@@ -7,7 +7,7 @@ from pathlib import Path
 
 from emulator.planner.schedule import Collective
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.classes import class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.results.statistics.samples.measured_rows import read_measured
@@ -36,12 +36,12 @@ def closed_form(merged: MergedSamples, at: int) -> int:
 
 
 def merged_of(run: Run) -> MergedSamples:
-    return merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    return merge(read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS))
 
 
 def test_the_slowest_of_each_class_is_recorded_and_sends_what_its_algorithm_says(tmp_path: Path) -> None:
     run = played(tmp_path, "worst")
-    steps, merged = run.table(Part.STEPS).to_pylist(), merged_of(run)
+    steps, merged = run.table(RunTable.STEPS).to_pylist(), merged_of(run)
     at = {(int(merged.iteration[n]), int(merged.instance[n])): n for n in range(len(merged))}
     sent: Counter[tuple[int, int]] = Counter()
     for row in steps:
@@ -53,7 +53,7 @@ def test_the_slowest_of_each_class_is_recorded_and_sends_what_its_algorithm_says
 
 def test_every_transfer_of_all_instances_is_whole_and_in_order(tmp_path: Path) -> None:
     run = played(tmp_path, "1", "--no-report")
-    rows, merged = run.table(Part.STEPS).to_pylist(), merged_of(run)
+    rows, merged = run.table(RunTable.STEPS).to_pylist(), merged_of(run)
     sent: Counter[tuple[int, int]] = Counter()
     arrivals: defaultdict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
     for row in rows:

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pytest
 
 from charkha.service import Client, HostError, Refusal, Role, State, User
-from emulator.annexes.service.configuration import Place
+from emulator.annexes.service.configuration import ServiceFolder
 from emulator.annexes.service.serving import opened
 from emulator.cli.main import main
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.support.command import MARK, charkha, marked, refused, wait_for
 from tests.support.full import IS_FULL
 from tests.support.service import LONG, QUICK, add_users, running
@@ -25,7 +25,7 @@ from tests.support.service import LONG, QUICK, add_users, running
 
 def traffic_ns(folder: Path, run: int) -> tuple[int, int]:
     """First post and last end of a run, on the clock of this machine."""
-    samples = read_run(Place(folder).run(run).results).table(Part.SAMPLES, ["post_ns", "done_ns"])
+    samples = read_run(ServiceFolder(folder).run(run).results).table(RunTable.SAMPLES, ["post_ns", "done_ns"])
     return pc.min(samples["post_ns"]).as_py(), pc.max(samples["done_ns"]).as_py()
 
 
@@ -70,7 +70,7 @@ def test_users_are_made_on_the_command_line(tmp_path: Path, capsys: pytest.Captu
     folder = str(tmp_path / "lab")
     assert main(["serve", folder, "--user", "ann", "--role", "viewer"]) == 0
     token = capsys.readouterr().out.strip()
-    with opened(Place(tmp_path / "lab")) as store:
+    with opened(ServiceFolder(tmp_path / "lab")) as store:
         assert store.user_of_token(token) == User(name="ann", role=Role.VIEWER)
         assert "another service has it" in refused("serve", folder, capsys=capsys)
     assert "--user: name" in refused("serve", folder, "--user", "a b", capsys=capsys)

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from charkha.service import Client, HostError, Role
-from emulator.annexes.service.configuration import Configuration, Place
+from emulator.annexes.service.configuration import Configuration, ServiceFolder
 from emulator.annexes.service.http import COOKIE, LARGEST_BODY_BYTES
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.serving import opened, serving
@@ -221,8 +221,8 @@ async def test_over_tls_the_certificate_is_checked_and_cookies_travel_nowhere_el
     )
     (token,) = add_users(tmp_path / "lab", ann=Role.ADMIN).values()
     configuration = Configuration(listen="0", identity=str(issued.path))
-    with opened(Place(tmp_path / "lab")) as store:
-        async with serving(store, Place(tmp_path / "lab"), configuration) as url:
+    with opened(ServiceFolder(tmp_path / "lab")) as store:
+        async with serving(store, ServiceFolder(tmp_path / "lab"), configuration) as url:
             assert url.startswith("https://127.0.0.1:")
             own = Client(url, token, authority=tmp_path / "authority" / "authority.pem")
             assert (await asyncio.to_thread(own.who)).name == "ann"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.service import queues
-from emulator.annexes.service.configuration import Place
+from emulator.annexes.service.configuration import ServiceFolder
 from emulator.annexes.service.model import Dut, Run, State
 from emulator.annexes.service.queues import Changes, Queues
 from emulator.annexes.service.serving import opened
@@ -31,7 +31,7 @@ FAILS = "import sys; print('charkha: there is no such trace', file=sys.stderr); 
 class Bench:
     """Queues of two devices, and runs that are small programs."""
 
-    def __init__(self, store: Store, place: Place, changes: Changes) -> None:
+    def __init__(self, store: Store, place: ServiceFolder, changes: Changes) -> None:
         self.store, self.place, self._changes = store, place, changes
         self.queues = Queues(store, place, changes)
 
@@ -70,10 +70,10 @@ async def bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     monkeypatch.setattr(queues, "_start", start)
     monkeypatch.setattr(queues, "STOP_S", 0.2)
     monkeypatch.setattr(queues, "LOOK_S", 0.01)
-    with opened(Place(folder)) as store:
+    with opened(ServiceFolder(folder)) as store:
         for name in "ab":
             store.put_dut(Dut(name=name))
-        yield Bench(store, Place(folder), Changes())
+        yield Bench(store, ServiceFolder(folder), Changes())
 
 
 @asynchronous

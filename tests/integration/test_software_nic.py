@@ -17,7 +17,7 @@ from emulator.roce.connection.messages import ConnectionSettings, Delivered, Mes
 from emulator.roce.connection.qp_facts import QpFacts
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.packet import Packet
 from emulator.roce.wire.payload import CONSTANT_BYTE
 from emulator.roce.wire.psn import Psn
@@ -119,7 +119,7 @@ def test_reads_are_answered(path_mtu: int) -> None:
         b.post(Message(Verb.READ, 100_000, rkey=RKEY), Message(Verb.SEND, 10))
         await a.until(lambda: len(a.completed_) == len(sizes(path_mtu)))
         await b.until(lambda: len(b.completed_) == 2)
-        assert [one.operation for one in a.delivered_] == [Operation.SEND]
+        assert [one.operation for one in a.delivered_] == [PacketOperation.SEND]
         assert a.pair.drops == b.pair.drops == {}
 
     play(scenario, path_mtu)

@@ -14,7 +14,7 @@ import pytest
 
 from emulator.annexes.telemetry.broker import Broker
 from emulator.annexes.telemetry.messages import Composer
-from emulator.annexes.telemetry.payloads import IterationDone, State
+from emulator.annexes.telemetry.payloads import IterationPayload, StatePayload
 from emulator.annexes.telemetry.publisher import MqttPublisher
 from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry
 from tests.support.command import EXAMPLE, charkha, started, wait_for
@@ -89,14 +89,14 @@ async def test_after_an_outage_messages_come_in_order_and_the_oldest_are_missing
     composer = Composer("r1")
     with MqttPublisher(Broker.parse(broker.url), will=composer.will(), buffer=10, grace_s=20) as publisher:
         async with listening(broker) as heard:
-            publisher.offer(composer.compose(IterationDone(**composer.envelope(), iteration=0, jct_ns=1)))
+            publisher.offer(composer.compose(IterationPayload(**composer.envelope(), iteration=0, jct_ns=1)))
             await heard.until("iteration", sequence=1)
         broker.stop()
         for _ in range(30):
-            publisher.offer(composer.compose(IterationDone(**composer.envelope(), iteration=0, jct_ns=1)))
+            publisher.offer(composer.compose(IterationPayload(**composer.envelope(), iteration=0, jct_ns=1)))
         broker.start()
         async with listening(broker) as heard:
-            publisher.offer(composer.compose(State(**composer.envelope(), state="complete")))
+            publisher.offer(composer.compose(StatePayload(**composer.envelope(), state="complete")))
             await heard.until("state", state="complete")
             numbers = [payload["sequence"] for _, payload, _ in heard.messages if payload["sequence"]]
     assert numbers == sorted(numbers)

@@ -61,7 +61,7 @@ class Played:
         channel.send(control.Setup([control.JobSetup(0, "r", [self.place], "roce", 1 << 20, 0, SETTINGS)]))
         return None
 
-    def heard(self, channel: AgentChannel, message: control.Message[Any]) -> None:
+    def heard(self, channel: AgentChannel, message: control.JobMessage[Any]) -> None:
         if isinstance(message.value, control.Bound | control.Abort):
             self.said.append(message.value)
         if isinstance(message.value, control.Bound):

@@ -26,7 +26,7 @@ import numpy as np
 
 from emulator.errors import EmulatorError
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.store import is_run_folder, stored_run
 from tests.lab.faults import FAULTS, JOIN_TIMEOUT_S, STANDSTILL_S, Fault, Kind, Scene
 from tests.lab.sites import Site, lab, servers
@@ -160,7 +160,7 @@ def _missing(reported: set[int], folder: Path) -> Iterator[str]:
     """Iterations that the command reported, and that are not in the folder with all samples."""
     try:
         run = read_run(folder)
-        rows = run.table(Part.SAMPLES, ["iteration"])["iteration"].to_numpy()
+        rows = run.table(RunTable.SAMPLES, ["iteration"])["iteration"].to_numpy()
     except (EmulatorError, OSError) as error:
         yield f"the folder cannot be read: {error}"
         return

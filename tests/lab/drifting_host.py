@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from emulator.results.comparison.verdicts import Verdict
+from emulator.results.comparison.verdicts import ClassVerdict
 from tests.lab.trials import Play, Trial, command, star_lab
 from tests.support.command import charkha
 
@@ -61,7 +61,7 @@ def opened() -> Iterator[Play]:
             shutil.rmtree(lab.folder / "runs")
             (pair,) = json.loads(compared.stdout)["pairs"]
             classes = [f"{one['collective']} {one['ratio']:.3f} {one['verdict']}" for one in pair["classes"]]
-            false = pair["verdicts"][Verdict.FASTER.value] + pair["verdicts"][Verdict.SLOWER.value]
+            false = pair["verdicts"][ClassVerdict.FASTER.value] + pair["verdicts"][ClassVerdict.SLOWER.value]
             how = "in pairs" if pair["paired"] else "as groups"
             return Trial("false verdict" if false else "none false", bool(false), f"{how}: {', '.join(classes)}")
 

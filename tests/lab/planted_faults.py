@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.worst.worst_flows import LossFocus, loss_foci
 from emulator.results.verdict.judge import Outcome, judge
@@ -122,7 +122,7 @@ def judged(run: Run, fault: Fault) -> Found:
     summary = summarise(run)
     verdict = judge(summary, load_rules(EXAMPLE))
     failed = {one.rule.metric.name for one in verdict.findings if one.outcome is Outcome.FAIL}
-    flows, counters = run.table(Part.FLOWS), run.table(Part.COUNTERS)
+    flows, counters = run.table(RunTable.FLOWS), run.table(RunTable.COUNTERS)
     planted = summary.totals.dut.get("profile_drops", 0)
     return Found(
         planted,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.support.command import charkha
 from tests.support.full import IS_FULL
 from tests.support.namespaces import Namespace, cut_frames
@@ -49,7 +49,7 @@ def test_frames_are_those_of_the_job_and_those_of_the_flows(place: Namespace, fo
     assert udp["packets"] >= 3 * udp["sent_messages"] > 0
     assert seen["writes"] == roce["packets"] >= roce["sent_messages"] + 1
     assert 0 < seen["acks"] <= seen["writes"]
-    table = read_run(folder / "run").table(Part.FLOWS)
+    table = read_run(folder / "run").table(RunTable.FLOWS)
     assert seen["job"] >= sum(table["packets"].to_pylist()) > 0  # and its acknowledgements
     assert seen["total"] == seen["datagrams"] + seen["writes"] + seen["acks"] + seen["job"]
 
@@ -64,6 +64,6 @@ def test_a_job_that_hangs_ends_although_background_flows(place: Namespace, folde
     finished = charkha(*JOB, *patient, "--background", UDP, cwd=folder, prefix=place.prefix)
     assert finished.code == 1
     assert "nothing happened for 4 s" in finished.stderr
-    sent, received = read_run(folder / "run").table(Part.FLOW_RESULTS).to_pylist()
+    sent, received = read_run(folder / "run").table(RunTable.FLOW_RESULTS).to_pylist()
     assert min(sent["messages"], received["messages"]) > 50  # it flowed until the end
     assert not sent["is_complete"]

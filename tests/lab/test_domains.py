@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.summary import summarise
 from tests.support.command import charkha
 from tests.support.namespaces import Capture, Namespace, captured
@@ -37,7 +37,7 @@ def pairs(capture: Capture) -> Counter[tuple[int, int]]:
 def check(folder: Path) -> None:
     """Every pair has its bytes, over what connects it."""
     run = read_run(folder)
-    rows = run.table(Part.FLOWS).to_pylist()
+    rows = run.table(RunTable.FLOWS).to_pylist()
     assert {(one["src"], one["dst"]): one["medium"] for one in rows} == {
         (src, dst): "domain" if src // 2 == dst // 2 else "wire" for src in range(4) for dst in range(4) if src != dst
     }

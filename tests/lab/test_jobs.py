@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.session import Session, load_session
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.session import StoredSession, load_session
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.iterations import iteration_durations
 from tests.support.command import charkha
@@ -33,7 +33,7 @@ def lab(lab_host: None, tmp_path: Path) -> Iterator[Lab]:
     made.down()
 
 
-def play(lab: Lab, size: str, *options: object, iterations: int, second: dict[str, object]) -> Session:
+def play(lab: Lab, size: str, *options: object, iterations: int, second: dict[str, object]) -> StoredSession:
     """Jobs a and b, between h2 and a host of their own."""
     sweep = {"sweep": {"collective": "send_recv", "ranks": 2, "sizes": [size]}, "iterations": iterations}
     jobs = [{**sweep, "name": "a", "hosts": ["h0", "h2"]}, {**sweep, "name": "b", "hosts": ["h1", "h2"], **second}]
@@ -50,7 +50,7 @@ def frames_of(run: Run) -> dict[tuple[str, str], int]:
     """Frames with data that each address sent another."""
     addresses = run.manifest.topology["addresses"]
     found: Counter[tuple[str, str]] = Counter()
-    for row in run.table(Part.FLOWS, ["src", "dst", "packets"]).to_pylist():
+    for row in run.table(RunTable.FLOWS, ["src", "dst", "packets"]).to_pylist():
         found[addresses[row["src"]], addresses[row["dst"]]] += row["packets"]
     return found
 
@@ -58,7 +58,7 @@ def frames_of(run: Run) -> dict[tuple[str, str], int]:
 def counted(run: Run, port: str, *counters: str) -> int:
     """What a port of the switch counted during the run."""
     series: dict[str, list[int]] = {}
-    for row in run.table(Part.COUNTERS).to_pylist():
+    for row in run.table(RunTable.COUNTERS).to_pylist():
         if (row["device"], row["interface"]) == ("sw0", port) and row["counter"] in counters:
             series.setdefault(row["counter"], []).append(row["value"])
     return sum(readings[-1] - readings[0] for readings in series.values())
@@ -87,7 +87,7 @@ def test_the_switch_counts_the_frames_of_both_jobs_and_no_others(lab: Lab) -> No
 def test_two_equal_jobs_at_one_port_take_twice_as_long(lab: Lab) -> None:
     session = play(lab, "4M", "--solo", "--pace", "continuous", iterations=10, second={})
     times = {
-        (kind, name): median(np.array(list(iteration_durations(run.table(Part.ITERATIONS), run.manifest).values())))
+        (kind, name): median(np.array(list(iteration_durations(run.table(RunTable.ITERATIONS), run.manifest).values())))
         for kind, runs in (("solo", session.solo), ("shared", session.jobs))
         for name, run in runs.items()
     }

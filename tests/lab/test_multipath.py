@@ -17,7 +17,7 @@ from emulator.device.lab.design import namespace_name
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.state import LabStore
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.topology.load import load_topology
 from tests.support.command import charkha, started
 from tests.support.full import measures
@@ -66,13 +66,13 @@ def send(folder: Path, lab_id: str, *options: object, size: str = "4M") -> tuple
     finished = charkha(*sending(size, lab_id, *options, out=out), cwd=folder)
     assert finished.code == 0, finished.stderr
     run = read_run(folder / out)
-    spans = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in run.table(Part.ITERATIONS).to_pylist()]
+    spans = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in run.table(RunTable.ITERATIONS).to_pylist()]
     return run, sorted(spans)[len(spans) // 2]
 
 
 def sent_bytes(run: Run) -> dict[str, int]:
     series: dict[str, list[int]] = {}
-    for row in run.table(Part.COUNTERS).to_pylist():
+    for row in run.table(RunTable.COUNTERS).to_pylist():
         if row["counter"] == "tx_bytes":
             series.setdefault(f"{row['device']}:{row['interface']}", []).append(row["value"])
     return {port: values[-1] - values[0] for port, values in series.items()}
@@ -146,7 +146,7 @@ def test_a_black_path_costs_at_most_a_quarter_after_100_ms_and_loses_nothing(tmp
     healthy, later = rate(seen, black_s - BLACK_S, black_s), rate(seen, black_s + 0.1, black_s + BLACK_S)
     print(f"{healthy * 8e-6:.1f} Mbit/s before, {later * 8e-6:.1f} Mbit/s from 100 ms after the path went black")
     assert later >= 0.75 * healthy
-    (row,) = (row for row in run.table(Part.FLOWS).to_pylist() if row["bytes"])
+    (row,) = (row for row in run.table(RunTable.FLOWS).to_pylist() if row["bytes"])
     assert row["bytes"] == 32 << 20
     assert sum(facts(run, f"path{path}.retirements") > 0 for path in range(4)) == 1
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.support.command import charkha
 from tests.support.full import measures
 from tests.support.star_lab import sent_bytes
@@ -61,7 +61,7 @@ def test_steps_take_what_the_plan_says_on_the_links_that_it_says(raised: tuple[P
 
     run = read_run(folder / "run")
     spans: dict[int, list[tuple[int, int]]] = {}
-    for row in run.table(Part.ITERATIONS).to_pylist():
+    for row in run.table(RunTable.ITERATIONS).to_pylist():
         spans.setdefault(row["iteration"], []).append((row["start_ns"], row["end_ns"]))
     measured_ns = median(
         max(end for _, end in one) - min(start for start, _ in one) for number, one in spans.items() if number >= 0

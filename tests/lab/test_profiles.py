@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.support.fairness import shares
 from tests.support.full import measures
 from tests.support.star_lab import Lab, star
@@ -33,7 +33,7 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
 def grown(run: Run) -> dict[tuple[str, str, str], int]:
     """(device, interface, counter) → last value minus first."""
     series: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for row in run.table(Part.COUNTERS).to_pylist():
+    for row in run.table(RunTable.COUNTERS).to_pylist():
         series[row["device"], row["interface"], row["counter"]].append(row["value"])
     return {name: values[-1] - values[0] for name, values in series.items()}
 
@@ -46,12 +46,12 @@ def total(run: Run, counter: str, devices: str) -> int:
 
 
 def retransmits(run: Run) -> int:
-    return sum(row["retransmits"] or 0 for row in run.table(Part.FLOWS).to_pylist())
+    return sum(row["retransmits"] or 0 for row in run.table(RunTable.FLOWS).to_pylist())
 
 
 def iteration_ns(run: Run) -> list[int]:
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for row in run.table(Part.ITERATIONS).to_pylist():
+    for row in run.table(RunTable.ITERATIONS).to_pylist():
         spans[row["iteration"]].append((row["start_ns"], row["end_ns"]))
     return [max(end for _, end in one) - min(start for start, _ in one) for _, one in sorted(spans.items())]
 
@@ -123,9 +123,9 @@ def test_dcqcn_closes_the_loop_through_a_marker(lab: Lab) -> None:
     assert total(controlled, "qdisc_drops", "sw0") <= total(without, "qdisc_drops", "sw0") / 10
 
     senders = [(f"h{n}", "eth0") for n in range(1, 5)]
-    samples = [row for row in controlled.table(Part.SAMPLES).to_pylist() if row["rank"] != 0]
+    samples = [row for row in controlled.table(RunTable.SAMPLES).to_pylist() if row["rank"] != 0]
     start, end = max(row["post_ns"] for row in samples), min(row["done_ns"] for row in samples)
-    found = shares(controlled.table(Part.COUNTERS), senders, start_ns=start, end_ns=end, window_ns=500_000_000)
+    found = shares(controlled.table(RunTable.COUNTERS), senders, start_ns=start, end_ns=end, window_ns=500_000_000)
     assert found.converged is not None
     assert found.jain(found.converged) >= 0.98
 

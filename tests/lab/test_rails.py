@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.support.command import charkha
 from tests.support.full import IS_FULL, measures
 from tests.support.star_lab import Lab, sent_bytes
@@ -55,7 +55,7 @@ def test_bytes_per_rail_are_the_closed_form_and_no_flow_changes_rails(lab: Lab) 
     for collective, name in CASES:
         options = ("--algorithm", f"{collective}={name}", "--transport", "roce", "--iterations", ITERATIONS)
         run = lab.run(collective, "-n", RANKS, "-b", size, "-e", size, "--warmup", 0, *options, out=name)
-        wire = [row for row in run.table(Part.FLOWS).to_pylist() if row["medium"] == "wire" and row["bytes"]]
+        wire = [row for row in run.table(RunTable.FLOWS).to_pylist() if row["medium"] == "wire" and row["bytes"]]
         expected = ITERATIONS * payload[name]
         pairs = {(row["src"], row["dst"]): row["bytes"] for row in wire}
         assert pairs == {(rank, (rank + RAILS) % RANKS): expected for rank in range(RANKS)}
@@ -89,6 +89,6 @@ def test_hierarchical_beats_a_flat_ring_as_planned(lab: Lab) -> None:
 def cct_ns(run: Run) -> list[int]:
     """Of each iteration."""
     times: dict[int, list[tuple[int, int]]] = {}
-    for row in run.table(Part.SAMPLES).to_pylist():
+    for row in run.table(RunTable.SAMPLES).to_pylist():
         times.setdefault(row["iteration"], []).append((row["post_ns"], row["done_ns"]))
     return [max(done for _, done in one) - max(post for post, _ in one) for one in times.values()]

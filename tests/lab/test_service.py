@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from charkha.service import Role, State
-from emulator.annexes.service.configuration import Place
+from emulator.annexes.service.configuration import ServiceFolder
 from emulator.annexes.service.model import Dut
 from emulator.annexes.service.serving import opened
 from tests.integration.test_service import wait_until_it_plays
@@ -45,7 +45,7 @@ def made_service(folder: Path, lab: Lab) -> dict[str, str]:
     """A service of ann and bob, whose device is a lab; returns their tokens."""
     tokens = add_users(folder, ann=Role.OPERATOR, bob=Role.OPERATOR)
     (folder / "serve.yaml").write_text(f"topologies: ['{lab.folder}']")
-    with opened(Place(folder)) as store:
+    with opened(ServiceFolder(folder)) as store:
         store.put_dut(Dut(name="switch", topologies=("lab",), spec={"network": {"lab": lab.id}}))
     return tokens
 

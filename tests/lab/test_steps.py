@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.summary import RunSummary, summarise
 from tests.support.command import COMMAND, ROOT
 from tests.support.machine import machine
@@ -47,11 +47,11 @@ def while_dropping(run: Run) -> set[int]:
     """The iterations that were under way between the two readings of the counter that grew: one, or two neighbours."""
     readings = [
         (row["time_ns"], row["value"])
-        for row in run.table(Part.COUNTERS).to_pylist()
+        for row in run.table(RunTable.COUNTERS).to_pylist()
         if (row["counter"], row["interface"]) == ("profile_drops", "p1")
     ]
     (before, _), (after, _) = next((one, two) for one, two in pairwise(readings) if one[1] < two[1])
-    times = run.table(Part.ITERATIONS).to_pylist()
+    times = run.table(RunTable.ITERATIONS).to_pylist()
     return {one["iteration"] for one in times if one["start_ns"] <= after and one["end_ns"] >= before}
 
 
@@ -63,7 +63,7 @@ def lost(run: Run) -> list[dict[str, Any]]:
     iterations = while_dropping(run)
     return [
         row
-        for row in run.table(Part.FLOW_EVENTS).to_pylist()
+        for row in run.table(RunTable.FLOW_EVENTS).to_pylist()
         if row["timeouts"] and row["iteration"] in iterations and row["src"] in (0, 1) and row["dst"] in (2, 3)
     ]
 
@@ -74,8 +74,8 @@ def test_a_flow_names_the_iteration_in_which_the_device_dropped_its_frame(run: R
 
 def test_events_of_iterations_add_up_to_the_totals(run: Run) -> None:
     names = ("retransmits", "timeouts", "duplicates", "out_of_order")
-    totals = {name: sum(run.table(Part.FLOWS)[name].to_pylist()) for name in names}
-    events = run.table(Part.FLOW_EVENTS)
+    totals = {name: sum(run.table(RunTable.FLOWS)[name].to_pylist()) for name in names}
+    events = run.table(RunTable.FLOW_EVENTS)
     assert {name: sum(filter(None, events[name].to_pylist())) for name in names} == totals
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from emulator.planner.algorithms import schedule
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.built_in import BY_LAYOUT as LAID_OUT
-from emulator.planner.collectives.trees import CHUNK_BYTES, Place, two_trees
+from emulator.planner.collectives.trees import CHUNK_BYTES, TreePlace, two_trees
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective, Lane, Step
 from emulator.trace.meaning.model import CommKind
@@ -236,7 +236,7 @@ def test_two_trees_have_distinct_inner_members_and_least_height(members: int) ->
         assert max(depth(shape, member) for member in range(members)) <= members.bit_length()
 
 
-def depth(shape: Sequence[Place], member: int) -> int:
+def depth(shape: Sequence[TreePlace], member: int) -> int:
     parent = shape[member].parent
     return 0 if parent is None else 1 + depth(shape, parent)
 

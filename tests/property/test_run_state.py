@@ -13,8 +13,8 @@ from emulator.controller.state import (
     AgentSaidFarewell,
     AgentVanished,
     EndRun,
-    Phase,
     RanksBound,
+    RunPhase,
     RunState,
     Stimulus,
 )
@@ -37,11 +37,11 @@ stimuli: st.SearchStrategy[Stimulus] = st.one_of(
 def play(state: RunState, said: list[Stimulus]) -> list[object]:
     instructions: list[object] = []
     for stimulus in said:
-        was_over = state.phase is Phase.OVER
+        was_over = state.phase is RunPhase.OVER
         told = state.handle(stimulus)
         assert not (was_over and told)
         instructions += told
-        assert (state.phase is Phase.OVER) == any(isinstance(one, EndRun) for one in instructions)
+        assert (state.phase is RunPhase.OVER) == any(isinstance(one, EndRun) for one in instructions)
         assert set(state.missing_agents) <= set(RANKS)
         assert state.iteration in range(-1, 1)
     return instructions

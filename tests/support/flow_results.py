@@ -8,7 +8,7 @@ from pathlib import Path
 from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part, to_batch
+from emulator.results.run_folder.schema import RunTable, to_batch
 from tests.support.runs import collective, write_run
 
 _SENT = FlowResult(
@@ -31,6 +31,6 @@ def write_flow_results(folder: Path) -> Run:
     """A closed run folder with these flows."""
     run = write_run(folder, collective([0, 0], [9, 9]))
     rows = [asdict(result) for result in RESULTS]
-    batch = to_batch(Part.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0]})
-    write_parquet(folder / Part.FLOW_RESULTS.file_name, Part.FLOW_RESULTS.schema, iter([batch]))
+    batch = to_batch(RunTable.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0]})
+    write_parquet(folder / RunTable.FLOW_RESULTS.file_name, RunTable.FLOW_RESULTS.schema, iter([batch]))
     return run

@@ -35,7 +35,7 @@ from emulator.control.wire.codec import decode_controller, encode_agent, encode_
 from emulator.control.wire.descriptions import Sealer
 from emulator.controller.roster.control_service import ControlService, Keys
 from emulator.controller.run_plan import RunPlan, SessionPlan
-from emulator.controller.session import Session
+from emulator.controller.session import JobSession
 from emulator.errors import EmulatorError
 from emulator.host.clock import clock_id
 from emulator.planner.algorithm_choice import AlgorithmChoice
@@ -276,7 +276,7 @@ def plan(folder: Path) -> SessionPlan:
 
 async def attack_controller(any_: Anything, session_plan: SessionPlan, heard: Counter[str]) -> str:
     """How a session ends that two hostile agents join."""
-    session = Session(session_plan, [Observer()])  # type: ignore[list-item]
+    session = JobSession(session_plan, [Observer()])  # type: ignore[list-item]
     session._over = asyncio.get_running_loop().create_future()
     service = ControlService(session._roster, keys=Keys([KEY]), run_id="run")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from random import Random
 
-from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Run
+from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, PacketRun
 from emulator.roce.connection.requester import NEVER
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.queue_pair import MultipathPair
@@ -114,7 +114,7 @@ class MultipathWire:
             while (run := end.pair.next_run(self.now, 64)) is not None:
                 self._spray(1 - side, run)
 
-    def _spray(self, side: int, run: Run) -> None:
+    def _spray(self, side: int, run: PacketRun) -> None:
         assert isinstance(run, Spray)
         message, mtu = run.message, self.settings.path_mtu
         for burst in run.bursts:

@@ -37,7 +37,7 @@ from emulator.annexes.bench_kit.audit.report import to_json as audit_to_json
 from emulator.annexes.exports.formats import export
 from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
-from emulator.annexes.service.configuration import Place, read_configuration
+from emulator.annexes.service.configuration import ServiceFolder, read_configuration
 from emulator.control.certificates.authority import CERTIFICATE, KEY, issue, make_authority
 from emulator.control.certificates.identity import check_identity
 from emulator.control.certificates.roles import Role
@@ -56,11 +56,11 @@ from emulator.experiment.spec.spec import Trace
 from emulator.plugins import BUILT_IN, PluginKind, load
 from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import groups_of
-from emulator.results.comparison.verdicts import Rules as ComparisonRules
+from emulator.results.comparison.verdicts import ComparisonRules as ComparisonRules
 from emulator.results.comparison.verdicts import compare
 from emulator.results.run_folder.layout import MANIFEST, SESSION
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import load_session
 from emulator.results.run_folder.store import RunFilter, list_runs
 from emulator.results.statistics.method.distribution import distributions
@@ -430,8 +430,8 @@ def _stored() -> tuple[dict[str, bytes], dict[str, pa.Table]]:
     """Files of a run that has every table, and the tables."""
     folder = DATA / "run-0.1.0"
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    tables = {part.file_name: pq.read_table(folder / part.file_name) for part in Part if part.file_name in files}
-    for part in Part:
+    tables = {part.file_name: pq.read_table(folder / part.file_name) for part in RunTable if part.file_name in files}
+    for part in RunTable:
         if part.file_name not in tables:
             columns = {one.name: _plain_column(one) for one in part.schema}
             tables[part.file_name] = pa.table(columns, schema=part.schema)
@@ -823,6 +823,6 @@ KINDS: Sequence[Kind] = (
     Kind("capture", _file("x.pcap", lambda chance: damaged_words(chance.choice(_captures()), chance)), _audit),
     Kind("certificates", _certificates, _used_certificates),
     Kind("token", _token, _held),
-    Kind("serve.yaml", _serve_folder, lambda folder: read_configuration(Place(folder))),
+    Kind("serve.yaml", _serve_folder, lambda folder: read_configuration(ServiceFolder(folder))),
     Kind("HTTP", _request, _Served()),
 )

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import ExcludedRun, MeasuredRun, RunGroup
-from emulator.results.comparison.verdicts import Comparison, Rules, compare
+from emulator.results.comparison.verdicts import ComparisonRules, GroupComparison, compare
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.samples.measurements import Measurements, Times
 from tests.support.runs import manifest
@@ -51,13 +51,13 @@ def group(name: str, runs: Sequence[MeasuredRun]) -> RunGroup:
     return RunGroup(name, runs)
 
 
-def compared(*groups: RunGroup, rules: Rules | None = None) -> Comparison:
+def compared(*groups: RunGroup, rules: ComparisonRules | None = None) -> GroupComparison:
     """The first group with every other one, quickly."""
-    return compare(groups, check_comparability(groups), rules or Rules(resamples=199))
+    return compare(groups, check_comparability(groups), rules or ComparisonRules(resamples=199))
 
 
 @cache
-def slower_firmware() -> Comparison:
+def slower_firmware() -> GroupComparison:
     """Six runs against six that take a fifth longer, of seven."""
     runs = recorded("paced")
     return compared(
@@ -67,14 +67,14 @@ def slower_firmware() -> Comparison:
 
 
 @cache
-def too_few_runs() -> Comparison:
+def too_few_runs() -> GroupComparison:
     """Two runs against two, which decide nothing."""
     runs = recorded("paced")
     return compared(RunGroup("fw-a", runs[0:4:2]), RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:4:2]]))
 
 
 @cache
-def three_versions() -> Comparison:
+def three_versions() -> GroupComparison:
     """Each a tenth slower than the one before it."""
     runs = recorded("paced")
     return compared(*(RunGroup(f"v{n}", [slowed(run, 1 + 0.1 * n) for run in runs[n:15:3]]) for n in range(3)))

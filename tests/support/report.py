@@ -13,8 +13,8 @@ import numpy as np
 from emulator.control.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.writer import RunWriter
-from emulator.views.html.facts import RunFacts, read_facts
-from emulator.views.html.page.document import Block, Chart, Section, Table
+from emulator.views.html.facts import PageFacts, read_facts
+from emulator.views.html.page.document import Block, Chart, PageSection, Table
 from tests.support.runs import Row, collective, columns, manifest, ranks
 
 B = TypeVar("B", bound=Block)
@@ -33,7 +33,7 @@ def facts_of(
     flows: Sequence[FlowCounters] = (),
     compute: Sequence[tuple[int, int, int, int]] = (),
     **fields: Any,
-) -> RunFacts:
+) -> PageFacts:
     """Facts of a run.
 
     Args:
@@ -58,7 +58,7 @@ def facts_of(
 JCT = (500, 300, 100, 200)
 
 
-def played(folder: Path, **fields: object) -> RunFacts:
+def played(folder: Path, **fields: object) -> PageFacts:
     """A warm-up and three iterations of 300, 100 and 200 ns, the second excluded if `fields` say so."""
     samples, spent = [], {}
     for number, jct in zip((-1, 0, 1, 2), JCT, strict=True):
@@ -70,14 +70,14 @@ def played(folder: Path, **fields: object) -> RunFacts:
     return facts_of(folder, samples, spent, **fields)
 
 
-def block_of(section: Section, identifier: str, kind: type[B]) -> B:
+def block_of(section: PageSection, identifier: str, kind: type[B]) -> B:
     """The block of a section with this identifier."""
     (found,) = (one for one in section.blocks if one.identifier == identifier)
     assert isinstance(found, kind)
     return found
 
 
-def identifiers(section: Section) -> list[str]:
+def identifiers(section: PageSection) -> list[str]:
     """Of all blocks, in order."""
     return [one.identifier for one in section.blocks]
 

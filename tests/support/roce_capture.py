@@ -9,7 +9,7 @@ from pathlib import Path
 from emulator.annexes.bench_kit.audit.audit import Audit
 from emulator.annexes.bench_kit.audit.link import CapturedFrame
 from emulator.annexes.bench_kit.audit.report import AuditReport
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.roce.wire.headers import Aeth, Bth, Extension, Reth
 from emulator.roce.wire.icrc import UdpPath, icrc
 from emulator.roce.wire.opcodes import Opcode
@@ -160,7 +160,7 @@ def conversation() -> Conversation:
     return talk
 
 
-def broken(report: AuditReport) -> list[tuple[int, Rule]]:
+def broken(report: AuditReport) -> list[tuple[int, FrameRule]]:
     """Frame and rule of every violation."""
     return [(one.frame, one.rule) for one in report.violations]
 

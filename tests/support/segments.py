@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from emulator.roce.connection.messages import ResponseRun, Run, Verb
-from emulator.roce.wire.opcodes import MEANINGS, Opcode, Operation, Place
+from emulator.roce.connection.messages import PacketRun, ResponseRun, Verb
+from emulator.roce.wire.opcodes import MEANINGS, Opcode, PacketOperation, PacketPlace
 from emulator.roce.wire.psn import Psn, add
 
 
@@ -39,7 +39,7 @@ class Segment(NamedTuple):
     has_imm: bool
 
 
-def segments(run: Run, path_mtu: int) -> list[Segment]:
+def segments(run: PacketRun, path_mtu: int) -> list[Segment]:
     """The pieces of a run of a SEND or WRITE, or the one packet of a READ request."""
     message = run.message
     if message.verb is Verb.READ:
@@ -66,42 +66,42 @@ def response_segments(run: ResponseRun, path_mtu: int) -> list[Segment]:
     return _pieces(run, _RESPONSES, total=run.total, path_mtu=path_mtu, last_bytes=run.last_bytes)
 
 
-_OPCODES: dict[tuple[Operation, Place, bool], Opcode] = {
+_OPCODES: dict[tuple[PacketOperation, PacketPlace, bool], Opcode] = {
     (meaning.operation, meaning.place, Opcode(code).name.endswith("_IMM")): Opcode(code)
     for code, meaning in MEANINGS.items()
     if code < 0x20 and not Opcode(code).name.endswith("_INVALIDATE")
 }
 
 
-def opcode_of(operation: Operation, place: Place, *, has_imm: bool = False) -> Opcode:
+def opcode_of(operation: PacketOperation, place: PacketPlace, *, has_imm: bool = False) -> Opcode:
     """The reliable connection's opcode for a packet of a message; immediate data only where a message ends."""
     return _OPCODES[operation, place, has_imm]
 
 
-def opcodes_by_place(operation: Operation, *, has_imm: bool = False) -> OpcodesByPlace:
+def opcodes_by_place(operation: PacketOperation, *, has_imm: bool = False) -> OpcodesByPlace:
     """The reliable connection's opcodes for a message."""
     return OpcodesByPlace(
-        opcode_of(operation, Place.FIRST),
-        opcode_of(operation, Place.MIDDLE),
-        opcode_of(operation, Place.LAST, has_imm=has_imm),
-        opcode_of(operation, Place.ONLY, has_imm=has_imm),
+        opcode_of(operation, PacketPlace.FIRST),
+        opcode_of(operation, PacketPlace.MIDDLE),
+        opcode_of(operation, PacketPlace.LAST, has_imm=has_imm),
+        opcode_of(operation, PacketPlace.ONLY, has_imm=has_imm),
     )
 
 
 _OF_VERB = {
     verb.name: (
         opcodes_by_place(verb.value[0], has_imm=verb.value[1]),
-        verb.value[0] is Operation.WRITE,
+        verb.value[0] is PacketOperation.WRITE,
         verb.value[1],
     )
     for verb in Verb
     if verb is not Verb.READ
 }
-_RESPONSES = opcodes_by_place(Operation.READ_RESPONSE)
+_RESPONSES = opcodes_by_place(PacketOperation.READ_RESPONSE)
 
 
 def _pieces(
-    run: Run | ResponseRun,
+    run: PacketRun | ResponseRun,
     opcodes: OpcodesByPlace,
     *,
     total: int,
@@ -112,7 +112,7 @@ def _pieces(
 ) -> list[Segment]:
     pieces: list[Segment] = []
     offset, psn, left = run.offset, run.psn, run.packets
-    asks = isinstance(run, Run) and run.ack_request
+    asks = isinstance(run, PacketRun) and run.ack_request
     if not offset:
         pieces.append(Segment(opcodes.first, psn, 1, 0, path_mtu, asks and left == 1, is_write, False))
         offset, psn, left = offset + 1, add(psn, 1), left - 1

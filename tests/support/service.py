@@ -13,7 +13,7 @@ from aiohttp import web
 
 from charkha.service import Client, Role
 from emulator.annexes.service.catalogue import Catalogue
-from emulator.annexes.service.configuration import Configuration, Place
+from emulator.annexes.service.configuration import Configuration, ServiceFolder
 from emulator.annexes.service.http import Routes
 from emulator.annexes.service.live_pages import LivePages
 from emulator.annexes.service.queues import Changes, Queues
@@ -60,7 +60,7 @@ def running(folder: Path, *, environment: dict[str, str] | None = None) -> Itera
 
 def add_users(folder: Path, **roles: Role) -> dict[str, str]:
     """Make a service with these users; returns their tokens."""
-    with opened(Place(folder)) as store:
+    with opened(ServiceFolder(folder)) as store:
         prepare(store)
         return {name: store.put_user(name, role) for name, role in roles.items()}
 
@@ -68,7 +68,7 @@ def add_users(folder: Path, **roles: Role) -> dict[str, str]:
 @contextlib.asynccontextmanager
 async def in_this_process(folder: Path) -> AsyncIterator[tuple[Routes, str]]:
     """The routes of a service and its URL; runs that are submitted wait for ever."""
-    place, changes = Place(folder), Changes()
+    place, changes = ServiceFolder(folder), Changes()
     with opened(place) as store:
         queues = Queues(store, place, changes)
         service = Service(store, place, Catalogue(Configuration(), rules=folder / "rules"), queues, changes)

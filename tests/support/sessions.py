@@ -10,8 +10,8 @@ from typing import Any
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.session import (
     JobFacts,
-    Session,
     SessionFacts,
+    StoredSession,
     job_folder,
     load_session,
     solo_folder,
@@ -42,7 +42,7 @@ def write_job(folder: Path, *, start_ns: int, iterations: Sequence[int], run_id:
     return write_run(folder, rows, iterations=spans, run_id=run_id, **facts)
 
 
-def write_jobs(folder: Path, jobs: Mapping[str, PlayedJob], *, spec: Mapping[str, Any] | None = None) -> Session:
+def write_jobs(folder: Path, jobs: Mapping[str, PlayedJob], *, spec: Mapping[str, Any] | None = None) -> StoredSession:
     """The folder of a session, read back."""
     facts = []
     for name, job in jobs.items():

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.support.command import COMMAND, Finished, charkha
 
 
@@ -51,7 +51,7 @@ class Lab:
 def sent_bytes(run: Run) -> dict[str, int]:
     """Device and interface, `leaf0:u0` → bytes that it sent while the run was watched."""
     series: dict[str, list[int]] = {}
-    for row in run.table(Part.COUNTERS).to_pylist():
+    for row in run.table(RunTable.COUNTERS).to_pylist():
         if row["counter"] == "tx_bytes":
             series.setdefault(f"{row['device']}:{row['interface']}", []).append(row["value"])
     return {port: values[-1] - values[0] for port, values in series.items()}

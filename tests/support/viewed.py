@@ -14,11 +14,11 @@ from emulator.trace.analysis.summary import summarise
 from emulator.trace.analysis.time_line import computed_time_line, recorded_time_line
 from emulator.trace.meaning.graph_window import graph_window
 from emulator.trace.meaning.workload import build_workload
-from emulator.views.html.trace_facts import TraceFacts, WindowFacts
+from emulator.views.html.trace_facts import TracePageFacts, WindowFacts
 from tests.support.traces import Node, rank_trace
 
 
-def viewed(*ranks: Sequence[Node], lasting_ns: int = 10_000) -> TraceFacts:
+def viewed(*ranks: Sequence[Node], lasting_ns: int = 10_000) -> TracePageFacts:
     """Facts in which every communication takes as long; the window is around the first node of rank 0."""
     traces = [rank_trace(rank, nodes) for rank, nodes in enumerate(ranks)]
     workload = build_workload(traces)
@@ -27,7 +27,7 @@ def viewed(*ranks: Sequence[Node], lasting_ns: int = 10_000) -> TraceFacts:
     program = workload.programs[0]
     ids = traces[0].node_id[program.order].astype(np.int64)
     names = [ranks[0][row].name for row in program.order.tolist()]
-    return TraceFacts(
+    return TracePageFacts(
         name="mine",
         workload=workload,
         summary=summarise(workload, traces),

@@ -8,10 +8,18 @@ from random import Random
 
 from msgspec.structs import replace
 
-from emulator.roce.connection.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run, Verb
+from emulator.roce.connection.messages import (
+    Arrival,
+    ConnectionSettings,
+    Delivered,
+    Message,
+    PacketRun,
+    ResponseRun,
+    Verb,
+)
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.connection.requester import NEVER
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.psn import Psn, add, wrap
 from tests.support.segments import Segment, response_segments, segments
 
@@ -138,7 +146,7 @@ class Wire:
                 for segment in segments(run, self.settings.path_mtu):
                     self._transmit(1 - side, segment, run)
 
-    def _transmit(self, side: int, segment: Segment, run: Run | ResponseRun) -> None:
+    def _transmit(self, side: int, segment: Segment, run: PacketRun | ResponseRun) -> None:
         for arrival in arrivals(segment, run, self.settings):
             self._put(side, arrival)
 
@@ -153,7 +161,7 @@ class Wire:
             heapq.heappush(self._heap, (self.now + LATENCY_NS + late, self._order, side, what))
 
 
-def arrivals(segment: Segment, run: Run | ResponseRun, settings: ConnectionSettings) -> Iterator[Arrival]:
+def arrivals(segment: Segment, run: PacketRun | ResponseRun, settings: ConnectionSettings) -> Iterator[Arrival]:
     """What a receiver parses from the packets of a segment, one by one."""
     for i in range(segment.packets):
         arrival = Arrival(
@@ -162,7 +170,7 @@ def arrivals(segment: Segment, run: Run | ResponseRun, settings: ConnectionSetti
             size=segment.size,
             ack_request=segment.ack_request and i == segment.packets - 1,
         )
-        if isinstance(run, Run):
+        if isinstance(run, PacketRun):
             message = run.message
             skipped = segment.offset * settings.path_mtu
             if segment.has_reth:
@@ -177,10 +185,10 @@ def arrivals(segment: Segment, run: Run | ResponseRun, settings: ConnectionSetti
 def expected(message: Message) -> Delivered:
     """What the peer must hear of a SEND or WRITE."""
     operation, has_imm = message.verb.value
-    address = message.address if operation is Operation.WRITE else 0
+    address = message.address if operation is PacketOperation.WRITE else 0
     return Delivered(operation, address, message.size, message.imm if has_imm else None)
 
 
 def takes_receive(delivered: Delivered) -> int:
     """How many receive requests it took."""
-    return delivered.messages if delivered.operation is Operation.SEND or delivered.imm is not None else 0
+    return delivered.messages if delivered.operation is PacketOperation.SEND or delivered.imm is not None else 0

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from agents.flows.background.ends import Durations, End, SendingEnd
+from agents.flows.background.ends import Durations, FlowEnd, SendingEnd
 from agents.flows.background.roce import RoceEnd
 from agents.flows.background.tcp import TcpReceiver, TcpSender
 from agents.flows.background.udp import UdpReceiver, UdpSender
@@ -28,7 +28,7 @@ FINISH_S = 0.5
 MOST_AT_ONCE = 256
 """Messages offered before other callbacks of the loop have their turn."""
 
-_MakeEnd: TypeAlias = Callable[[BackgroundTask, str | None], End]
+_MakeEnd: TypeAlias = Callable[[BackgroundTask, str | None], FlowEnd]
 ENDS: Mapping[tuple[str, bool], _MakeEnd] = {
     ("roce", True): RoceEnd,
     ("roce", False): RoceEnd,

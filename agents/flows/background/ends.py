@@ -46,7 +46,7 @@ _IPV6_TCLASS = 67  # linux/in6.h
 
 
 @dataclass(slots=True)
-class Tally:
+class FlowTally:
     """What one end has counted, in its direction.
 
     Attributes:
@@ -78,14 +78,14 @@ class Tally:
             self.completions.note(now - due_ns)
 
 
-class End(Protocol):
+class FlowEnd(Protocol):
     """One end of a flow on the running event loop.
 
     Attributes:
         tally: what it has counted.
     """
 
-    tally: Tally
+    tally: FlowTally
 
     async def open(self) -> None:
         """Open sockets, and meet the other end where the transport has connections.
@@ -112,7 +112,7 @@ class End(Protocol):
         ...
 
 
-class SendingEnd(End, Protocol):
+class SendingEnd(FlowEnd, Protocol):
     """The end that sends."""
 
     def offer(self, size_bytes: int, due_ns: int) -> None:

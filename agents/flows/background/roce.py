@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from agents.flows.background.ends import Tally
+from agents.flows.background.ends import FlowTally
 from agents.nic.channel import Channel
 from agents.nic.standalone import StandaloneNic
 from emulator.errors import RunError
@@ -41,7 +41,7 @@ class RoceEnd:
         self._channel: Channel | None = None
         self._ended = asyncio.Event()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.tally = Tally(task.schedule.wire)
+        self.tally = FlowTally(task.schedule.wire)
 
     async def open(self) -> None:
         """See End."""

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from typing import cast
 
-from agents.flows.background.ends import Tally, open_socket
+from agents.flows.background.ends import FlowTally, open_socket
 from emulator.errors import HostError, RunError
 from emulator.flows.background.task import TCP_HEADER_BYTES, BackgroundTask
 
@@ -36,7 +36,7 @@ class TcpSender:
         self._changed = asyncio.Event()
         self._is_finishing = False
         self._work: asyncio.Task[None] | None = None
-        self.tally = Tally(task.schedule.wire)
+        self.tally = FlowTally(task.schedule.wire)
 
     async def open(self) -> None:
         """See End."""
@@ -143,7 +143,7 @@ class TcpReceiver(asyncio.Protocol):
         self._ended = asyncio.Event()
         self._is_finished = False
         self._failure: asyncio.Future[None] = self._loop.create_future()
-        self.tally = Tally(task.schedule.wire)
+        self.tally = FlowTally(task.schedule.wire)
 
     async def open(self) -> None:
         """See End."""

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from zlib import crc32
 
-from agents.flows.background.ends import Tally, open_socket
+from agents.flows.background.ends import FlowTally, open_socket
 from agents.nic.system_calls import UDP_GRO, cut_message
 from emulator.errors import HostError
 from emulator.flows.background.task import UDP_HEADER_BYTES, BackgroundTask
@@ -49,7 +49,7 @@ class UdpSender:
         self._sent_of_first = 0  # datagrams
         self._is_scheduled = self._is_closed = False
         self._failure: asyncio.Future[None] = self._loop.create_future()
-        self.tally = Tally(task.schedule.wire, packets=0)
+        self.tally = FlowTally(task.schedule.wire, packets=0)
 
     async def open(self) -> None:
         """See End."""
@@ -147,7 +147,7 @@ class UdpReceiver:
         self._numbers = 0  # above the highest number of a datagram
         self._ended = asyncio.Event()
         self._is_closed = False
-        self.tally = Tally(task.schedule.wire, packets=0, lost=0)
+        self.tally = FlowTally(task.schedule.wire, packets=0, lost=0)
 
     async def open(self) -> None:
         """See End."""

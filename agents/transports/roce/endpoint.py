@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from agents.nic.channel import Channel, Owner
+from agents.nic.channel import Channel, QueuePairOwner
 from agents.nic.context import Context
 from agents.nic.nic import SoftwareNic
 from agents.nic.passes import Passes
@@ -18,7 +18,7 @@ from agents.nic.port import PortPacer
 from agents.nic.sockets import Listener
 from agents.transports.base import Address, EndpointEvents, FlowCounters, Silence
 from agents.transports.roce.connection_id import FIRST_QPN, ConnectionId, qp_facts
-from agents.transports.roce.link import Link
+from agents.transports.roce.link import RankLink
 from agents.transports.roce.multipath import make_channel, make_pair
 from emulator.errors import LocalProtocolError
 from emulator.roce.connection.messages import ConnectionSettings
@@ -66,9 +66,9 @@ class RoceEndpoint:
         self._directory: Mapping[int, Address] | None = None
         self.events: EndpointEvents
         self.sees_trimmed = False
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, RankLink] = {}
         self._health: dict[int, Health] = {}  # by peer, with the multipath profile
-        self._dirty: list[Link] = []  # posted to since the last flush
+        self._dirty: list[RankLink] = []  # posted to since the last flush
 
     def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
         """Set where the other ranks listen and who receives events; must come before the first post."""
@@ -181,14 +181,14 @@ class RoceEndpoint:
             return None
         return (self._links.get(peer) or self._make_link(peer)).channel(index)
 
-    def _make_link(self, peer: int) -> Link:
+    def _make_link(self, peer: int) -> RankLink:
         if self._directory is None or peer not in self._directory:
             raise LocalProtocolError(f"rank {self.rank} posted to rank {peer}, which is not in its directory")
         options, payload = self._context.options, self._context.payload
         settings = options.connection(
             window_packets=self.window_bytes // options.path_mtu, smallest_run=payload.per_call
         )
-        link = self._links[peer] = Link(
+        link = self._links[peer] = RankLink(
             self.rank,
             peer,
             rkey=self._rkey,
@@ -201,7 +201,7 @@ class RoceEndpoint:
         )
         return link
 
-    def _make_channel(self, peer: int, settings: ConnectionSettings, owner: Owner, index: int) -> Channel:
+    def _make_channel(self, peer: int, settings: ConnectionSettings, owner: QueuePairOwner, index: int) -> Channel:
         assert self._directory is not None
         options, nic, local = self._context.options, self.nic, self._local.get(peer)
         local_nic = local.nic if local is not None else None

@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from agents.nic.channel import Channel, Owner
+from agents.nic.channel import Channel, QueuePairOwner
 from agents.transports.base import EndpointEvents, FlowCounters
 from agents.transports.roce.counters import has_events, received, sent
 from agents.transports.roce.transfers import Incoming, Outgoing
 from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
 
-ChannelMaker: TypeAlias = Callable[[Owner, int], Channel]
+ChannelMaker: TypeAlias = Callable[[QueuePairOwner, int], Channel]
 """Makes a queue pair, given its owner and index."""
 _WRITE_IMM = Verb.WRITE_IMM
 
 
-class Link(Owner):
+class RankLink(QueuePairOwner):
     """A rank and one of its peers.
 
     Args:

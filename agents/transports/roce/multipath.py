@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from agents.nic.channel import Channel, LocalPeer, Owner
+from agents.nic.channel import Channel, LocalPeer, QueuePairOwner
 from agents.nic.context import Context
 from agents.nic.nic import SoftwareNic
 from agents.nic.spray import SprayTransmitter
@@ -50,7 +50,7 @@ def make_channel(
     nic: SoftwareNic,
     facts: QpFacts,
     pair: MultipathPair,
-    owner: Owner,
+    owner: QueuePairOwner,
     *,
     health: Health,
     index: int,

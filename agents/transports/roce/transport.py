@@ -13,7 +13,7 @@ from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
 from agents.nic.send_delays import SendDelays, StampedSender
 from agents.nic.sockets import Listener, Sender, Senders
-from agents.transports.base import Port, Silence, Transport
+from agents.transports.base import RankPort, Silence, Transport
 from agents.transports.roce.endpoint import RoceEndpoint
 from agents.transports.roce.multipath import path_facts
 from emulator.control.parameter import Parameter
@@ -56,8 +56,8 @@ class RoceTransport(Transport):
         self.options = options = options or RoceOptions()
         self.message_bytes = message_bytes
         self._devices = devices or {}
-        self._ports: dict[int, Port] = {}
-        self._pacers: dict[Port, PortPacer] = {}
+        self._ports: dict[int, RankPort] = {}
+        self._pacers: dict[RankPort, PortPacer] = {}
         self._clock = TimerfdClock(asyncio.get_running_loop())
         digest = int.from_bytes(blake2b(f"{run}/{seed}".encode(), digest_size=8).digest())
         self._seed, self._rkey = digest, digest & 0xFFFFFFFF
@@ -93,7 +93,7 @@ class RoceTransport(Transport):
         drops["send"] += self.context.senders.drops
         return +drops
 
-    def use_ports(self, ports: Mapping[int, Port]) -> None:
+    def use_ports(self, ports: Mapping[int, RankPort]) -> None:
         """Pace the ranks at each port with a cap together; DCQCN starts at the line rate."""
         self._ports = dict(ports)
 
@@ -149,7 +149,7 @@ class RoceTransport(Transport):
             has_stamps=self.options.time_stamps == "kernel",
         )
         self.context.senders.add_host(host)
-        place = self._ports.get(rank, Port())
+        place = self._ports.get(rank, RankPort())
         endpoint = self._endpoints[rank] = RoceEndpoint(
             rank,
             listener,
@@ -165,7 +165,7 @@ class RoceTransport(Transport):
         self.passes.singles_per_turn = max(1, min(MOST_SINGLES, len(self._endpoints) // SINGLES_SHARE))
         return endpoint
 
-    def _pacer_of(self, port: Port, *, is_v6: bool) -> PortPacer | None:
+    def _pacer_of(self, port: RankPort, *, is_v6: bool) -> PortPacer | None:
         rate_bps = port.cap_bps or (port.limit.rate_bps if port.limit is not None else 0)
         if not rate_bps:
             return None

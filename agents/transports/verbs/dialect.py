@@ -29,7 +29,7 @@ MOST_IN_FLIGHT = 256
 _WRITE_IMM = Verb.WRITE_IMM
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a message is."""
 
     PART = 0
@@ -42,7 +42,7 @@ class Kind(IntEnum):
     CONTROL_UPPER = 7
 
 
-def _imm(kind: Kind, value: int = 0) -> int:
+def _imm(kind: MessageKind, value: int = 0) -> int:
     return kind << LOWEST_BITS | value
 
 
@@ -63,7 +63,7 @@ class _Tags:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Outgoing:
+class VerbsOutgoing:
     """The sending side of a connection.
 
     Attributes:
@@ -129,16 +129,16 @@ class Outgoing:
     def returned(self, slots: int) -> Message:
         """The message that returns slots of this end's ring; it does not wait for anything."""
         self._in_flight.append((0, None))
-        return self._zero(Kind.CREDIT, slots)
+        return self._zero(MessageKind.CREDIT, slots)
 
     def next_messages(self) -> Iterator[Message]:
         """The messages that may leave now, control first."""
         while self._controls and len(self._in_flight) < MOST_IN_FLIGHT - 2:
             tag = self._controls.popleft()
-            yield from self._tag(tag, self._control_tags, Kind.CONTROL_MIDDLE, Kind.CONTROL_UPPER)
+            yield from self._tag(tag, self._control_tags, MessageKind.CONTROL_MIDDLE, MessageKind.CONTROL_UPPER)
             self._in_flight.append((0, tag))
             self.messages += 1
-            yield self._zero(Kind.CONTROL, tag & _LOWEST_MASK)
+            yield self._zero(MessageKind.CONTROL, tag & _LOWEST_MASK)
         while self._transfers and self._free and len(self._in_flight) < MOST_IN_FLIGHT - 2:
             yield from self._piece()
 
@@ -148,10 +148,10 @@ class Outgoing:
         self._left -= size
         is_last = not self._left
         if is_last:
-            yield from self._tag(tag, self._end_tags, Kind.END_MIDDLE, Kind.END_UPPER)
+            yield from self._tag(tag, self._end_tags, MessageKind.END_MIDDLE, MessageKind.END_UPPER)
             self._transfers.popleft()
             self._left = self._transfers[0][1] if self._transfers else 0
-        imm = _imm(Kind.END, tag & _LOWEST_MASK) if is_last else _imm(Kind.PART)
+        imm = _imm(MessageKind.END, tag & _LOWEST_MASK) if is_last else _imm(MessageKind.PART)
         address = self.address + self._slot * self.slot_bytes
         self._slot = (self._slot + 1) % self.slots
         self._free -= 1
@@ -160,7 +160,7 @@ class Outgoing:
         self.messages += 1
         yield Message(_WRITE_IMM, size, address, imm, self.rkey)
 
-    def _tag(self, tag: int, known: _Tags, middle_kind: Kind, upper_kind: Kind) -> Iterator[Message]:
+    def _tag(self, tag: int, known: _Tags, middle_kind: MessageKind, upper_kind: MessageKind) -> Iterator[Message]:
         middle, upper = tag >> LOWEST_BITS & _MIDDLE_MASK, tag >> LOWEST_BITS + MIDDLE_BITS
         if middle != known.middle:
             known.middle = middle
@@ -171,7 +171,7 @@ class Outgoing:
             self._in_flight.append((0, None))
             yield self._zero(upper_kind, upper)
 
-    def _zero(self, kind: Kind, value: int) -> Message:
+    def _zero(self, kind: MessageKind, value: int) -> Message:
         return Message(_WRITE_IMM, 0, self.address, _imm(kind, value), self.rkey)
 
     def acknowledged(self, count: int) -> Sequence[int]:
@@ -187,7 +187,7 @@ class Outgoing:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Incoming:
+class VerbsIncoming:
     """The receiving side of a connection.
 
     Attributes:
@@ -206,26 +206,26 @@ class Incoming:
 
     def received(self, imm: int, size: int) -> Arrived | None:
         """Account for a message; returns the transfer that it completes."""
-        kind, value = Kind(imm >> LOWEST_BITS), imm & _LOWEST_MASK
-        if (kind is Kind.PART or kind is Kind.END) is not (size > 0):
+        kind, value = MessageKind(imm >> LOWEST_BITS), imm & _LOWEST_MASK
+        if (kind is MessageKind.PART or kind is MessageKind.END) is not (size > 0):
             self.problem = f"it sent a message of kind {kind.name} with {size} bytes: is it a different version?"
             return None
-        if kind is Kind.PART or kind is Kind.END:
+        if kind is MessageKind.PART or kind is MessageKind.END:
             self._size += size
             self._read += 1
             if self._read > self.slots:
                 self.problem = f"it wrote to a ring of {self.slots} slots without waiting for a free one"
-            if kind is Kind.PART:
+            if kind is MessageKind.PART:
                 return None
             size, self._size = self._size, 0
             return Arrived(_whole(value, self._end_tags), size)
-        if kind is Kind.CONTROL:
+        if kind is MessageKind.CONTROL:
             return Arrived(_whole(value, self._control_tags), 0)
-        if kind is Kind.CREDIT:
+        if kind is MessageKind.CREDIT:
             self.credit += value
             return None
-        tags = self._end_tags if kind in (Kind.END_MIDDLE, Kind.END_UPPER) else self._control_tags
-        if kind in (Kind.END_MIDDLE, Kind.CONTROL_MIDDLE):
+        tags = self._end_tags if kind in (MessageKind.END_MIDDLE, MessageKind.END_UPPER) else self._control_tags
+        if kind in (MessageKind.END_MIDDLE, MessageKind.CONTROL_MIDDLE):
             tags.middle = value
         else:
             tags.upper = value

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from agents.transports.base import Address, EndpointEvents, FlowCounters, Silence
-from agents.transports.verbs.exchange import VERSION, Ready, Reply, Request, receive, send
-from agents.transports.verbs.link import Link
+from agents.transports.verbs.exchange import VERSION, VerbsReady, VerbsReply, VerbsRequest, receive, send
+from agents.transports.verbs.link import VerbsLink
 from agents.transports.verbs.nic import Nic
 from emulator.errors import EmulatorError, HostError, LocalProtocolError, RemoteProtocolError
 
@@ -34,8 +34,8 @@ class VerbsEndpoint:
         self._directory: dict[int, Address] | None = None
         self._connected = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._links: dict[int, Link] = {}
-        self._dirty: list[Link] = []  # posted to since the last flush
+        self._links: dict[int, VerbsLink] = {}
+        self._dirty: list[VerbsLink] = []  # posted to since the last flush
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._is_closed = False
@@ -116,11 +116,13 @@ class VerbsEndpoint:
 
     # Agreeing on queue pairs.
 
-    def _make_link(self, peer: int) -> Link:
+    def _make_link(self, peer: int) -> VerbsLink:
         if self._directory is None or peer not in self._directory:
             raise LocalProtocolError(f"rank {self.rank} posted to rank {peer}, which is not in its directory")
         host = self._directory[peer].host
-        link = self._links[peer] = Link(self.rank, peer, host, self.nic, events=self.events, call_soon=self._call_soon)
+        link = self._links[peer] = VerbsLink(
+            self.rank, peer, host, self.nic, events=self.events, call_soon=self._call_soon
+        )
         if peer == self.rank:
             link.needs_agreement = False
             link.connect(link.record)
@@ -138,7 +140,7 @@ class VerbsEndpoint:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _agree(self, link: Link) -> None:
+    async def _agree(self, link: VerbsLink) -> None:
         """Agree on the link's queue pair with a peer that was posted to."""
         assert self._directory is not None
         address = self._directory[link.peer]
@@ -149,10 +151,10 @@ class VerbsEndpoint:
             return
         self._writers.add(writer)
         try:
-            send(writer, Request(VERSION, self._run, self.rank, link.peer, link.record))
-            reply = await receive(reader, Reply)
+            send(writer, VerbsRequest(VERSION, self._run, self.rank, link.peer, link.record))
+            reply = await receive(reader, VerbsReply)
             link.connect(reply.end)
-            send(writer, Ready())
+            send(writer, VerbsReady())
             link.start()
             await self._until_gone(reader, link)
         except EmulatorError as error:
@@ -169,7 +171,7 @@ class VerbsEndpoint:
         self._writers.add(writer)
         rank, link = -1, None
         try:
-            request = await receive(reader, Request)
+            request = await receive(reader, VerbsRequest)
             await self._connected.wait()
             if not self._knows(request, writer.get_extra_info("peername")[0]):
                 return
@@ -177,8 +179,8 @@ class VerbsEndpoint:
             link = self._links.get(rank) or self._make_link(rank)
             link.needs_agreement = False
             link.connect(request.end)
-            send(writer, Reply(link.record))
-            await receive(reader, Ready)
+            send(writer, VerbsReply(link.record))
+            await receive(reader, VerbsReady)
             link.start()
             await self._until_gone(reader, link)
         except asyncio.CancelledError:
@@ -193,13 +195,13 @@ class VerbsEndpoint:
             self._writers.discard(writer)
             writer.close()
 
-    def _knows(self, request: Request, host: str) -> bool:
+    def _knows(self, request: VerbsRequest, host: str) -> bool:
         assert self._directory is not None
         known = self._directory.get(request.rank)
         is_ours = (request.version, request.run, request.peer) == (VERSION, self._run, self.rank)
         return is_ours and known is not None and _is_same(known.host, host) and request.rank != self.rank
 
-    async def _until_gone(self, reader: asyncio.StreamReader, link: Link) -> None:
+    async def _until_gone(self, reader: asyncio.StreamReader, link: VerbsLink) -> None:
         """Wait until the peer closes the connection."""
         try:
             if await reader.read(1):

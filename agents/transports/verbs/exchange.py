@@ -14,14 +14,14 @@ from typing import TypeVar
 
 import msgspec
 
-from agents.transports.verbs.nic import QpRecord
+from agents.transports.verbs.nic import VerbsQpRecord
 from emulator.errors import RemoteProtocolError
 
 VERSION = 1
 _LONGEST_LINE = 4096
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="request"):
+class VerbsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="request"):
     """The connecting end.
 
     Attributes:
@@ -35,23 +35,23 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="requ
     run: str
     rank: int
     peer: int
-    end: QpRecord
+    end: VerbsQpRecord
 
 
-class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="reply"):
+class VerbsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="reply"):
     """The accepting end."""
 
-    end: QpRecord
+    end: VerbsQpRecord
 
 
-class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ready"):
+class VerbsReady(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ready"):
     """The connecting end receives."""
 
 
-T = TypeVar("T", Request, Reply, Ready)
+T = TypeVar("T", VerbsRequest, VerbsReply, VerbsReady)
 
 
-def send(writer: asyncio.StreamWriter, record: Request | Reply | Ready) -> None:
+def send(writer: asyncio.StreamWriter, record: VerbsRequest | VerbsReply | VerbsReady) -> None:
     """Send a record."""
     writer.write(msgspec.json.encode(record) + b"\n")
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from agents.transports.base import EndpointEvents, FlowCounters
-from agents.transports.verbs.dialect import Incoming, Outgoing
-from agents.transports.verbs.nic import Nic, Qp, QpRecord
+from agents.transports.verbs.dialect import VerbsIncoming, VerbsOutgoing
+from agents.transports.verbs.nic import Nic, Qp, VerbsQpRecord
 from emulator.errors import RemoteProtocolError
 from emulator.roce.connection.messages import Delivered, Message
 
 
-class Link:
+class VerbsLink:
     """One end of a rank pair.
 
     Args:
@@ -41,16 +41,16 @@ class Link:
         self.is_dirty, self.needs_agreement = False, True
         self._qp: Qp = nic.create(self)
         self.record = self._qp.record
-        self._remote: QpRecord | None = None
-        self._outgoing = Outgoing(slots=0, slot_bytes=1, address=0, rkey=0)
-        self._incoming = Incoming(slots=self.record.slots)
+        self._remote: VerbsQpRecord | None = None
+        self._outgoing = VerbsOutgoing(slots=0, slot_bytes=1, address=0, rkey=0)
+        self._incoming = VerbsIncoming(slots=self.record.slots)
         self._is_started = self._is_broken = False
         self._gone = ""  # why nothing can be posted any more, once the peer has closed
         self._last_ns = 0  # when the last acknowledgement came, or nothing was in flight
 
     # Agreeing.
 
-    def connect(self, remote: QpRecord) -> None:
+    def connect(self, remote: VerbsQpRecord) -> None:
         """Set the other end of the queue pair; that both ends asked for it makes no difference.
 
         Raises:

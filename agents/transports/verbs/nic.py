@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 if TYPE_CHECKING:
-    from agents.nic.channel import Owner
+    from agents.nic.channel import QueuePairOwner
     from emulator.control.parameter import Parameter
     from emulator.roce.connection.messages import Message
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Word24 = Annotated[int, Meta(ge=0, lt=1 << 24)]
 
 
-class QpRecord(msgspec.Struct, frozen=True, kw_only=True):
+class VerbsQpRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One end of a queue pair, as the other end must know it.
 
     Attributes:
@@ -40,11 +40,11 @@ class Qp(Protocol):
     """A queue pair, and its ring."""
 
     @property
-    def record(self) -> QpRecord:
+    def record(self) -> VerbsQpRecord:
         """What the peer must know."""
         ...
 
-    def connect(self, peer: QpRecord, host: str) -> None:
+    def connect(self, peer: VerbsQpRecord, host: str) -> None:
         """Set the other end: afterwards it receives and may send.
 
         Raises:
@@ -64,7 +64,7 @@ class Qp(Protocol):
 class Nic(Protocol):
     """The NIC of an address. It calls the owners of its queue pairs from the event loop."""
 
-    def create(self, owner: Owner) -> Qp:
+    def create(self, owner: QueuePairOwner) -> Qp:
         """Create a queue pair.
 
         Raises:
@@ -85,7 +85,7 @@ class Nic(Protocol):
         ...
 
 
-class Ring(msgspec.Struct, frozen=True):
+class ReceiveRing(msgspec.Struct, frozen=True):
     """The size of the ring that every peer gets."""
 
     slots: int

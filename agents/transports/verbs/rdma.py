@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.transports.verbs.dialect import MOST_IN_FLIGHT
-from agents.transports.verbs.nic import QpRecord, Ring
+from agents.transports.verbs.nic import ReceiveRing, VerbsQpRecord
 from agents.transports.verbs.sysfs import Gid, hardware_counters
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError
 from emulator.roce.connection.gid import gid_of
 from emulator.roce.connection.messages import Delivered, Message
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.payload import CONSTANT_BYTE
 
 if TYPE_CHECKING:
-    from agents.nic.channel import Owner
+    from agents.nic.channel import QueuePairOwner
     from emulator.transports.verbs_options import VerbsOptions
 
 RECEIVES = 2 * MOST_IN_FLIGHT
@@ -62,7 +62,7 @@ def load_pyverbs() -> Any:
 class RdmaQp:
     """A queue pair of an RDMA device, with a ring in memory of this process."""
 
-    def __init__(self, nic: RdmaNic, owner: Owner) -> None:
+    def __init__(self, nic: RdmaNic, owner: QueuePairOwner) -> None:
         self._nic, self._verbs, self.owner = nic, nic.verbs, owner
         enums, qp = self._verbs.enums, self._verbs.qp
         self._in_flight: deque[Message] = deque()
@@ -76,7 +76,7 @@ class RdmaQp:
                 nic.ring.bytes,
                 enums.IBV_ACCESS_LOCAL_WRITE | enums.IBV_ACCESS_REMOTE_WRITE,
             )
-        self.record = QpRecord(
+        self.record = VerbsQpRecord(
             qpn=self._qp.qp_num,
             psn=random.getrandbits(24),
             rkey=self._region.rkey,
@@ -86,7 +86,7 @@ class RdmaQp:
             path_mtu=nic.path_mtu,
         )
 
-    def connect(self, peer: QpRecord, host: str) -> None:
+    def connect(self, peer: VerbsQpRecord, host: str) -> None:
         """See Qp."""
         verbs, options, gid = self._verbs, self._nic.options, self._nic.gid
         enums = verbs.enums
@@ -138,7 +138,7 @@ class RdmaQp:
         if not self.is_closed:
             self._qp.post_recv(self._nic.receive_request)
         imm = socket.ntohl(completion.imm_data)
-        self.owner.delivered(0, Delivered(Operation.WRITE, 0, completion.byte_len, imm), now)
+        self.owner.delivered(0, Delivered(PacketOperation.WRITE, 0, completion.byte_len, imm), now)
 
     def close(self) -> None:
         """See Qp."""
@@ -162,7 +162,7 @@ class RdmaNic:
         HostError: pyverbs is not installed, or the device does not do what is needed.
     """
 
-    def __init__(self, host: str, gid: Gid, options: VerbsOptions, ring: Ring) -> None:
+    def __init__(self, host: str, gid: Gid, options: VerbsOptions, ring: ReceiveRing) -> None:
         self.verbs = load_pyverbs()
         self.options, self.ring, self.path_mtu = options, ring, options.path_mtu
         self.host, self.gid = host, gid
@@ -205,7 +205,7 @@ class RdmaNic:
             self._sources[size] = self.verbs.wr.SGE(self._payload.buf, size, self._payload.lkey)
         return self._sources[size]
 
-    def create(self, owner: Owner) -> RdmaQp:
+    def create(self, owner: QueuePairOwner) -> RdmaQp:
         """See Nic."""
         made = RdmaQp(self, owner)
         self._queue_pairs[made.record.qpn] = made

@@ -6,9 +6,9 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 
-from agents.nic.channel import Channel, Owner
+from agents.nic.channel import Channel, QueuePairOwner
 from agents.nic.standalone import StandaloneNic
-from agents.transports.verbs.nic import QpRecord, Ring
+from agents.transports.verbs.nic import ReceiveRing, VerbsQpRecord
 from emulator.control.parameter import Parameter
 from emulator.roce.connection.memory import Access, Memory, MemoryRegion
 from emulator.roce.connection.messages import ConnectionSettings, Message
@@ -27,10 +27,12 @@ _LEAST_WINDOW_PACKETS = 16
 class SoftwareQp:
     """A queue pair of the software NIC."""
 
-    def __init__(self, alone: StandaloneNic, host: str, options: RoceOptions, ring: Ring, owner: Owner, qpn: int):
+    def __init__(
+        self, alone: StandaloneNic, host: str, options: RoceOptions, ring: ReceiveRing, owner: QueuePairOwner, qpn: int
+    ):
         self._alone, self._host, self._options, self._ring, self._owner = alone, host, options, ring, owner
         self._channel: Channel | None = None
-        self.record = QpRecord(
+        self.record = VerbsQpRecord(
             qpn=qpn,
             psn=random.getrandbits(24),
             rkey=random.getrandbits(32),
@@ -45,7 +47,7 @@ class SoftwareQp:
         """The queue pair, once it is connected."""
         return self._channel
 
-    def connect(self, peer: QpRecord, host: str) -> None:
+    def connect(self, peer: VerbsQpRecord, host: str) -> None:
         """See Qp."""
         own = self.record
         window = max(_LEAST_WINDOW_PACKETS, peer.slots * peer.slot_bytes // self._options.path_mtu)
@@ -100,14 +102,14 @@ class SoftwareRdmaNic:
         HostError: the address is not on this host or its port is in use, or a limit is reached.
     """
 
-    def __init__(self, host: str, options: RoceOptions, ring: Ring) -> None:
+    def __init__(self, host: str, options: RoceOptions, ring: ReceiveRing) -> None:
         self._host, self._options, self._ring = host, options, ring
         self._alone = StandaloneNic(host, options)
         self._alone.__enter__()
         self._next_qpn = random.randrange(0x100, 0x800000)
         self._is_closed = False
 
-    def create(self, owner: Owner) -> SoftwareQp:
+    def create(self, owner: QueuePairOwner) -> SoftwareQp:
         """See Nic."""
         self._next_qpn += 1
         return SoftwareQp(self._alone, self._host, self._options, self._ring, owner, self._next_qpn)

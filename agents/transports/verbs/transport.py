@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from agents.transports.base import Port, Silence, Transport
+from agents.transports.base import RankPort, Silence, Transport
 from agents.transports.verbs.endpoint import VerbsEndpoint
-from agents.transports.verbs.nic import Nic, Ring
+from agents.transports.verbs.nic import Nic, ReceiveRing
 from agents.transports.verbs.software import SoftwareRdmaNic
 from agents.transports.verbs.sysfs import Gid, find_gid
 from emulator.control.parameter import Parameter
@@ -52,7 +52,7 @@ class VerbsTransport(Transport):
             endpoint.close()
         await asyncio.sleep(0)  # connections close in the next pass of the loop
 
-    def use_ports(self, ports: Mapping[int, Port]) -> None:
+    def use_ports(self, ports: Mapping[int, RankPort]) -> None:
         """See Transport: a device paces itself."""
 
     def facts(self) -> Mapping[str, Parameter]:
@@ -89,7 +89,7 @@ class VerbsTransport(Transport):
 
     async def _make_nic(self, host: str) -> Nic:
         options = self.options
-        ring = Ring(options.ring_slots, self.message_bytes)
+        ring = ReceiveRing(options.ring_slots, self.message_bytes)
         if not options.is_software(host):
             from agents.transports.verbs.rdma import RdmaNic
 

@@ -89,7 +89,7 @@ class FlowOwner(Protocol):
         ...
 
 
-class Exchange:
+class ZmqExchange:
     """The socket that all flows of an agent share, and the flows that have something to send at the end of a pass.
 
     Args:
@@ -161,7 +161,7 @@ class OutFlow:
         "peer",
     )
 
-    def __init__(self, exchange: Exchange, owner: FlowOwner, *, peer: int, name: bytes) -> None:
+    def __init__(self, exchange: ZmqExchange, owner: FlowOwner, *, peer: int, name: bytes) -> None:
         self._exchange, self._owner, self.peer, self.name = exchange, owner, peer, name
         self.counters = FlowCounters(src=owner.rank, dst=peer)
         self.broken: str | None = None
@@ -241,7 +241,7 @@ class OutFlow:
                 queue.popleft()
                 self._left = queue[0][1] if queue else 0
 
-    def _send_message(self, exchange: Exchange, tag: int, size: int) -> None:
+    def _send_message(self, exchange: ZmqExchange, tag: int, size: int) -> None:
         cut = min(self._left, exchange.message_bytes)
         self._left -= cut
         ends = not self._left
@@ -314,7 +314,7 @@ class InFlow:
 
     __slots__ = ("_control", "_exchange", "_is_owing", "_owner", "_payload", "is_ignored", "name", "peer")
 
-    def __init__(self, exchange: Exchange, owner: FlowOwner, *, peer: int, name: bytes) -> None:
+    def __init__(self, exchange: ZmqExchange, owner: FlowOwner, *, peer: int, name: bytes) -> None:
         self._exchange, self._owner, self.peer, self.name = exchange, owner, peer, name
         self._payload = self._control = 0  # messages received
         self._is_owing = False

@@ -19,9 +19,9 @@ from agents.transports.base import Address, EndpointEvents, FlowCounters, Silenc
 from agents.transports.zmq.flows import (
     HEADER,
     LAST,
-    Exchange,
     InFlow,
     OutFlow,
+    ZmqExchange,
     incoming_name,
     outgoing_name,
     parse_incoming_name,
@@ -76,7 +76,7 @@ class ZmqTransport(Transport):
         self._context = zmq.Context()
         self._socket = _open_socket(self._context)
         self._strangers = _Strangers(self._socket)
-        self._exchange = Exchange(
+        self._exchange = ZmqExchange(
             self._socket,
             message_bytes=message_bytes,
             window_bytes=message_bytes * window_messages,

@@ -18,7 +18,7 @@ from typing import Any
 from emulator.annexes.exports.formats import Format, as_text
 from emulator.errors import ResultError
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.measured_rows import read_measured
 
 _COLUMNS = ("iteration", "rank", "name", "kind", "size_bytes", "post_ns", "done_ns")
@@ -39,7 +39,7 @@ class _Sender:
 
 
 @dataclass(slots=True)
-class _Pattern:
+class _SendPattern:
     """The sends of one name in one iteration, by rank."""
 
     senders: dict[int, _Sender] = field(default_factory=dict)
@@ -126,10 +126,10 @@ def to_json(run: Run) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def _iterations(run: Run) -> list[list[_Pattern]]:
+def _iterations(run: Run) -> list[list[_SendPattern]]:
     """Patterns in the order in which they began, for each measured iteration."""
-    found: defaultdict[int, defaultdict[str, _Pattern]] = defaultdict(lambda: defaultdict(_Pattern))
-    for row in read_measured(run, Part.SAMPLES, _COLUMNS).to_pylist():
+    found: defaultdict[int, defaultdict[str, _SendPattern]] = defaultdict(lambda: defaultdict(_SendPattern))
+    for row in read_measured(run, RunTable.SAMPLES, _COLUMNS).to_pylist():
         if row["kind"] == "send":
             found[row["iteration"]][row["name"]].add(row)
     if not found:
@@ -137,7 +137,7 @@ def _iterations(run: Run) -> list[list[_Pattern]]:
     return [sorted(found[number].values(), key=lambda one: one.start_ns) for number in sorted(found)]
 
 
-def _table(patterns: Sequence[_Pattern]) -> Iterator[str]:
+def _table(patterns: Sequence[_SendPattern]) -> Iterator[str]:
     yield "  ".join(_HEADINGS)
     yield "  ".join("-" * len(heading) for heading in _HEADINGS)
     for one in patterns:

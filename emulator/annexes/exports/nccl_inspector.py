@@ -21,7 +21,7 @@ from emulator.errors import ResultError
 from emulator.host.files import writing
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.nccl_conventions import busbw_factor, nccl_size
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.trace.meaning.collective_names import COLLECTIVES
@@ -62,7 +62,7 @@ def write(run: Run, target: Path) -> Sequence[str]:
         ResultError: the run cannot be read, or has no record to write.
         HostError: the file cannot be written.
     """
-    rows: list[_Row] = read_measured(run, Part.SAMPLES, _COLUMNS).to_pylist()
+    rows: list[_Row] = read_measured(run, RunTable.SAMPLES, _COLUMNS).to_pylist()
     kept = [row for row in rows if _KIND_OF.get(row["kind"]) in _NAMES and not row["early"] and row["group_size"] > 1]
     if not kept:
         raise ResultError("has no measured collective or message that NCCL knows", path=run.folder)

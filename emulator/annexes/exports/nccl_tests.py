@@ -23,7 +23,7 @@ from emulator.annexes.exports.formats import Format, as_text
 from emulator.errors import ResultError
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.nccl_conventions import busbw_factor, count_elements, root_of
 from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
@@ -71,7 +71,7 @@ def measured_classes(run: Run) -> Sequence[MeasuredClass]:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
+    merged = merge(read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
     return [_measured_class(key, merged, rows) for key, rows in class_rows(merged)]
 
 

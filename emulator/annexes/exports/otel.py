@@ -18,7 +18,7 @@ from urllib.request import getproxies
 from emulator.errors import HostError, RunError
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
-from emulator.results.statistics.metric import Kind, Subject
+from emulator.results.statistics.metric import MetricKind, Subject
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary, summarise
@@ -117,7 +117,7 @@ def measures(summary: RunSummary) -> Iterator[Measure]:
         statistic: Attributes = {"statistic": metric.statistic} if metric.statistic else {}
         for subject, value, *_ in metric.read(summary):
             if value is not None:
-                is_sum = metric.kind is Kind.COUNTER
+                is_sum = metric.kind is MetricKind.COUNTER
                 new = Measure(metric.otel_name, metric.published_unit, metric.what, [], is_sum)
                 points = found.setdefault(metric.otel_name, new).points
                 points.append(({**_attributes(subject), **statistic}, metric.published(value)))

@@ -18,7 +18,7 @@ from emulator.annexes.exports.formats import Format
 from emulator.annexes.exports.perfetto_tracks import Lanes, Tracks, require
 from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.table_columns import to_ints
 
 _JOB = "job"
@@ -54,15 +54,19 @@ def _begin_ns(run: Run) -> int:
     """The first stamp of a run: on the clock of a controller it can be below 0."""
     first = [
         int(to_ints(run.table(part, [name])[name]).min(initial=0))
-        for part, name in ((Part.ITERATIONS, "start_ns"), (Part.COMPUTE, "start_ns"), (Part.SAMPLES, "post_ns"))
+        for part, name in (
+            (RunTable.ITERATIONS, "start_ns"),
+            (RunTable.COMPUTE, "start_ns"),
+            (RunTable.SAMPLES, "post_ns"),
+        )
     ]
-    last = int(to_ints(run.table(Part.SAMPLES, ["done_ns"])["done_ns"]).min(initial=0))
+    last = int(to_ints(run.table(RunTable.SAMPLES, ["done_ns"])["done_ns"]).min(initial=0))
     return min(*first, last)
 
 
 def _add_iterations(line: Tracks, run: Run) -> None:
     """Slices of the ranks, and of the job for iterations that every rank completed."""
-    table = run.table(Part.ITERATIONS)
+    table = run.table(RunTable.ITERATIONS)
     columns = {name: to_ints(table[name]) for name in table.column_names}
     for iteration in np.unique(columns["iteration"]).tolist():
         rows = np.flatnonzero(columns["iteration"] == iteration)
@@ -86,7 +90,7 @@ def _name(iteration: int) -> tuple[str, str]:
 
 
 def _add_compute(line: Tracks, run: Run) -> None:
-    for batch in run.batches(Part.COMPUTE):
+    for batch in run.batches(RunTable.COMPUTE):
         for span in batch.to_pylist():
             category = "compute" if span["iteration"] >= 0 else "warm-up"
             line.slice((f"rank {span['rank']}", "compute"), "compute", span["start_ns"], span["end_ns"], {}, category)
@@ -107,7 +111,9 @@ def _add_communications(line: Tracks, run: Run) -> None:
 
 def _samples(run: Run) -> Iterator[dict[str, Any]]:
     """Rows in the order of their post, as the lanes need them."""
-    table = run.table(Part.SAMPLES, ["iteration", "rank", "group", "name", "kind", "post_ns", "done_ns", *_ARGUMENTS])
+    table = run.table(
+        RunTable.SAMPLES, ["iteration", "rank", "group", "name", "kind", "post_ns", "done_ns", *_ARGUMENTS]
+    )
     order = np.argsort(to_ints(table["post_ns"]), kind="stable")
     for batch in table.take(order).to_batches(max_chunksize=10_000):
         yield from batch.to_pylist()

@@ -15,7 +15,7 @@ from pyarrow import csv
 from emulator.annexes.exports.formats import Format
 from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 
 
 def write(run: Run, folder: Path) -> Sequence[str]:
@@ -27,7 +27,7 @@ def write(run: Run, folder: Path) -> Sequence[str]:
     """
     with writing(folder):
         folder.mkdir(parents=True)
-        for part in Part:
+        for part in RunTable:
             schema = _plain(part.schema)
             with csv.CSVWriter(folder / f"{part.value}.csv", schema) as target:
                 for batch in run.batches(part):

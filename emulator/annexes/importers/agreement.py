@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from emulator.annexes.importers.model import ImportedRank, ImportedTrace, Operation
+from emulator.annexes.importers.model import ImportedRank, ImportedTrace, RecordedOperation
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from emulator.units import format_size
@@ -27,7 +27,7 @@ def check_agreement(trace: ImportedTrace) -> None:
         TraceError: they disagree.
     """
     world = tuple(range(len(trace.ranks) + len(trace.missing)))
-    by_group: defaultdict[GroupKey, dict[int, list[Operation]]] = defaultdict(dict)
+    by_group: defaultdict[GroupKey, dict[int, list[RecordedOperation]]] = defaultdict(dict)
     for one in trace.ranks:
         for operation in one.operations:
             members = operation.ranks or world
@@ -47,7 +47,7 @@ def check_agreement(trace: ImportedTrace) -> None:
 
 
 def _check_collectives(
-    sequences: Mapping[int, Sequence[Operation]], members: Sequence[int], trace: ImportedTrace
+    sequences: Mapping[int, Sequence[RecordedOperation]], members: Sequence[int], trace: ImportedTrace
 ) -> None:
     """Check the collectives of a process group by rank."""
     for number in range(max(map(len, sequences.values()))):
@@ -76,13 +76,13 @@ def _check_collectives(
         _check_splits(row, members)
 
 
-def _description(operation: Operation) -> str:
+def _description(operation: RecordedOperation) -> str:
     if operation.kind in _SIZES_DIFFER:
         return operation.kind.label
     return f"{operation.kind.label} of {format_size(operation.size_bytes)} ({operation.size_bytes} bytes)"
 
 
-def _fill_in(row: Mapping[int, Operation]) -> None:
+def _fill_in(row: Mapping[int, RecordedOperation]) -> None:
     """Of a scatter, only the root knows the size; a root that some members name is that of all."""
     if next(iter(row.values())).kind is CommKind.SCATTER:
         size = max(one.size_bytes for one in row.values())
@@ -94,7 +94,7 @@ def _fill_in(row: Mapping[int, Operation]) -> None:
             one.root = next(iter(roots))
 
 
-def _check_roots(row: Mapping[int, Operation], members: Sequence[int]) -> None:
+def _check_roots(row: Mapping[int, RecordedOperation], members: Sequence[int]) -> None:
     first, operation = next(iter(row.items()))
     for rank, one in row.items():
         if one.root >= len(members):
@@ -104,7 +104,7 @@ def _check_roots(row: Mapping[int, Operation], members: Sequence[int]) -> None:
             _disagree(one, rank, f"root {one.root} of a {one.kind.label}", operation, first, f"root {operation.root}")
 
 
-def _check_splits(row: Mapping[int, Operation], members: Sequence[int]) -> None:
+def _check_splits(row: Mapping[int, RecordedOperation], members: Sequence[int]) -> None:
     for rank, one in row.items():
         if one.send_splits is not None and len(one.send_splits) != len(members):
             problem = f"{one.where}: has {len(one.send_splits)} splits in a process group of {len(members)} ranks"
@@ -121,8 +121,8 @@ def _check_splits(row: Mapping[int, Operation], members: Sequence[int]) -> None:
 
 def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int]) -> None:
     """Sends and receives between ranks that are there."""
-    sends: defaultdict[tuple[int, int, int], list[Operation]] = defaultdict(list)
-    receives: defaultdict[tuple[int, int, int], list[Operation]] = defaultdict(list)
+    sends: defaultdict[tuple[int, int, int], list[RecordedOperation]] = defaultdict(list)
+    receives: defaultdict[tuple[int, int, int], list[RecordedOperation]] = defaultdict(list)
     for one in ranks:
         for operation in one.operations:
             if operation.kind.is_collective:
@@ -160,6 +160,8 @@ def _messages(count: int) -> str:
     return f"{count} message{'s' * (count != 1)}"
 
 
-def _disagree(mine: Operation, rank: int, said: str, theirs: Operation, other: int, instead: str) -> NoReturn:
+def _disagree(
+    mine: RecordedOperation, rank: int, said: str, theirs: RecordedOperation, other: int, instead: str
+) -> NoReturn:
     guess = " (its process group is a guess: name it with record_function)" if mine.is_guess else ""
     raise TraceError(f"{mine.where}: {said}; rank {other} has {instead} ({theirs.where}){guess}", rank=rank)

@@ -17,7 +17,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emulator.annexes.importers.importer import Importer
-from emulator.annexes.importers.model import Fate, ImportedRank, ImportedTrace, Losses, NodeList, Operation, Place
+from emulator.annexes.importers.model import (
+    Fate,
+    ImportedRank,
+    ImportedTrace,
+    Losses,
+    NodeList,
+    NodeResource,
+    RecordedOperation,
+)
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS
 from emulator.annexes.importers.text_files import file_head, of_line, read_lines, source_files
 from emulator.errors import TraceError
@@ -47,7 +55,7 @@ PLACEHOLDER_NS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _LayerPart:
     """Compute time of a pass of a layer, and the collective after it; kind None: none."""
 
     compute_ns: int
@@ -60,9 +68,9 @@ class _Part:
 class _Layer:
     name: str
     where: str
-    forward: _Part
-    backward: _Part
-    weights: _Part
+    forward: _LayerPart
+    backward: _LayerPart
+    weights: _LayerPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ class _Layout:
 
 
 @dataclass(slots=True)
-class _Workload:
+class _AicbWorkload:
     """A file."""
 
     path: Path
@@ -133,7 +141,7 @@ def read_aicb(
         path,
         NAME,
         range(layout.ranks),
-        lambda rank: _Builder(workload, layout, rank).rank(),
+        lambda rank: _AicbBuilder(workload, layout, rank).rank(),
         world_size=layout.ranks,
         losses=losses,
         on_rank=on_rank,
@@ -143,7 +151,7 @@ def read_aicb(
     return trace
 
 
-def _read(path: Path, losses: Losses) -> _Workload:
+def _read(path: Path, losses: Losses) -> _AicbWorkload:
     lines = [(number, line) for number, line, _ in read_lines(path) if line.strip()]
     parallelism = lines[0][1].split()[0]
     if parallelism not in _READ:
@@ -155,7 +163,7 @@ def _read(path: Path, losses: Losses) -> _Workload:
     settings = {
         name.decode(): _setting(value, of_line(path, lines[0][0])) for name, value in _SETTING.findall(lines[0][1])
     }
-    workload = _Workload(path, parallelism, settings)
+    workload = _AicbWorkload(path, parallelism, settings)
     expected = int(lines[1][1]) if len(lines) > 1 and lines[1][1].strip().isdigit() else -1
     if len(lines) - 2 != expected:
         problem = f"announces {expected} layers and has {max(0, len(lines) - 2)}: the file is cut off or damaged"
@@ -186,24 +194,24 @@ def _layer(line: bytes, where: str, is_micro: bool, losses: Losses) -> _Layer:
     if _whole(words[11], "update time", LONGEST_TRACE_NS, where) > PLACEHOLDER_NS:
         losses.count(Fate.DROPPED, "times of weight updates, which follow the collective of a layer", where)
     if is_micro:
-        idle = _Part(0, None, 0, "")
+        idle = _LayerPart(0, None, 0, "")
         forward, backward, weights = idle, idle, replace(weights, compute_ns=0)
     return _Layer(words[0], where, forward, backward, weights)
 
 
-def _part(words: Sequence[str], where: str, outer: str, losses: Losses) -> _Part:
+def _part(words: Sequence[str], where: str, outer: str, losses: Losses) -> _LayerPart:
     compute_ns = _whole(words[0], "compute time", LONGEST_TRACE_NS, where)
     size = _whole(words[2], "size", MAX_SIZE_BYTES, where)
     name, _, suffix = words[1].partition("_")
     if words[1] == "NONE":
-        return _Part(compute_ns, None, 0, "")
+        return _LayerPart(compute_ns, None, 0, "")
     if name not in _KINDS or suffix not in ("", "EP", "DP_EP"):
         problem = f"{words[1][:40]!r} is no collective of AICB; there are NONE, {', '.join(_KINDS)}, with _EP or _DP_EP"
         raise TraceError(problem, path=where)
     if size == 0:
         losses.count(Fate.DROPPED, "collectives without bytes", where)
-        return _Part(compute_ns, None, 0, "")
-    return _Part(compute_ns, _KINDS[name], size, suffix or outer)
+        return _LayerPart(compute_ns, None, 0, "")
+    return _LayerPart(compute_ns, _KINDS[name], size, suffix or outer)
 
 
 def _whole(word: str, what: str, most: int, where: str) -> int:
@@ -212,7 +220,7 @@ def _whole(word: str, what: str, most: int, where: str) -> int:
     return int(word)
 
 
-def _layout(workload: _Workload, ranks: int | None, losses: Losses) -> _Layout:
+def _layout(workload: _AicbWorkload, ranks: int | None, losses: Losses) -> _Layout:
     settings, path = workload.settings, of_line(workload.path, 1)
     tensor = settings.get("model_parallel_NPU_group", 1)
     expert = settings.get("ep", settings.get("expert_parallel_npu_group", 1))
@@ -231,10 +239,10 @@ def _layout(workload: _Workload, ranks: int | None, losses: Losses) -> _Layout:
     return _Layout(world, tensor, expert, pipeline)
 
 
-class _Builder(NodeList):
+class _AicbBuilder(NodeList):
     """Builds the nodes of a rank; `_last`: what the next one waits for."""
 
-    def __init__(self, workload: _Workload, layout: _Layout, rank: int) -> None:
+    def __init__(self, workload: _AicbWorkload, layout: _Layout, rank: int) -> None:
         super().__init__()
         self._workload, self._layout, self._rank = workload, layout, rank
         self._last: tuple[int, ...] = ()
@@ -259,14 +267,14 @@ class _Builder(NodeList):
         files, world_size = [str(self._workload.path)], self._layout.ranks
         return ImportedRank(self._rank, files, "workload", world_size, {}, self.nodes, self.losses)
 
-    def _compute(self, layer: _Layer, what: str, part: _Part) -> None:
+    def _compute(self, layer: _Layer, what: str, part: _LayerPart) -> None:
         if part.compute_ns > PLACEHOLDER_NS:
-            self._last = (self.add(f"{layer.name} {what}", Place.DEVICE, self._last, part.compute_ns),)
+            self._last = (self.add(f"{layer.name} {what}", NodeResource.DEVICE, self._last, part.compute_ns),)
             self.losses.count(Fate.MAPPED, "compute times", layer.where)
         elif part.compute_ns:
             self.losses.count(Fate.MERGED, "compute times of 1 ns: AICB knows none", layer.where)
 
-    def _collective(self, layer: _Layer, what: str, part: _Part) -> None:
+    def _collective(self, layer: _Layer, what: str, part: _LayerPart) -> None:
         operation = self._operation(layer, what, part)
         if operation is not None:
             self._last = (self.issue(operation, self._last),)
@@ -280,7 +288,7 @@ class _Builder(NodeList):
             deps = tuple(sorted({*self._last, *before}))
             last_of_group[group] = self.issue(operation, deps)
 
-    def _operation(self, layer: _Layer, what: str, part: _Part) -> Operation | None:
+    def _operation(self, layer: _Layer, what: str, part: _LayerPart) -> RecordedOperation | None:
         if part.kind is None:
             return None
         members = self._members[part.group]
@@ -295,7 +303,7 @@ class _Builder(NodeList):
             self.losses.count(Fate.GUESSED, "root of a broadcast: the first rank of the group", layer.where)
         self.losses.count(Fate.MAPPED, part.kind.label, layer.where)
         is_world = len(members) == self._layout.ranks
-        return Operation(
+        return RecordedOperation(
             where=layer.where,
             name=f"{layer.name} {what} {part.kind.label}",
             kind=part.kind,

@@ -36,7 +36,7 @@ class Bytes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class JsonDocument:
     """A JSON document.
 
     Attributes:
@@ -69,7 +69,7 @@ class Document:
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
-                yield _Part(file, self.size)
+                yield _Member(file, self.size)
         except OSError as error:
             raise TraceError(f"cannot be read: {error.strerror or error}", path=self.name) from error
 
@@ -83,7 +83,7 @@ class Document:
             return source.read_at_least(HEAD_BYTES)[:HEAD_BYTES]
 
 
-class _Part:
+class _Member:
     """A member of an archive."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
@@ -103,10 +103,10 @@ def document_heads(path: Path) -> Iterator[bytes]:
                 if _ARCHIVE.search(file.name):
                     yield from _member_heads(file)
                 else:
-                    yield Document(str(file), file).head()
+                    yield JsonDocument(str(file), file).head()
 
 
-def find_documents(path: Path) -> Iterator[Document]:
+def find_documents(path: Path) -> Iterator[JsonDocument]:
     """The documents in a file, an archive, or a folder and its subfolders, in the order of their names.
 
     Raises:
@@ -116,7 +116,7 @@ def find_documents(path: Path) -> Iterator[Document]:
         if _ARCHIVE.search(file.name):
             yield from sorted(_members(file), key=lambda one: one.name)
         else:
-            yield Document(str(file), file)
+            yield JsonDocument(str(file), file)
 
 
 def _files(path: Path) -> list[Path]:
@@ -147,13 +147,13 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         raise TraceError(f"cannot be read as a tar archive: {error}", path=path) from error
 
 
-def _members(path: Path) -> Iterator[Document]:
+def _members(path: Path) -> Iterator[JsonDocument]:
     unpacked = _unpacked(path.absolute(), path.stat().st_mtime_ns)
     with _opened(unpacked) as archive:
         for number, member in enumerate(_json_members(archive)):
             if number == MOST_MEMBERS:
                 raise TraceError(f"has more than {MOST_MEMBERS:,} JSON documents", path=path)
-            yield Document(f"{path}:{member.name}", unpacked, member.offset_data, member.size)
+            yield JsonDocument(f"{path}:{member.name}", unpacked, member.offset_data, member.size)
 
 
 @cache

@@ -18,7 +18,15 @@ from pathlib import Path
 import msgspec
 
 from emulator.annexes.importers.importer import Importer
-from emulator.annexes.importers.model import Fate, ImportedRank, ImportedTrace, Losses, NodeList, Operation, Place
+from emulator.annexes.importers.model import (
+    Fate,
+    ImportedRank,
+    ImportedTrace,
+    Losses,
+    NodeList,
+    NodeResource,
+    RecordedOperation,
+)
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS
 from emulator.annexes.importers.text_files import HEAD_BYTES, file_head, of_line, read_lines, read_whole, source_files
 from emulator.errors import TopologyError, TraceError
@@ -235,7 +243,7 @@ class _Builder(NodeList):
     def sleep(self, pattern: _Pattern, duration_ns: int) -> None:
         if duration_ns:
             self.losses.count(Fate.MAPPED, "sleeps", pattern.where)
-            self.last = (self.add("sleep", Place.CPU, self.last, duration_ns),)
+            self.last = (self.add("sleep", NodeResource.CPU, self.last, duration_ns),)
 
 
 def _add(pattern: _Pattern, builders: Sequence[_Builder]) -> None:
@@ -244,7 +252,7 @@ def _add(pattern: _Pattern, builders: Sequence[_Builder]) -> None:
         builder = builders[rank]
         if len(senders) > 1:
             whole = len(senders) == pattern.size
-            barrier = Operation(
+            barrier = RecordedOperation(
                 where=pattern.where,
                 name="barrier of senders",
                 kind=CommKind.BARRIER,
@@ -265,7 +273,7 @@ def _add(pattern: _Pattern, builders: Sequence[_Builder]) -> None:
 
 
 def _message(pattern: _Pattern, builder: _Builder, kind: CommKind, peer: int, size: int, deps: tuple[int, ...]) -> int:
-    operation = Operation(
+    operation = RecordedOperation(
         where=pattern.where, name=pattern.name, kind=kind, size_bytes=size, ranks=(), peer=peer, tag=pattern.number
     )
     builder.losses.count(Fate.MAPPED, kind.label, pattern.where)

@@ -79,7 +79,7 @@ class Losses:
 
 
 @dataclass(slots=True)
-class Operation:
+class RecordedOperation:
     """A communication operation as one rank issued it.
 
     Attributes:
@@ -118,7 +118,7 @@ class Operation:
     candidates: tuple[tuple[int, ...], ...] = ()
 
 
-class Place(Enum):
+class NodeResource(Enum):
     """What a node occupies."""
 
     CPU = "cpu"
@@ -137,11 +137,11 @@ class ImportedNode:
 
     node_id: int
     name: str
-    place: Place
+    place: NodeResource
     deps: tuple[int, ...] = ()
     start_ns: int = 0
     duration_ns: int = 0
-    operation: Operation | None = None
+    operation: RecordedOperation | None = None
 
 
 class NodeList:
@@ -151,15 +151,15 @@ class NodeList:
         self.nodes: list[ImportedNode] = []
         self.losses = Losses()
 
-    def add(self, name: str, place: Place, deps: tuple[int, ...], duration_ns: int) -> int:
+    def add(self, name: str, place: NodeResource, deps: tuple[int, ...], duration_ns: int) -> int:
         """Add compute, or a wait; returns its id."""
         self.nodes.append(ImportedNode(len(self.nodes) + 1, name, place, deps, duration_ns=duration_ns))
         return len(self.nodes)
 
-    def issue(self, operation: Operation, deps: tuple[int, ...]) -> int:
+    def issue(self, operation: RecordedOperation, deps: tuple[int, ...]) -> int:
         """Add a communication; returns its id."""
         number = len(self.nodes) + 1
-        self.nodes.append(ImportedNode(number, operation.name, Place.NETWORK, deps, operation=operation))
+        self.nodes.append(ImportedNode(number, operation.name, NodeResource.NETWORK, deps, operation=operation))
         return number
 
 
@@ -184,9 +184,9 @@ class ImportedRank:
     losses: Losses = field(default_factory=Losses)
 
     @property
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[RecordedOperation]:
         """In the order in which they were issued."""
-        known: list[Operation] | None = getattr(self.nodes, "operations", None)
+        known: list[RecordedOperation] | None = getattr(self.nodes, "operations", None)
         return known or [node.operation for node in self.nodes if node.operation is not None]
 
 

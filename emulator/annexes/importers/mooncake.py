@@ -23,7 +23,7 @@ LONGEST_LINE = 16 << 20
 MOST_TOKENS = 1 << 32
 
 
-class _Line(msgspec.Struct):
+class _RequestLine(msgspec.Struct):
     timestamp: int | float
     input_length: int
     output_length: int
@@ -68,9 +68,9 @@ def _requests(path: Path, file: TextIO, block_tokens: int) -> Iterator[Request]:
             yield Request(at_micros, line.input_length, line.output_length, tuple(line.hash_ids))
 
 
-def _line(text: str, *, where: str, block_tokens: int) -> _Line:
+def _line(text: str, *, where: str, block_tokens: int) -> _RequestLine:
     try:
-        line = decode(msgspec.json.decode(text), _Line)
+        line = decode(msgspec.json.decode(text), _RequestLine)
     except SchemaProblem as problem:
         raise InputError(f"{where}: {_variant(text) or problem}") from problem
     except msgspec.DecodeError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from emulator.annexes.importers.model import Operation
+from emulator.annexes.importers.model import RecordedOperation
 from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
 from emulator.trace.meaning.model import CommKind
@@ -36,7 +36,7 @@ ROOTED = (CommKind.REDUCE, CommKind.BROADCAST, CommKind.GATHER, CommKind.SCATTER
 
 def nccl_operation(
     kind: CommKind, *, message_bytes: int, ranks: int, root: int | None, where: str, group: str
-) -> Operation:
+) -> RecordedOperation:
     """The operation of a call.
 
     Args:
@@ -53,7 +53,7 @@ def nccl_operation(
         raise TraceError(f"peer {root} is not a rank of a communicator of {ranks} ranks", path=where)
     if root is not None and kind in ROOTED and not 0 <= root < ranks:
         raise TraceError(f"root {root} is not a rank of a communicator of {ranks} ranks", path=where)
-    return Operation(
+    return RecordedOperation(
         where=where,
         name=kind.label,
         kind=kind,

@@ -75,7 +75,7 @@ class _Record(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _InspectorLine:
     record: _Record
     where: str
     file: str
@@ -98,7 +98,7 @@ def read_nccl_inspector(
         TraceError: there is none, a line is damaged, or processes contradict each other.
     """
     losses = Losses()
-    lines: list[_Line] = []
+    lines: list[_InspectorLine] = []
     for file in source_files(path):
         if is_nccl_inspector(file_head(file)):
             _read_file(file, lines, losses)
@@ -135,7 +135,7 @@ def read_nccl_inspector(
     )
 
 
-def _read_file(path: Path, lines: list[_Line], losses: Losses) -> None:
+def _read_file(path: Path, lines: list[_InspectorLine], losses: Losses) -> None:
     for number, text, is_whole in read_lines(path):
         if not text.strip():
             continue
@@ -159,7 +159,7 @@ def _read_file(path: Path, lines: list[_Line], losses: Losses) -> None:
             what = f"records of an unknown kind, {', '.join(others)[:60]}{_version(text)}"
             losses.count(Fate.DROPPED, what, where)
             continue
-        lines.append(_Line(record, where, str(path)))
+        lines.append(_InspectorLine(record, where, str(path)))
 
 
 class _Versioned(msgspec.Struct):
@@ -175,7 +175,7 @@ def _version(text: bytes) -> str:
     return "" if found == KNOWN_FORMAT else f" (Inspector output {found[:20]}; known: {KNOWN_FORMAT})"
 
 
-def _processes(lines: list[_Line]) -> Callable[[_Line], tuple[str | int, ...]]:
+def _processes(lines: list[_InspectorLine]) -> Callable[[_InspectorLine], tuple[str | int, ...]]:
     """What tells the devices of a job apart: the process; if one drives several devices, also the rank.
 
     Raises:
@@ -196,7 +196,7 @@ def _processes(lines: list[_Line]) -> Callable[[_Line], tuple[str | int, ...]]:
     return lambda line: (line.record.metadata.hostname, line.record.metadata.pid, line.record.header.rank)
 
 
-def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall | None:
+def _call(line: _InspectorLine, rank: int, world: World, losses: Losses) -> RecordedCall | None:
     header, message = line.record.header, line.record.p2p_perf
     said = line.record.coll_perf or message
     assert said is not None

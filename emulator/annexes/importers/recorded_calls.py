@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from emulator.annexes.importers.model import Fate, ImportedNode, Losses, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedNode, Losses, NodeResource, RecordedOperation
 from emulator.errors import TraceError
 
 LONGEST_TRACE_NS = 366 * 24 * 3600 * 1_000_000_000
@@ -30,7 +30,7 @@ class RecordedCall:
         duration_ns: as recorded; 0: not recorded.
     """
 
-    operation: Operation
+    operation: RecordedOperation
     stream: Hashable = None
     number: int | None = None
     batch: Hashable = None
@@ -122,7 +122,7 @@ class _Timed:
             number = len(self._nodes) + 1
             gap_ns = start_ns - issued_ns
             self._nodes.append(
-                ImportedNode(number, "time between calls", Place.CPU, after, issued_ns - begin_ns, gap_ns)
+                ImportedNode(number, "time between calls", NodeResource.CPU, after, issued_ns - begin_ns, gap_ns)
             )
             self._cpu = (number,)
             return self._cpu
@@ -132,5 +132,5 @@ class _Timed:
 
 def _node(number: int, call: RecordedCall, deps: tuple[int, ...], *, start_ns: int) -> ImportedNode:
     return ImportedNode(
-        number, call.operation.name, Place.NETWORK, deps, start_ns, call.duration_ns, operation=call.operation
+        number, call.operation.name, NodeResource.NETWORK, deps, start_ns, call.duration_ns, operation=call.operation
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, Place
+from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, NodeResource
 from emulator.annexes.importers.workers import run_all
 from emulator.errors import HostError
 from emulator.trace.files.import_report import IMPORTED_SCHEMA, REPORT_FILE
@@ -118,11 +118,11 @@ def _work_nodes(
     rank: ImportedRank, groups: Mapping[tuple[str, tuple[int, ...]], int], world: tuple[int, ...]
 ) -> Iterator[WorkNode]:
     """Durations are rounded to µs so that their sum over CPU nodes, and over tasks of the device, stays right."""
-    rest = dict.fromkeys(Place, 0)
+    rest = dict.fromkeys(NodeResource, 0)
     for node in rank.nodes:
         exact = node.duration_ns + rest[node.place]
         micros = (exact + NS_PER_US // 2) // NS_PER_US
-        if node.place is not Place.NETWORK:
+        if node.place is not NodeResource.NETWORK:
             rest[node.place] = exact - micros * NS_PER_US
         yield _work_node(node, max(0, micros), groups, world)
 
@@ -135,7 +135,7 @@ def _work_node(
         name=node.name,
         deps=node.deps,
         duration_micros=micros,
-        on_cpu=node.place is Place.CPU,
+        on_cpu=node.place is NodeResource.CPU,
         start_micros=node.start_ns // NS_PER_US,
         attributes={"charkha.start_ns": node.start_ns, "charkha.duration_ns": node.duration_ns},
     )

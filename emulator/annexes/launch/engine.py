@@ -63,7 +63,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedAgents:
     """Agents that were started and dial out.
 
     Attributes:
@@ -84,7 +84,7 @@ class Engine(Protocol):
         """What would be done to play a command: scripts and commands, without secrets."""
         ...
 
-    def place(self, folder: Path) -> AbstractAsyncContextManager[Placed]:
+    def place(self, folder: Path) -> AbstractAsyncContextManager[PlacedAgents]:
         """Start all agents; they are gone when the context is left.
 
         Args:

@@ -204,13 +204,13 @@ def _add_slurm(parser: Parser) -> None:
 
 
 def _run_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
-    from emulator.annexes.launch.slurm import Batch, submitted
+    from emulator.annexes.launch.slurm import SlurmBatch, submitted
     from emulator.annexes.launch.slurm_step import SlurmStep
 
     placement = placement_of(args, agents_of(command))
     if args.in_job:
         return print_or_play(SlurmStep(placement, Path.cwd()), args, command)
-    script = Batch(placement, args.sbatch).script(command)
+    script = SlurmBatch(placement, args.sbatch).script(command)
     if args.print:
         print(script, end="")
         return 0

@@ -16,7 +16,7 @@ from emulator.errors import InputError
 
 if TYPE_CHECKING:
     from emulator.annexes.launch.kubernetes.engine import Settings
-    from emulator.annexes.launch.kubernetes.manifests import Placement
+    from emulator.annexes.launch.kubernetes.manifests import ClusterPlacement
     from emulator.cli.parser import Parser
 
 _EXAMPLE = """example:
@@ -101,14 +101,14 @@ def _run(args: argparse.Namespace, command: Sequence[str]) -> int:
     return engine.launched(placement, command, _settings(args), Path.cwd(), notify)
 
 
-def _placement(args: argparse.Namespace) -> Placement:
+def _placement(args: argparse.Namespace) -> ClusterPlacement:
     from emulator.annexes.launch.kubernetes.engine import new_name
-    from emulator.annexes.launch.kubernetes.manifests import DEFAULT_RESOURCES, Placement
+    from emulator.annexes.launch.kubernetes.manifests import DEFAULT_RESOURCES, ClusterPlacement
 
     name = args.name or new_name()
     if not _NAME.fullmatch(name):
         raise InputError(f"--name {name}: use up to 42 small letters, digits and hyphens, a letter first")
-    return Placement(
+    return ClusterPlacement(
         name=name,
         image=args.image,
         nodes=args.nodes,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.annexes.launch.engine import UNIX, Placed, Placement
+from emulator.annexes.launch.engine import UNIX, PlacedAgents, Placement
 from emulator.annexes.launch.playing import last_words, own_child
 from emulator.errors import HostError
 
@@ -31,7 +31,7 @@ class LocalEngine:
         return "\n".join([*(f"{line} &" for line in lines[:-1]), lines[-1]]) + "\n"
 
     @asynccontextmanager
-    async def place(self, folder: Path) -> AsyncIterator[Placed]:
+    async def place(self, folder: Path) -> AsyncIterator[PlacedAgents]:
         """See Engine."""
         target = f"{UNIX}{folder}/control.sock"
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -41,7 +41,7 @@ class LocalEngine:
             for name in self.placement.agents:
                 processes[name] = await self._start(name, target, folder)
                 watchers.append(asyncio.create_task(_watch(name, processes[name], folder, ended)))
-            yield Placed(target, (), ended)
+            yield PlacedAgents(target, (), ended)
         finally:
             await _stop(list(processes.values()), watchers)
 

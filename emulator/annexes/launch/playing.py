@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from emulator.annexes.launch.engine import Engine, Placed
+from emulator.annexes.launch.engine import Engine, PlacedAgents
 from emulator.errors import RunError
 from emulator.host.scratch import scratch_folder
 from emulator.visible import visible
@@ -58,7 +58,7 @@ async def _play(engine: Engine, command: Sequence[str], folder: Path) -> int:
 
 
 @asynccontextmanager
-async def _controller(command: Sequence[str], placed: Placed) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _controller(command: Sequence[str], placed: PlacedAgents) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command as a child; if the context is left early, it is interrupted and closes its run folder."""
     words = own_child(*command, "--listen", placed.listen, *placed.security)
     # In a session of its own, so that Ctrl-C at the terminal reaches it once: from here.

@@ -25,7 +25,7 @@ _GUARD = 'read -r finished || exec scancel "$0" </dev/null >/dev/null 2>&1'
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SlurmBatch:
     """A job that plays a command: one agent per node, the controller on the first.
 
     Attributes:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.annexes.launch.engine import CONTROLLER, Placed, Placement, free_port
+from emulator.annexes.launch.engine import CONTROLLER, PlacedAgents, Placement, free_port
 from emulator.annexes.launch.playing import last_words
 from emulator.control.certificates.secret_file import write_secret
 from emulator.errors import HostError, RunError
@@ -38,7 +38,7 @@ class SlurmStep:
         return agents_script(self.placement, "ADDRESS:PORT", "FOLDER")
 
     @asynccontextmanager
-    async def place(self, folder: Path) -> AsyncIterator[Placed]:
+    async def place(self, folder: Path) -> AsyncIterator[PlacedAgents]:
         """See Engine."""
         address, port = await _own_address(), free_port()
         private = Path(tempfile.mkdtemp(prefix=".charkha-launch-", dir=self.shared))
@@ -53,7 +53,7 @@ class SlurmStep:
             ended = asyncio.ensure_future(_watch(process, log))
             try:
                 security = self.placement.security("", str(private / f"{CONTROLLER}.pem"))
-                yield Placed(f"0.0.0.0:{port}", security, ended)
+                yield PlacedAgents(f"0.0.0.0:{port}", security, ended)
             finally:
                 await _stop(process, ended)
         finally:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emulator.annexes.launch.engine import CONTROLLER, Placed, Placement, free_port
+from emulator.annexes.launch.engine import CONTROLLER, PlacedAgents, Placement, free_port
 from emulator.annexes.launch.playing import last_words
 from emulator.control.certificates.secret_file import write_secret
 from emulator.errors import HostError, RunError
@@ -84,7 +84,7 @@ class SshEngine:
         return "\n".join([*lines, shlex.join(["charkha", *here])]) + "\n"
 
     @asynccontextmanager
-    async def place(self, folder: Path) -> AsyncIterator[Placed]:
+    async def place(self, folder: Path) -> AsyncIterator[PlacedAgents]:
         """See Engine."""
         async with AsyncExitStack() as stack:
             connections = {name: await stack.enter_async_context(self._connection(name)) for name in self.logins}
@@ -106,7 +106,7 @@ class SshEngine:
             any_ended = asyncio.create_task(_first(watchers))
             stack.callback(any_ended.cancel)
             listen = f"{'[::]' if any(':' in one for one in addresses.values()) else '0.0.0.0'}:{port}"
-            yield Placed(listen, self.placement.security(listen, str(own)), any_ended)
+            yield PlacedAgents(listen, self.placement.security(listen, str(own)), any_ended)
 
     def _remote(self, name: str, target: str, size: str) -> str:
         """Shell command of an agent: its secret begins stdin, and is kept in a folder that goes with it."""

@@ -23,7 +23,7 @@ import msgspec
 from emulator.annexes.service import model
 from emulator.annexes.service import operations as api
 from emulator.annexes.service.model import Refusal, Role, Run
-from emulator.annexes.service.operations import Operation
+from emulator.annexes.service.operations import ServiceOperation
 from emulator.errors import HostError
 
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -48,7 +48,7 @@ class Client:
         self._url, self._token = url.rstrip("/"), token
         self._tls = ssl.create_default_context(cafile=authority) if url.startswith("https:") else None
 
-    def call(self, operation: Operation[Q, A], asked: Q) -> A:
+    def call(self, operation: ServiceOperation[Q, A], asked: Q) -> A:
         """Perform an operation."""
         with self._open(operation, asked) as answer:
             return msgspec.json.decode(answer.read(), type=operation.answer)
@@ -139,7 +139,7 @@ class Client:
         """End a reservation."""
         self.call(api.RELEASE, model.ReservationName(reservation=reservation))
 
-    def _open(self, operation: Operation[Q, A], asked: Q) -> HTTPResponse:
+    def _open(self, operation: ServiceOperation[Q, A], asked: Q) -> HTTPResponse:
         fields = {name: value for name, value in msgspec.to_builtins(asked).items() if value is not None}
         path = operation.path.format_map({name: urllib.parse.quote(str(value), "") for name, value in fields.items()})
         fields = {name: value for name, value in fields.items() if f"{{{name}}}" not in operation.path}

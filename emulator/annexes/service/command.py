@@ -42,13 +42,13 @@ def _run(args: argparse.Namespace) -> None:
     import asyncio
     import contextlib
 
-    from emulator.annexes.service.configuration import Place, read_configuration
+    from emulator.annexes.service.configuration import ServiceFolder, read_configuration
     from emulator.annexes.service.model import User
     from emulator.annexes.service.serving import FIRST_USER, opened, prepare, serve, store_of
     from emulator.errors import InputError
     from emulator.schema import SchemaProblem, decode
 
-    place = Place(args.folder)
+    place = ServiceFolder(args.folder)
     configuration = read_configuration(place, listen=args.listen)
     if args.user is not None:
         try:

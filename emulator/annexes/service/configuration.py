@@ -38,7 +38,7 @@ class Configuration(Section, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServiceFolder:
     """The folder of a service, and what is in it."""
 
     folder: Path
@@ -104,7 +104,7 @@ class RunPlace:
         return self.folder / "run"
 
 
-def read_configuration(place: Place, *, listen: str | None = None) -> Configuration:
+def read_configuration(place: ServiceFolder, *, listen: str | None = None) -> Configuration:
     """Read the configuration of a service; its paths become absolute.
 
     Args:

@@ -11,8 +11,8 @@ from typing import Any
 from emulator.annexes.service.model import Refusal, Run, TrendPoint
 from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import groups_of
-from emulator.results.comparison.verdicts import Comparison, Rules, compare
-from emulator.results.run_folder.manifest import Figures
+from emulator.results.comparison.verdicts import ComparisonRules, GroupComparison, compare
+from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.session import is_session, load_session
 from emulator.results.run_folder.store import find_runs, firmware_of, is_run_folder, stored_run
@@ -26,7 +26,7 @@ from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import NONE, count_of
 from emulator.views.columns.result_columns import RunResult, result_of
 from emulator.views.html.facts import read_facts
-from emulator.views.html.page.document import Chart, Page, Section, Table
+from emulator.views.html.page.document import Chart, Page, PageSection, Table
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.run_page import facts_to_json
 
@@ -56,10 +56,10 @@ def result_of_run(run: Run, folder: Path) -> RunResult:
     runs = [folder] if is_one_run else list(find_runs(folder)) if folder.is_dir() else []
     found = result_of(stored_run(runs[0]).manifest) if runs else RunResult(profile=run.profile)
     verdict = None if run.verdict is None else Outcome(run.verdict)
-    return replace(found, verdict=verdict, figures=found.figures if is_one_run else Figures())
+    return replace(found, verdict=verdict, figures=found.figures if is_one_run else RunFigures())
 
 
-def compare_folders(groups: Mapping[str, Sequence[Path]], *, force: bool) -> Comparison:
+def compare_folders(groups: Mapping[str, Sequence[Path]], *, force: bool) -> GroupComparison:
     """Groups of runs, class by class, against the first group.
 
     Raises:
@@ -70,7 +70,7 @@ def compare_folders(groups: Mapping[str, Sequence[Path]], *, force: bool) -> Com
     comparability = check_comparability(read)
     if comparability.refused and not force:
         raise Refusal(comparability.refusal, status=409)
-    return compare(read, comparability, Rules())
+    return compare(read, comparability, ComparisonRules())
 
 
 def trend_of(runs: Sequence[Run], folders: Sequence[Path]) -> list[TrendPoint]:
@@ -146,7 +146,7 @@ def trend_page(points: Sequence[TrendPoint], *, dut: str, name: str) -> Page:
         "decided by a comparison, not by this picture.",
         labels=list(dict.fromkeys(one.firmware for one in points if one.firmware)),
         warnings=[],
-        sections=[Section("over-time", "Trend", [chart], is_wide=True)],
+        sections=[PageSection("over-time", "Trend", [chart], is_wide=True)],
         footer="Written by charkha serve from its run folders.",
     )
 

@@ -19,7 +19,7 @@ from aiohttp import hdrs, web
 from emulator.annexes.service.connections import REQUEST_S, ConnectionLimits
 from emulator.annexes.service.model import Event, Refusal, Role, User
 from emulator.annexes.service.openapi import in_path_of, openapi
-from emulator.annexes.service.operations import OPERATIONS, PREFIX, Operation
+from emulator.annexes.service.operations import OPERATIONS, PREFIX, ServiceOperation
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.store import Store
 from emulator.errors import EmulatorError, HostError, RunError
@@ -237,7 +237,7 @@ def add_operations(routes: Routes) -> None:
     routes.add("GET", "/health", health, role=None)
 
 
-def _answering(service: Service, one: Operation[Any, Any]) -> Handler:
+def _answering(service: Service, one: ServiceOperation[Any, Any]) -> Handler:
     perform = getattr(service, one.name)
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -247,7 +247,7 @@ def _answering(service: Service, one: Operation[Any, Any]) -> Handler:
     return handle
 
 
-def _streaming(routes: Routes, one: Operation[Any, Any]) -> Handler:
+def _streaming(routes: Routes, one: ServiceOperation[Any, Any]) -> Handler:
     perform: Callable[[User, Any], AsyncGenerator[Event]] = getattr(routes.service, one.name)
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -280,7 +280,7 @@ def _event(event: Event) -> bytes:
     return b"data: " + msgspec.json.encode(event) + b"\n\n"
 
 
-async def _asked(request: web.Request, one: Operation[Any, Any]) -> Any:
+async def _asked(request: web.Request, one: ServiceOperation[Any, Any]) -> Any:
     """The request of an operation, from path, query and body.
 
     Raises:

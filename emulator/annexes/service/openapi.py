@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from emulator.annexes.service.operations import OPERATIONS, Operation
+from emulator.annexes.service.operations import OPERATIONS, ServiceOperation
 from emulator.version import VERSION
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -33,7 +33,7 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _describe(one: Operation[Any, Any], request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+def _describe(one: ServiceOperation[Any, Any], request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     kind = "text/event-stream" if one.is_stream else "application/json"
     described: dict[str, Any] = {
         "operationId": one.name,
@@ -59,12 +59,14 @@ def _describe(one: Operation[Any, Any], request: Mapping[str, Any], answer: Mapp
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 
 
-def in_path_of(one: Operation[Any, Any]) -> Iterable[str]:
+def in_path_of(one: ServiceOperation[Any, Any]) -> Iterable[str]:
     """Fields of the request that are in the path."""
     return re.findall(r"{(\w+)}", one.path)
 
 
-def _parameters(one: Operation[Any, Any], request: Mapping[str, Any], in_path: set[str]) -> Iterable[dict[str, Any]]:
+def _parameters(
+    one: ServiceOperation[Any, Any], request: Mapping[str, Any], in_path: set[str]
+) -> Iterable[dict[str, Any]]:
     for name, schema in request.get("properties", {}).items():
         if name in in_path or one.method != "POST":
             required = name in in_path or name in request.get("required", ())

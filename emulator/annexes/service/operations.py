@@ -18,7 +18,7 @@ PREFIX = "/api/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Operation(Generic[Q, A]):
+class ServiceOperation(Generic[Q, A]):
     """An operation.
 
     Attributes:
@@ -40,9 +40,9 @@ class Operation(Generic[Q, A]):
 
 def _operation(
     name: str, route: str, request: type[Q], answer: type[A], role: Role, summary: str, *, is_stream: bool = False
-) -> Operation[Q, A]:
+) -> ServiceOperation[Q, A]:
     method, path = route.split()
-    return Operation(name, method, PREFIX + path, request, answer, role, summary, is_stream)
+    return ServiceOperation(name, method, PREFIX + path, request, answer, role, summary, is_stream)
 
 
 _VIEWER, _OPERATOR, _ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
@@ -96,7 +96,7 @@ RELEASE = _operation(
     "release", "DELETE /reservations/{reservation}", model.ReservationName, Nothing, _OPERATOR, "end a reservation"
 )
 
-OPERATIONS: Mapping[str, Operation[Any, Any]] = {
-    one.name: one for one in list(globals().values()) if isinstance(one, Operation)
+OPERATIONS: Mapping[str, ServiceOperation[Any, Any]] = {
+    one.name: one for one in list(globals().values()) if isinstance(one, ServiceOperation)
 }
 """All of them, by name."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emulator import exit_codes
-from emulator.annexes.service.configuration import Place, RunPlace
+from emulator.annexes.service.configuration import RunPlace, ServiceFolder
 from emulator.annexes.service.model import Run, State
 from emulator.annexes.service.store import Store
 from emulator.device.lab.state import SERVICE
@@ -58,7 +58,7 @@ class Changes:
 class Queues:
     """The queues of all devices; an async context manager: leaving it interrupts what plays."""
 
-    def __init__(self, store: Store, place: Place, changes: Changes) -> None:
+    def __init__(self, store: Store, place: ServiceFolder, changes: Changes) -> None:
         self._store, self._place, self._changes = store, place, changes
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._playing: dict[int, asyncio.subprocess.Process] = {}

@@ -12,13 +12,13 @@ from typing import Any
 
 from emulator.annexes.service import history, model
 from emulator.annexes.service.catalogue import Catalogue, series_of, workload_of
-from emulator.annexes.service.configuration import Place
+from emulator.annexes.service.configuration import ServiceFolder
 from emulator.annexes.service.model import Refusal, Role, Run, State, User
 from emulator.annexes.service.queues import Changes, Queues
 from emulator.annexes.service.store import Store
 from emulator.experiment.spec.document import to_yaml
 from emulator.experiment.spec.spec import Experiment
-from emulator.results.comparison.verdicts import Comparison
+from emulator.results.comparison.verdicts import GroupComparison
 from emulator.views.as_json.comparison import comparison_to_json
 
 _LONGEST_RESERVATION_S = 31 * 24 * 3600
@@ -55,7 +55,9 @@ class Service:
         changes: tells who waits.
     """
 
-    def __init__(self, store: Store, place: Place, catalogue: Catalogue, queues: Queues, changes: Changes) -> None:
+    def __init__(
+        self, store: Store, place: ServiceFolder, catalogue: Catalogue, queues: Queues, changes: Changes
+    ) -> None:
         self.store, self.place, self.changes = store, place, changes
         self._catalogue, self._queues = catalogue, queues
 
@@ -199,7 +201,7 @@ class Service:
         """Two groups of runs, class by class."""
         return comparison_to_json(await self.comparison(asked))
 
-    async def comparison(self, asked: model.CompareQuery) -> Comparison:
+    async def comparison(self, asked: model.CompareQuery) -> GroupComparison:
         """The same as a value."""
         groups = {
             " ".join([name, *(f"#{one}" for one in numbers[:3]), *(["…"] if len(numbers) > 3 else [])]): [

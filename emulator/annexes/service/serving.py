@@ -14,7 +14,7 @@ from pathlib import Path
 from aiohttp import web
 
 from emulator.annexes.service.catalogue import Catalogue
-from emulator.annexes.service.configuration import Configuration, Place, address_of
+from emulator.annexes.service.configuration import Configuration, ServiceFolder, address_of
 from emulator.annexes.service.connections import BACKLOG, ConnectionLimits, GuardedRunner
 from emulator.annexes.service.http import Routes, add_operations
 from emulator.annexes.service.live_pages import LivePages
@@ -33,7 +33,7 @@ _SHUTDOWN_S = 2.0
 
 
 @contextlib.contextmanager
-def opened(place: Place) -> Iterator[Store]:
+def opened(place: ServiceFolder) -> Iterator[Store]:
     """The state of a service, for one process at a time.
 
     Raises:
@@ -55,7 +55,7 @@ def opened(place: Place) -> Iterator[Store]:
         os.close(lock)
 
 
-def store_of(place: Place) -> Store:
+def store_of(place: ServiceFolder) -> Store:
     """The state of a service, also of one that runs: SQLite lets two processes change it in turn.
 
     Raises:
@@ -66,7 +66,7 @@ def store_of(place: Place) -> Store:
     return Store(place.state)
 
 
-def _make(place: Place) -> None:
+def _make(place: ServiceFolder) -> None:
     try:
         for folder in (place.folder, place.runs):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -74,7 +74,7 @@ def _make(place: Place) -> None:
         raise _unusable(place, error) from error
 
 
-def _unusable(place: Place, error: OSError) -> HostError:
+def _unusable(place: ServiceFolder, error: OSError) -> HostError:
     return HostError(f"{place.folder}: cannot be used ({error.strerror}): choose another folder")
 
 
@@ -86,7 +86,7 @@ def prepare(store: Store) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def serving(store: Store, place: Place, configuration: Configuration) -> AsyncIterator[str]:
+async def serving(store: Store, place: ServiceFolder, configuration: Configuration) -> AsyncIterator[str]:
     """Serve, while the context is open; yields the URL.
 
     Raises:
@@ -122,7 +122,9 @@ def routes_of(service: Service, live: LivePages, *, is_secret: bool) -> Routes:
     return routes
 
 
-async def serve(store: Store, place: Place, configuration: Configuration, *, notify: Callable[[str], None]) -> None:
+async def serve(
+    store: Store, place: ServiceFolder, configuration: Configuration, *, notify: Callable[[str], None]
+) -> None:
     """Serve until SIGINT or SIGTERM; runs that are playing are interrupted then, those that wait stay.
 
     Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 from emulator.annexes.sharing.anonymous import AnonymizedTrace, Anonymous, Jitter, recognisable
 from emulator.experiment.settle.workload import load_from_files, load_job
 from emulator.experiment.spec.spec import Job, Trace
-from emulator.trace.analysis.compare import Aspect, TraceSet, difference
+from emulator.trace.analysis.compare import Aspect, ComparedSet, difference
 from emulator.trace.files.node_texts import read_texts
 from emulator.trace.files.write_workload import write_workload
 from emulator.trace.meaning.meaning import TraceOptions
@@ -41,7 +41,7 @@ def anonymize(
         streams = copy.streams()
         files = write_workload(streams, folder)
         on_step("checking that the copy plays the same")
-        _check_alike(TraceSet(traces, job.workload), folder, has_jitter=jitter is not None)
+        _check_alike(ComparedSet(traces, job.workload), folder, has_jitter=jitter is not None)
     return AnonymizedTrace(
         ranks=job.ranks,
         nodes=job.loaded.nodes,
@@ -61,14 +61,14 @@ def _scaled(trace: RankTrace, options: TraceOptions) -> RankTrace:
     return replace(trace, storage=operations)
 
 
-def _check_alike(source: TraceSet, folder: Path, *, has_jitter: bool) -> None:
+def _check_alike(source: ComparedSet, folder: Path, *, has_jitter: bool) -> None:
     """Compare what was written with its source.
 
     Raises:
         RuntimeError: they differ in what must be the same: a bug.
     """
     copy = load_from_files(Trace(path=str(folder), ranks=len(source.traces)))
-    found = difference(source, TraceSet(copy.loaded.traces, copy.workload))
+    found = difference(source, ComparedSet(copy.loaded.traces, copy.workload))
     allowed = {Aspect.NAMES, Aspect.DURATIONS} if has_jitter else {Aspect.NAMES}
     if wrong := [aspect for aspect in found.aspects if aspect not in allowed]:
         raise RuntimeError(f"the copy in {folder} differs from its source in {', '.join(wrong)}")

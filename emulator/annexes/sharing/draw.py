@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emulator.annexes.sharing.statistics import GapKey, Part, Statistics, Symbol, last_gap
+from emulator.annexes.sharing.statistics import GapKey, MemberPart, Statistics, Symbol, last_gap
 from emulator.trace.meaning.model import CommKind, IntArray
 from emulator.trace.synthetic.node_chain import NodeChain
 from emulator.trace.synthetic.synthetic import NodeStreams, WorkNode
@@ -44,7 +44,7 @@ class _Action(NamedTuple):
     peer: int
     kind: CommKind
     root: int
-    part: Part
+    part: MemberPart
 
 
 def draw(

@@ -14,7 +14,7 @@ from emulator.trace.meaning.model import CommKind, Communication, IntArray, Rank
 Ranks = tuple[int, ...]
 
 
-class Part(NamedTuple):
+class MemberPart(NamedTuple):
     """What one member contributes to an operation: size and splits in bytes."""
 
     size_bytes: int
@@ -38,7 +38,7 @@ class Family:
     groups: Sequence[int]
     kinds: Sequence[CommKind]
     roots: Sequence[Sequence[int]]
-    parts: Sequence[Sequence[Sequence[Part]]]
+    parts: Sequence[Sequence[Sequence[MemberPart]]]
 
 
 class Symbol(NamedTuple):
@@ -181,8 +181,8 @@ def _family(
     )
 
 
-def _part(node: Communication) -> Part:
-    return Part(node.size_bytes, node.send_splits, node.recv_splits)
+def _part(node: Communication) -> MemberPart:
+    return MemberPart(node.size_bytes, node.send_splits, node.recv_splits)
 
 
 def _steps(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
-from emulator.annexes.telemetry.messages import PREFIX, Message
+from emulator.annexes.telemetry.messages import PREFIX, BrokerMessage
 from emulator.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Broker:
         user = unquote(parts.username) if parts.username else None
         return cls(parts.hostname, port, prefix or PREFIX, user, password, parts.scheme == "mqtts")
 
-    def client(self, *, will: Message | None = None) -> aiomqtt.Client:
+    def client(self, *, will: BrokerMessage | None = None) -> aiomqtt.Client:
         """A client, not connected yet. Call it inside an event loop.
 
         Args:

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from emulator.annexes.telemetry.payloads import KINDS, LOST, SCHEMA_VERSION, Envelope, Payload, State
+from emulator.annexes.telemetry.payloads import KINDS, LOST, SCHEMA_VERSION, Envelope, StatePayload, TelemetryPayload
 
 PREFIX = "charkha"
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BrokerMessage:
     """A message for a broker."""
 
     topic: str
@@ -49,7 +49,7 @@ class Composer:
     def _job(self) -> str | UnsetType:
         return UNSET if self.job is None else self.job
 
-    def compose(self, payload: Payload, *, name: str = "") -> Message:
+    def compose(self, payload: TelemetryPayload, *, name: str = "") -> BrokerMessage:
         """A payload with the topic of its kind.
 
         Args:
@@ -58,11 +58,13 @@ class Composer:
         """
         kind = KINDS[type(payload)]
         topic = "/".join(part for part in (self.prefix, self.run_id, kind, _level(name)) if part)
-        return Message(topic, msgspec.json.encode(payload).decode(), kind.is_retained)
+        return BrokerMessage(topic, msgspec.json.encode(payload).decode(), kind.is_retained)
 
-    def will(self) -> Message:
+    def will(self) -> BrokerMessage:
         """The last will: what the broker publishes when the connection to the run breaks."""
-        return self.compose(State(schema=SCHEMA_VERSION, run_id=self.run_id, job=self._job, sequence=0, state=LOST))
+        return self.compose(
+            StatePayload(schema=SCHEMA_VERSION, run_id=self.run_id, job=self._job, sequence=0, state=LOST)
+        )
 
 
 def _level(name: str) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from emulator.annexes.telemetry.payloads import LOST, Kind
+from emulator.annexes.telemetry.payloads import LOST, TopicKind
 
 FINAL_STATES = ("complete", "aborted", LOST)
 
@@ -31,7 +31,7 @@ class ObservedRun:
     @property
     def state(self) -> str:
         """The last state that was reported; empty before the first."""
-        return str(self._facts.get(Kind.STATE, {}).get("state", ""))
+        return str(self._facts.get(TopicKind.STATE, {}).get("state", ""))
 
     @property
     def is_over(self) -> bool:
@@ -41,14 +41,14 @@ class ObservedRun:
     @property
     def reason(self) -> str | None:
         """Why the run ended, if it reported a reason."""
-        return self._facts.get(Kind.STATE, {}).get("reason")
+        return self._facts.get(TopicKind.STATE, {}).get("reason")
 
     @property
     def waiting(self) -> list[tuple[str, str]]:
         """(agent, what it is waiting for), by agent."""
         return [(name, str(one["waiting_on"])) for name, one in sorted(self._agents.items()) if one.get("waiting_on")]
 
-    def facts(self, kind: Kind) -> Mapping[str, Any]:
+    def facts(self, kind: TopicKind) -> Mapping[str, Any]:
         """The latest payload of a kind; of STATE, all payloads together. Empty if there was none."""
         return self._facts.get(kind, {})
 
@@ -64,12 +64,12 @@ class ObservedRun:
         """
         run_id, _, rest = topic.partition("/")
         kind, found = rest.partition("/")[0], _parse(payload)
-        if found is None or kind not in set(Kind) or not self._is_ours(run_id, kind, found):
+        if found is None or kind not in set(TopicKind) or not self._is_ours(run_id, kind, found):
             return False
         self.run_id, self.latest = run_id, found
-        if kind == Kind.AGENT:
+        if kind == TopicKind.AGENT:
             self._agents[str(found.get("agent"))] = found
-        elif kind == Kind.STATE:
+        elif kind == TopicKind.STATE:
             self._facts[kind] = {**self._facts.get(kind, {}), **found}
         else:
             self._facts[kind] = found
@@ -79,7 +79,7 @@ class ObservedRun:
         if self.run_id is not None:
             return run_id == self.run_id
         # A broker keeps the last state of earlier runs.
-        return kind == Kind.STATE and found.get("state") not in FINAL_STATES
+        return kind == TopicKind.STATE and found.get("state") not in FINAL_STATES
 
 
 def _parse(payload: object) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ _Iteration: TypeAlias = Annotated[int, Meta(description="number of the iteration
 _Dropped: TypeAlias = Annotated[int, Meta(ge=0, description="messages dropped because the buffer was full")]
 
 
-class Kind(StrEnum):
+class TopicKind(StrEnum):
     """Third level of a topic; the topic of an agent has the agent's name after it."""
 
     STATE = "state"
@@ -29,11 +29,11 @@ class Kind(StrEnum):
     @property
     def is_retained(self) -> bool:
         """Whether the broker keeps the last message for clients that subscribe later."""
-        return self in (Kind.STATE, Kind.AGENT)
+        return self in (TopicKind.STATE, TopicKind.AGENT)
 
 
 class Envelope(TypedDict):
-    """What every message has: see `Payload`."""
+    """What every message has: see `TelemetryPayload`."""
 
     schema: Literal[1]
     run_id: str
@@ -42,7 +42,7 @@ class Envelope(TypedDict):
     time: str
 
 
-class Payload(Struct, frozen=True, kw_only=True):
+class TelemetryPayload(Struct, frozen=True, kw_only=True):
     """Common part of all messages."""
 
     schema: Literal[1]
@@ -60,7 +60,7 @@ class Payload(Struct, frozen=True, kw_only=True):
     )
 
 
-class State(Payload, frozen=True, kw_only=True):
+class StatePayload(TelemetryPayload, frozen=True, kw_only=True):
     """State of the run; `lost` is set by the broker when the connection breaks."""
 
     state: Literal["starting", "playing", "writing", "complete", "aborted", "lost"]
@@ -76,7 +76,7 @@ class State(Payload, frozen=True, kw_only=True):
     dropped: _Dropped | UnsetType = UNSET
 
 
-class Progress(Payload, frozen=True, kw_only=True):
+class ProgressPayload(TelemetryPayload, frozen=True, kw_only=True):
     """Progress of the run, at most once a second."""
 
     iteration: _Iteration
@@ -87,7 +87,7 @@ class Progress(Payload, frozen=True, kw_only=True):
     dropped: _Dropped
 
 
-class IterationDone(Payload, frozen=True, kw_only=True):
+class IterationPayload(TelemetryPayload, frozen=True, kw_only=True):
     """An iteration that all ranks completed."""
 
     iteration: _Iteration
@@ -107,14 +107,14 @@ class ClassFigures(Struct, frozen=True, kw_only=True):
     busbw_bytes_per_s: float | None
 
 
-class Completions(Payload, frozen=True, kw_only=True):
+class CompletionsPayload(TelemetryPayload, frozen=True, kw_only=True):
     """The classes of an iteration."""
 
     iteration: _Iteration
     classes: tuple[ClassFigures, ...]
 
 
-class AgentState(Payload, frozen=True, kw_only=True):
+class AgentState(TelemetryPayload, frozen=True, kw_only=True):
     """State of an agent, at most once a second."""
 
     agent: str
@@ -124,12 +124,12 @@ class AgentState(Payload, frozen=True, kw_only=True):
     waiting_on: str | UnsetType = UNSET
 
 
-KINDS: Mapping[type[Payload], Kind] = {
-    State: Kind.STATE,
-    Progress: Kind.PROGRESS,
-    IterationDone: Kind.ITERATION,
-    Completions: Kind.COMPLETIONS,
-    AgentState: Kind.AGENT,
+KINDS: Mapping[type[TelemetryPayload], TopicKind] = {
+    StatePayload: TopicKind.STATE,
+    ProgressPayload: TopicKind.PROGRESS,
+    IterationPayload: TopicKind.ITERATION,
+    CompletionsPayload: TopicKind.COMPLETIONS,
+    AgentState: TopicKind.AGENT,
 }
 
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from emulator.annexes.telemetry.broker import Broker, message_properties
-from emulator.annexes.telemetry.messages import Message
+from emulator.annexes.telemetry.messages import BrokerMessage
 
 if TYPE_CHECKING:
     import aiomqtt
@@ -39,12 +39,14 @@ class MqttPublisher:
         undelivered: messages not sent at the end.
     """
 
-    def __init__(self, broker: Broker, *, will: Message, buffer: int = BUFFER_MESSAGES, grace_s: float = 2.0) -> None:
+    def __init__(
+        self, broker: Broker, *, will: BrokerMessage, buffer: int = BUFFER_MESSAGES, grace_s: float = 2.0
+    ) -> None:
         self._broker, self._will, self._buffer, self._grace_s = broker, will, buffer, grace_s
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="mqtt", daemon=True)
         self._is_started = threading.Event()
-        self._under_way: Message | None = None
+        self._under_way: BrokerMessage | None = None
         self.dropped = self.undelivered = 0
 
     def __enter__(self) -> Self:
@@ -58,11 +60,11 @@ class MqttPublisher:
         self._loop.call_soon_threadsafe(self._leaving.set)
         self._thread.join()
 
-    def offer(self, message: Message) -> None:
+    def offer(self, message: BrokerMessage) -> None:
         """Queue a message; never waits."""
         self._loop.call_soon_threadsafe(self._accept, message)
 
-    def _accept(self, message: Message) -> None:
+    def _accept(self, message: BrokerMessage) -> None:
         if self._queue.full():
             self._queue.get_nowait()
             self._queue.task_done()
@@ -75,7 +77,7 @@ class MqttPublisher:
             self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        self._queue: asyncio.Queue[Message] = asyncio.Queue(self._buffer)
+        self._queue: asyncio.Queue[BrokerMessage] = asyncio.Queue(self._buffer)
         self._leaving = asyncio.Event()
         self._is_started.set()
         sending = asyncio.create_task(self._send_forever())

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import UNSET
 
-from emulator.annexes.telemetry.messages import Composer, Message
+from emulator.annexes.telemetry.messages import BrokerMessage, Composer
 from emulator.annexes.telemetry.payloads import (
     AgentState,
     ClassFigures,
-    Completions,
-    IterationDone,
-    Payload,
-    Progress,
-    State,
+    CompletionsPayload,
+    IterationPayload,
+    ProgressPayload,
+    StatePayload,
+    TelemetryPayload,
 )
 from emulator.results.run_folder.observer import RunHeader, RunObserver
 from emulator.units import BITS_PER_BYTE
@@ -32,7 +32,7 @@ class Sink(Protocol):
 
     dropped: int
 
-    def offer(self, message: Message) -> None:
+    def offer(self, message: BrokerMessage) -> None:
         """Take a message."""
         ...
 
@@ -60,7 +60,7 @@ class TelemetryReporter(RunObserver):
         """Report that the run is about to start."""
         facts = self._facts
         self._send(
-            State(
+            StatePayload(
                 **self._composer.envelope(),
                 state="starting",
                 trace=facts.trace,
@@ -82,7 +82,7 @@ class TelemetryReporter(RunObserver):
         for agent in self._agents:
             self._send(AgentState(**self._composer.envelope(), agent=agent, state="gone"), name=agent)
         self._send(
-            State(
+            StatePayload(
                 **self._composer.envelope(),
                 state=state,
                 reason=reason,
@@ -94,7 +94,7 @@ class TelemetryReporter(RunObserver):
     def iteration_started(self, iteration: int) -> None:
         """See RunObserver."""
         if not self._nodes_done:
-            self._send(State(**self._composer.envelope(), state="playing", dropped=self._sink.dropped))
+            self._send(StatePayload(**self._composer.envelope(), state="playing", dropped=self._sink.dropped))
         self._iteration = iteration
 
     def completed(self, nodes: int) -> None:
@@ -108,7 +108,7 @@ class TelemetryReporter(RunObserver):
             return
         self._last_progress = (now, bytes_sent)
         self._send(
-            Progress(
+            ProgressPayload(
                 **self._composer.envelope(),
                 iteration=self._iteration,
                 nodes_done=self._nodes_done,
@@ -139,18 +139,18 @@ class TelemetryReporter(RunObserver):
 
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
         """See RunObserver."""
-        self._send(IterationDone(**self._composer.envelope(), iteration=iteration, jct_ns=jct_ns))
+        self._send(IterationPayload(**self._composer.envelope(), iteration=iteration, jct_ns=jct_ns))
 
     def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
         """See ClassObserver."""
         figures = tuple(map(_figures, classes))
-        self._send(Completions(**self._composer.envelope(), iteration=iteration, classes=figures))
+        self._send(CompletionsPayload(**self._composer.envelope(), iteration=iteration, classes=figures))
 
     def writing_trace(self) -> None:
         """See RunObserver."""
-        self._send(State(**self._composer.envelope(), state="writing", dropped=self._sink.dropped))
+        self._send(StatePayload(**self._composer.envelope(), state="writing", dropped=self._sink.dropped))
 
-    def _send(self, payload: Payload, *, name: str = "") -> None:
+    def _send(self, payload: TelemetryPayload, *, name: str = "") -> None:
         self._sink.offer(self._composer.compose(payload, name=name))
 
 

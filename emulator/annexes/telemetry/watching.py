@@ -15,7 +15,7 @@ from rich.text import Text
 
 from emulator.annexes.telemetry.broker import Broker
 from emulator.annexes.telemetry.observed_run import ObservedRun
-from emulator.annexes.telemetry.payloads import Kind
+from emulator.annexes.telemetry.payloads import TopicKind
 from emulator.errors import RunError
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, explain
@@ -90,7 +90,7 @@ def render(run: ObservedRun) -> RenderableType:
     """The latest state, progress, and classes of a run."""
     if run.run_id is None:
         return Text("waiting for a run")
-    state, progress = run.facts(Kind.STATE), run.facts(Kind.PROGRESS)
+    state, progress = run.facts(TopicKind.STATE), run.facts(TopicKind.PROGRESS)
     headline = f"{run.run_id}  {state.get('trace', '')}  {state.get('ranks', '?')} ranks  {run.state}"
     parts: list[RenderableType] = [Text(visible(headline), "bold")]
     if progress:
@@ -98,6 +98,6 @@ def render(run: ObservedRun) -> RenderableType:
         parts.append(ProgressBar(total=progress["nodes"], completed=progress["nodes_done"], width=40))
         parts.append(Text(f"iteration {progress['iteration']}, {format_size(progress['bytes_sent'])} sent, {rate}"))
     parts += [Text(visible(f"{agent}: waiting for {what}")) for agent, what in run.waiting]
-    if completions := run.facts(Kind.COMPLETIONS):
+    if completions := run.facts(TopicKind.COMPLETIONS):
         parts += [Text(f"iteration {completions['iteration']}"), FittedTable(_COLUMNS, completions["classes"])]
     return Group(*parts)

@@ -12,7 +12,7 @@ from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import groups_to_compare
-from emulator.results.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compare
+from emulator.results.comparison.verdicts import MEDIAN, TAIL, ComparisonRules, GroupComparison, compare
 from emulator.results.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.units import parse_fraction
 from emulator.views.as_json.comparison import comparison_to_json
@@ -106,7 +106,7 @@ def _run(args: argparse.Namespace) -> int:
     comparability = check_comparability(groups)
     if comparability.refused and not args.force:
         raise InputError(comparability.refusal)
-    rules = Rules(margin=args.margin, quantile=_STATISTICS[args.on], seed=args.seed, find=args.find)
+    rules = ComparisonRules(margin=args.margin, quantile=_STATISTICS[args.on], seed=args.seed, find=args.find)
     comparison = compare(groups, comparability, rules)
     write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == _STRICT)
     if args.json:
@@ -120,7 +120,7 @@ def _run(args: argparse.Namespace) -> int:
     return exit_codes.DONE if args.gate is None else _gate_code(comparison, args.gate)
 
 
-def _gate_code(comparison: Comparison, gate: str) -> int:
+def _gate_code(comparison: GroupComparison, gate: str) -> int:
     if not comparison.passes_gate(is_strict=False):
         return exit_codes.REGRESSION
     is_open = comparison.is_undecided or (gate == _STRICT and not comparison.passes_gate(is_strict=True))

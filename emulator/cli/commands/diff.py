@@ -11,7 +11,7 @@ from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
 from emulator.experiment.settle.workload import load_from_files
 from emulator.experiment.spec.spec import Trace
-from emulator.trace.analysis.compare import TraceSet, difference
+from emulator.trace.analysis.compare import ComparedSet, difference
 from emulator.units import parse_fraction
 from emulator.views.as_json.trace import difference_to_json
 from emulator.views.terminal.trace_difference import render
@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace) -> int:
         sets = []
         for path in (args.first, args.second):
             job = load_from_files(Trace(path=path, ranks=args.ranks, lenient=args.lenient), on_step=on_step)
-            sets.append(TraceSet(job.loaded.traces, job.workload))
+            sets.append(ComparedSet(job.loaded.traces, job.workload))
         on_step("comparing")
         found = difference(*sets, tolerance=args.tolerance)
     if args.json:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from emulator.cli.options.converters import argument
 from emulator.cli.output import print_json, print_tables
-from emulator.cli.parser import Group, Parser, Subparsers
+from emulator.cli.parser import HelpGroup, Parser, Subparsers
 from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.places import check_folder
 from emulator.trace.files.write_workload import write_workload
@@ -163,7 +163,7 @@ T = TypeVar("T")
 
 def add_workload_options(parser: Parser, description: type) -> None:
     """Add an option for every field of the description, in groups by their titles."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, HelpGroup] = {}
     for one in workload_options(description):
         title = one.facts.group
         if title not in groups:

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from emulator.cli.options.converters import argument
-from emulator.cli.parser import Group, Parser
+from emulator.cli.parser import HelpGroup, Parser
 from emulator.errors import InputError
 from emulator.experiment.spec.parts import build_experiment
 from emulator.experiment.spec.spec import Experiment
@@ -66,7 +66,7 @@ class Option:
         """Whether it is given by its place."""
         return not self.flags[0].startswith("-")
 
-    def add_to(self, group: Parser | Group) -> None:
+    def add_to(self, group: Parser | HelpGroup) -> None:
         """Add it to a parser or a group of one."""
         how: Plain = {"help": self.help, "metavar": self.metavar, "default": None}
         if self.constant is not None:

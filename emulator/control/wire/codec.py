@@ -55,7 +55,7 @@ def encode_controller(value: ControllerValue, job: int | None = None) -> bytes:
     return _encode(pb.ControllerMessage(job=job), value)
 
 
-def decode_agent(data: bytes) -> control.Message[Any]:
+def decode_agent(data: bytes) -> control.JobMessage[Any]:
     """The value in an agent's message, and the job that it is about.
 
     Raises:
@@ -64,7 +64,7 @@ def decode_agent(data: bytes) -> control.Message[Any]:
     return _decode(pb.AgentMessage(), data, are_numbers_checked=True)
 
 
-def decode_controller(data: bytes) -> control.Message[Any]:
+def decode_controller(data: bytes) -> control.JobMessage[Any]:
     """The value in a message of the controller, and the job that it is about; errors as of `decode_agent`."""
     return _decode(pb.ControllerMessage(), data)
 
@@ -85,7 +85,7 @@ def _encode(message: Any, value: Any) -> bytes:
 
 def _decode(
     message: pb.AgentMessage | pb.ControllerMessage, data: bytes, *, are_numbers_checked: bool = False
-) -> control.Message[Any]:
+) -> control.JobMessage[Any]:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
@@ -99,7 +99,7 @@ def _decode(
         value = _DECODERS[kind](getattr(message, kind))
     except (ValueError, TypeError, OverflowError) as error:
         raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
-    return control.Message(value, message.job if message.HasField("job") else None)
+    return control.JobMessage(value, message.job if message.HasField("job") else None)
 
 
 _LONGEST_NS, _LARGEST = 1 << 62, 1 << 53

@@ -79,7 +79,7 @@ class Opener:
     authority: bytes | None = None
     _count: int = 0
 
-    def decode(self, data: bytes) -> control.Message[Any]:
+    def decode(self, data: bytes) -> control.JobMessage[Any]:
         """The value in a message, and the job that it is about.
 
         Raises:
@@ -90,7 +90,7 @@ class Opener:
             raise RemoteProtocolError("the controller sent an unsigned run description")
         return self._opened(message.value) if isinstance(message.value, control.Signed) else message
 
-    def _opened(self, signed: control.Signed) -> control.Message[Any]:
+    def _opened(self, signed: control.Signed) -> control.JobMessage[Any]:
         self._count += 1
         statement = self.binding.statement(Purpose.DESCRIPTION, signed.message, number=self._count)
         if not is_code_of(self.key, statement, signed.code):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from emulator.control import conversation as control
-from emulator.controller.clocks.clock_offset import FASTEST_DRIFT, ClockEstimate, ClockWatch, Exchange
+from emulator.controller.clocks.clock_offset import FASTEST_DRIFT, ClockEstimate, ClockExchange, ClockWatch
 from emulator.host.clock import clock_id
 
 FIRST_BURST, NEXT_BURST = 48, 16
@@ -45,7 +45,7 @@ class AgentClocks:
     def note(self, agent: str, reply: control.ClockReply) -> None:
         """A reply to a query has arrived."""
         if agent in self._watches:
-            exchange = Exchange(reply.query_sent_ns, reply.received_ns, reply.sent_ns, time.monotonic_ns())
+            exchange = ClockExchange(reply.query_sent_ns, reply.received_ns, reply.sent_ns, time.monotonic_ns())
             self._watches[agent].heard(exchange)
 
     def settle_then(self, then: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ FASTEST_DRIFT = 500e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ClockExchange:
     """A query and its reply, ns: `sent_ns` and `back_ns` on the controller's clock, the others on the agent's."""
 
     sent_ns: int
@@ -91,11 +91,11 @@ class ClockWatch:
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self._ask = ask
-        self._burst: list[Exchange] = []
+        self._burst: list[ClockExchange] = []
         self._left = 0
         self._then: Callable[[], None] | None = None
         self._points: list[Offset] = []
-        self._strays: list[Exchange] = []
+        self._strays: list[ClockExchange] = []
 
     @property
     def is_bursting(self) -> bool:
@@ -124,7 +124,7 @@ class ClockWatch:
         if not self.is_bursting:
             self._ask()
 
-    def heard(self, exchange: Exchange) -> None:
+    def heard(self, exchange: ClockExchange) -> None:
         """A reply came."""
         if not self.is_bursting:
             self._strays.append(exchange)
@@ -153,7 +153,7 @@ class ClockWatch:
         return ClockEstimate(estimate.points, estimate.error_ns + bent)
 
 
-def _intersect(exchanges: list[Exchange]) -> Offset:
+def _intersect(exchanges: list[ClockExchange]) -> Offset:
     """What all of them allow, each as wide as the clock may have drifted until the last."""
     at_ns = exchanges[-1].middle_ns
     slack = [int(FASTEST_DRIFT * (at_ns - one.middle_ns)) + 1 for one in exchanges]
@@ -162,7 +162,7 @@ def _intersect(exchanges: list[Exchange]) -> Offset:
     return Offset(at_ns, (low + high) // 2, (abs(high - low) + 1) // 2 + 1)
 
 
-def _violation(estimate: ClockEstimate, one: Exchange) -> int:
+def _violation(estimate: ClockEstimate, one: ClockExchange) -> int:
     """By how much an exchange contradicts the estimate and its error: the clock did not drift evenly."""
     replied = np.array([one.replied_ns], np.int64)
     offset_ns = one.replied_ns - int(estimate.to_controller(replied)[0])

@@ -13,7 +13,7 @@ from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.late_ranks import MOST_FOLLOWED, LateRanks
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import Operation
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.samples.collectives import is_negligible
 from emulator.results.statistics.samples.table_columns import block_starts, to_ints
@@ -62,7 +62,7 @@ def add_remaining_ideals(
             if remaining_ns is not None:
                 found[posts.key(block)] = remaining_ns
     if found:
-        writer.adjust(Part.SAMPLES, partial(_filled, found=found, instances=len(ideal_ns)))
+        writer.adjust(RunTable.SAMPLES, partial(_filled, found=found, instances=len(ideal_ns)))
 
 
 def _chosen(
@@ -86,7 +86,9 @@ class _Posts:
     """
 
     def __init__(self, writer: RunWriter, workload: Workload, ideal_ns: IntArray) -> None:
-        table = writer.run().table(Part.SAMPLES, ["iteration", "instance", "rank", "post_ns", "done_ns", "arrival_ns"])
+        table = writer.run().table(
+            RunTable.SAMPLES, ["iteration", "instance", "rank", "post_ns", "done_ns", "arrival_ns"]
+        )
         columns = {name: to_ints(table[name], null=0) for name in table.column_names}
         columns = {
             name: column[(columns["iteration"] >= 0) & (ideal_ns[columns["instance"]] > 0)]

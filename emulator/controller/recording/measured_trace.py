@@ -18,7 +18,7 @@ import pyarrow as pa
 from emulator.host.parquet import to_table
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.measured_rows import measured_rows, read_measured
 from emulator.results.statistics.samples.table_columns import UNKNOWN, labels_and_codes, to_ints
@@ -132,7 +132,7 @@ def round_to_micros(duration_ns: int) -> int:
 
 def _median_cct(run: Run) -> dict[int, int]:
     """Instance → lower median of its time over the measured iterations, where it has one."""
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
+    merged = merge(read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
     valid = merged.cct_ns >= 0
     instance, cct_ns = merged.instance[valid], merged.cct_ns[valid]
     order = np.lexsort((cct_ns, instance))
@@ -142,11 +142,11 @@ def _median_cct(run: Run) -> dict[int, int]:
 
 def _iteration_starts(run: Run) -> dict[int, int]:
     """Iteration → when its first rank started; its first post where no rank completed the iteration."""
-    starts = _earliest(run, Part.SAMPLES, "post_ns")
-    return starts | _earliest(run, Part.ITERATIONS, "start_ns")
+    starts = _earliest(run, RunTable.SAMPLES, "post_ns")
+    return starts | _earliest(run, RunTable.ITERATIONS, "start_ns")
 
 
-def _earliest(run: Run, part: Part, column: str) -> dict[int, int]:
+def _earliest(run: Run, part: RunTable, column: str) -> dict[int, int]:
     found: dict[int, int] = {}
     for batch in run.batches(part, ["iteration", column]):
         times = to_ints(batch.column(column))
@@ -160,7 +160,7 @@ def _earliest(run: Run, part: Part, column: str) -> dict[int, int]:
 def _rank_blocks(run: Run, block_rows: int) -> Iterator[tuple[int, int]]:
     """Ranges of ranks (low, high excluded) whose samples are about `block_rows`, at least one rank each."""
     counts = np.zeros(0, np.int64)
-    for batch in run.batches(Part.SAMPLES, ["rank"]):
+    for batch in run.batches(RunTable.SAMPLES, ["rank"]):
         more = np.bincount(to_ints(batch.column("rank")), minlength=len(counts))
         counts = more + np.pad(counts, (0, len(more) - len(counts)))
     low = held = 0
@@ -174,9 +174,9 @@ def _rank_blocks(run: Run, block_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _rows_of_ranks(run: Run, low: int, high: int) -> pa.Table:
-    schema = pa.schema([Part.SAMPLES.schema.field(name) for name in _COLUMNS])
+    schema = pa.schema([RunTable.SAMPLES.schema.field(name) for name in _COLUMNS])
     chosen = []
-    for batch in run.batches(Part.SAMPLES, _COLUMNS):
+    for batch in run.batches(RunTable.SAMPLES, _COLUMNS):
         counted = measured_rows(batch, run.manifest)
         rank = to_ints(counted["rank"])
         chosen.append(counted.filter(pa.array((rank >= low) & (rank < high))))

@@ -20,7 +20,7 @@ from emulator.controller.recording.dut_monitor import DutCounters
 from emulator.controller.recording.step_assembly import StepAssembly
 from emulator.controller.recording.worst_instances import WorstInstances
 from emulator.errors import RemoteProtocolError
-from emulator.results.run_folder.catalogue import Catalogue
+from emulator.results.run_folder.catalogue import NodeCatalogue
 from emulator.results.run_folder.layout import BROKEN
 from emulator.results.run_folder.manifest import Exclusion, Trials
 from emulator.results.run_folder.observer import RunObserver
@@ -62,7 +62,7 @@ class Recorder:
     def __init__(
         self,
         writer: RunWriter,
-        catalogue: Catalogue,
+        catalogue: NodeCatalogue,
         observers: Sequence[RunObserver],
         monitor: DutCounters,
         *,

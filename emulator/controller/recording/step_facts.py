@@ -19,8 +19,8 @@ from emulator.planner.network.fluid_simulation import fluid_transfers
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.from_trace import traffic_of_workload
-from emulator.planner.traffic.operation import Place, Traffic
-from emulator.results.run_folder.schema import Part
+from emulator.planner.traffic.operation import Traffic, TrafficPlace
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.samples.table_columns import to_ints
 from emulator.topology.model import Topology
@@ -28,7 +28,7 @@ from emulator.trace.meaning.model import Communication, IntArray, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 
-class QueuePair(NamedTuple):
+class StepQueuePair(NamedTuple):
     """What the packets from one rank to another carry; None: not known, or several."""
 
     qpn: int | None = None
@@ -62,11 +62,11 @@ class StepFacts:
         self._topology, self._workload, self._algorithm_of, self._overhead = topology, workload, algorithm_of, overhead
         self._pairs = _queue_pairs(flows)
         self._paths: dict[tuple[int, int], str | None] = {}
-        self._ideal: dict[Place, _Times] = {}
+        self._ideal: dict[TrafficPlace, _Times] = {}
 
-    def queue_pair(self, src: int, dst: int) -> QueuePair:
+    def queue_pair(self, src: int, dst: int) -> StepQueuePair:
         """That carries payload."""
-        return self._pairs.get((src, dst), QueuePair())
+        return self._pairs.get((src, dst), StepQueuePair())
 
     def path(self, src: int, dst: int) -> str | None:
         """Links and switches; where equal-cost paths remain, all of them. Or the domain."""
@@ -109,7 +109,7 @@ class StepFacts:
     def _traffic(self) -> Traffic:
         return traffic_of_workload(self._workload, name_of=self._algorithm_of, layouts=layouts_on(self._topology))
 
-    def _simulated(self, place: Place) -> _Times:
+    def _simulated(self, place: TrafficPlace) -> _Times:
         operation = self._traffic.operations[place.operation]
         router = self._hashed or self._generic
         ranks = operation.ranks[place.group]
@@ -148,7 +148,7 @@ def complete_steps(writer: RunWriter, facts: StepFacts, *, kept: Collection[tupl
     Raises:
         HostError: the table cannot be written.
     """
-    writer.adjust(Part.STEPS, partial(_completed, facts=facts, kept=kept))
+    writer.adjust(RunTable.STEPS, partial(_completed, facts=facts, kept=kept))
 
 
 def _completed(batch: pa.RecordBatch, *, facts: StepFacts, kept: Collection[tuple[int, int]] | None) -> pa.RecordBatch:
@@ -193,11 +193,11 @@ def _ideal_times(batch: pa.RecordBatch, facts: StepFacts) -> list[tuple[int, int
     return found
 
 
-def _queue_pairs(flows: Sequence[FlowCounters]) -> dict[tuple[int, int], QueuePair]:
+def _queue_pairs(flows: Sequence[FlowCounters]) -> dict[tuple[int, int], StepQueuePair]:
     """(source, destination) → the queue pair that carried payload, if it was one."""
-    found: dict[tuple[int, int], QueuePair] = {}
+    found: dict[tuple[int, int], StepQueuePair] = {}
     for flow in flows:
         if flow.bytes:
             pair = (flow.src, flow.dst)
-            found[pair] = QueuePair() if pair in found else QueuePair(flow.qpn, flow.source_port)
+            found[pair] = StepQueuePair() if pair in found else StepQueuePair(flow.qpn, flow.source_port)
     return found

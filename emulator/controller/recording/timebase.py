@@ -10,29 +10,29 @@ import pyarrow as pa
 
 from emulator.controller.clocks.clock_offset import ClockEstimate, difference_error_ns
 from emulator.controller.run_plan import RunOutcome
-from emulator.results.run_folder.manifest import Clock
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.manifest import TimeAxis
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.samples.table_columns import to_ints
 from emulator.trace.meaning.model import IntArray
 
-ONE_CLOCK = Clock()
+ONE_CLOCK = TimeAxis()
 SEVERAL_CLOCKS = "CLOCK_MONOTONIC of the controller's host; other hosts' offsets estimated over the control stream"
 _STAMPS = (
-    (Part.SAMPLES, "rank", ("post_ns", "done_ns", "arrival_ns")),
-    (Part.ITERATIONS, "rank", ("start_ns", "end_ns")),
-    (Part.COMPUTE, "rank", ("start_ns", "end_ns")),
-    (Part.STEPS, "src", ("start_ns", "post_ns", "acknowledged_ns")),
-    (Part.STEPS, "dst", ("arrival_ns",)),
+    (RunTable.SAMPLES, "rank", ("post_ns", "done_ns", "arrival_ns")),
+    (RunTable.ITERATIONS, "rank", ("start_ns", "end_ns")),
+    (RunTable.COMPUTE, "rank", ("start_ns", "end_ns")),
+    (RunTable.STEPS, "src", ("start_ns", "post_ns", "acknowledged_ns")),
+    (RunTable.STEPS, "dst", ("arrival_ns",)),
 )
 """Table, the column with the rank whose clock it was, and the stamps."""
 
 
-def describe_clock(clocks: Mapping[str, ClockEstimate]) -> Clock:
+def describe_clock(clocks: Mapping[str, ClockEstimate]) -> TimeAxis:
     """The time axis for the manifest: error of the difference of stamps of two agents, largest offset corrected."""
     if not clocks:
         return ONE_CLOCK
-    return Clock(
+    return TimeAxis(
         SEVERAL_CLOCKS,
         offset_ns=max((one.offset_ns for one in clocks.values()), key=abs),
         error_ns=difference_error_ns([one.error_ns for one in clocks.values()]),

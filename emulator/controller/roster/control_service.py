@@ -84,17 +84,17 @@ class AgentChannel:
 
     def __init__(self, hello: control.Hello) -> None:
         self.hello = hello
-        self._outgoing: asyncio.Queue[control.Message[control.ControllerValue] | None] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[control.JobMessage[control.ControllerValue] | None] = asyncio.Queue()
 
     def send(self, value: control.ControllerValue, job: int | None = None) -> None:
         """Queue a value for the agent; `job`: number of the job that it is about."""
-        self._outgoing.put_nowait(control.Message(value, job))
+        self._outgoing.put_nowait(control.JobMessage(value, job))
 
     def close(self) -> None:
         """End the stream after what is queued."""
         self._outgoing.put_nowait(None)
 
-    async def outgoing(self) -> AsyncIterator[control.Message[control.ControllerValue]]:
+    async def outgoing(self) -> AsyncIterator[control.JobMessage[control.ControllerValue]]:
         """Values to write, until closed."""
         while (message := await self._outgoing.get()) is not None:
             yield message
@@ -107,7 +107,7 @@ class AgentListener(Protocol):
         """Let the agent in, or say why not."""
         ...
 
-    def heard(self, channel: AgentChannel, message: control.Message[Any]) -> None:
+    def heard(self, channel: AgentChannel, message: control.JobMessage[Any]) -> None:
         """The agent sent a value."""
         ...
 

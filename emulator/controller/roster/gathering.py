@@ -78,7 +78,7 @@ class _Gathering:
                 self.complete.set_result(None)
         return "the run is planned when all agents are here"
 
-    def heard(self, channel: AgentChannel, message: control.Message[Any]) -> None:
+    def heard(self, channel: AgentChannel, message: control.JobMessage[Any]) -> None:
         """See AgentListener: those who wait have nothing to say."""
 
     def lost(self, channel: AgentChannel, reason: str) -> None:

@@ -37,7 +37,7 @@ class RosterListener(Protocol):
         """An agent was let in."""
         ...
 
-    def said(self, agent: str, message: control.Message[Any]) -> None:
+    def said(self, agent: str, message: control.JobMessage[Any]) -> None:
         """An agent said something that is not about itself."""
         ...
 
@@ -126,7 +126,7 @@ class Roster:
         self._listener.joined(channel.hello)
         return None
 
-    def heard(self, channel: AgentChannel, message: control.Message[Any]) -> None:
+    def heard(self, channel: AgentChannel, message: control.JobMessage[Any]) -> None:
         """See AgentListener."""
         name = channel.hello.agent
         try:

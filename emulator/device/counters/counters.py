@@ -20,7 +20,7 @@ PERIOD_S = 1.0
 _CLOSING_S = 15.0
 
 
-class Reading(NamedTuple):
+class CounterReading(NamedTuple):
     """The value of a counter: cumulative, except for a backlog.
 
     Attributes:
@@ -45,7 +45,7 @@ class CounterSource(Protocol):
         """
         ...
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[CounterReading]:
         """The current values of all counters.
 
         Raises:
@@ -78,7 +78,7 @@ class Sampler:
     ) -> None:
         self._sources, self._clock_ns, self._period_s = list(sources), clock_ns, period_s
         self._lock, self._over, self._opened = threading.Lock(), threading.Event(), threading.Event()
-        self._rows: list[tuple[int, Reading]] = []
+        self._rows: list[tuple[int, CounterReading]] = []
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="counters", daemon=True)
         self.problems: list[str] = []
@@ -108,7 +108,7 @@ class Sampler:
             return None
         return {
             "time_ns": [time_ns for time_ns, _ in rows],
-            **{name: [getattr(one, name) for _, one in rows] for name in Reading._fields},
+            **{name: [getattr(one, name) for _, one in rows] for name in CounterReading._fields},
         }
 
     def _work(self) -> None:

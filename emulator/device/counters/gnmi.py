@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from emulator.device.counters.counters import Reading
+from emulator.device.counters.counters import CounterReading
 from emulator.errors import HostError
 from emulator.topology.network import GnmiTarget
 
@@ -61,7 +61,7 @@ class GnmiCounters:
         except Exception as error:  # pygnmi raises errors of its own, of grpc and of ssl
             raise self._no_answer(error) from error
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[CounterReading]:
         """See CounterSource."""
         try:
             answer = self._client.get(path=[PATH], datatype="state", encoding="json_ietf")
@@ -80,7 +80,7 @@ class GnmiCounters:
         return HostError(f"{self._target.device} does not answer gNMI at {self._target.address} ({reason[:200]})")
 
 
-def readings(device: str, answer: Mapping[str, Any]) -> Iterator[Reading]:
+def readings(device: str, answer: Mapping[str, Any]) -> Iterator[CounterReading]:
     """The counters in the response to a Get, as pygnmi decodes it; unknown leaves are ignored."""
     for notification in answer.get("notification", ()):
         for update in notification.get("update", ()):
@@ -91,7 +91,7 @@ def readings(device: str, answer: Mapping[str, Any]) -> Iterator[Reading]:
             for leaf, value in values.items():
                 counter = _COUNTERS.get(leaf.rpartition(":")[2])
                 if counter is not None:
-                    yield Reading(device, interface, counter, int(value))
+                    yield CounterReading(device, interface, counter, int(value))
 
 
 def _interface(path: str) -> str | None:

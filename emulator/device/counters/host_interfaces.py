@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from emulator.device.counters.counters import Reading
+from emulator.device.counters.counters import CounterReading
 from emulator.errors import HostError
 from emulator.host.iproute import holders
 from emulator.topology.model import Topology
@@ -44,26 +44,26 @@ class HostInterfaceCounters:
         """See CounterSource. Interfaces without counters of pause frames are not queried for them again."""
         self._with_pause = [one for one in self._interfaces if pause_counters(one.device)]
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[CounterReading]:
         """See CounterSource."""
         return [*self._statistics(), *self._pauses()]
 
     def close(self) -> None:
         """See CounterSource."""
 
-    def _statistics(self) -> Iterator[Reading]:
+    def _statistics(self) -> Iterator[CounterReading]:
         for one in self._interfaces:
             folder = SYSFS / one.device / "statistics"
             try:
                 values = {name: int((folder / name).read_text()) for name in _COUNTERS}
             except OSError as error:
                 raise HostError(f"interface {one.device} of this host is gone ({error.strerror})") from error
-            yield from (Reading(one.host, one.name, name, value) for name, value in values.items())
+            yield from (CounterReading(one.host, one.name, name, value) for name, value in values.items())
 
-    def _pauses(self) -> Iterator[Reading]:
+    def _pauses(self) -> Iterator[CounterReading]:
         for one in self._with_pause:
             for counter, value in pause_counters(one.device).items():
-                yield Reading(one.host, one.name, counter, value)
+                yield CounterReading(one.host, one.name, counter, value)
 
 
 def interfaces_here(topology: Topology) -> list[HostInterface]:

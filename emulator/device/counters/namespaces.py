@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from emulator.device.counters.counters import Reading
+from emulator.device.counters.counters import CounterReading
 from emulator.device.counters.profile_counters import ProfileCounter, sum_up
 from emulator.device.lab.model import OVS, Node
 from emulator.device.lab.packet_sockets import SOCKET_DROPS, drops, packet_sockets
@@ -57,7 +57,7 @@ class NamespaceCounters:
             netns.setns(own)
             os.close(own)
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[CounterReading]:
         """See CounterSource."""
         return [reading for node in self._open for reading in node.read()]
 
@@ -97,19 +97,21 @@ class _OpenNode:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[CounterReading]:
         """All counters of the node."""
         device = self._node.name
         for name, counters in parse_net_dev(os.pread(self._net_dev, _MOST_BYTES, 0).decode()).items():
             if name in self._name:
-                yield from (Reading(device, self._name[name], counter, value) for counter, value in counters.items())
+                yield from (
+                    CounterReading(device, self._name[name], counter, value) for counter, value in counters.items()
+                )
         for index, counters in qdisc_counters(iter(self._netlink.get_qdiscs())).items():
             if index in self._index:
                 port = self._name[self._index[index]]
-                yield from (Reading(device, port, counter, value) for counter, value in counters.items())
+                yield from (CounterReading(device, port, counter, value) for counter, value in counters.items())
         for name, sock in self._sockets.items():
             if name in self._name:
-                yield Reading(device, self._name[name], SOCKET_DROPS, drops(sock))
+                yield CounterReading(device, self._name[name], SOCKET_DROPS, drops(sock))
         if self._profile:
             yield from sum_up(device, self._profile, self._objects())
 

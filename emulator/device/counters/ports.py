@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.device.lab.model import Node, Port, Shaping
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.model import LabPort, Node, Shaping
+from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.shaping import shape as shaping_of
 from emulator.device.profile.profile import Delay
 from emulator.units import NS_PER_US
@@ -17,7 +17,7 @@ from emulator.units import NS_PER_US
 _MOST_DELAYED_FRAMES = 1_000_000
 
 
-def shape(node: Node, rates: Sequence[tuple[Port, int]], queue_bytes: int | None) -> Batch:
+def shape(node: Node, rates: Sequence[tuple[LabPort, int]], queue_bytes: int | None) -> CommandBatch:
     """Limit the rates of ports.
 
     Args:
@@ -34,7 +34,7 @@ def shape(node: Node, rates: Sequence[tuple[Port, int]], queue_bytes: int | None
     return _tc(node, lines)
 
 
-def unshape(node: Node, ports: Sequence[Port]) -> Batch:
+def unshape(node: Node, ports: Sequence[LabPort]) -> CommandBatch:
     """Restore the rates of the links."""
     lines = [
         f"qdisc change dev {port.device} parent 1:1 handle 2: {_bucket(port.shaping, port.shaping.rate_bps, None)}"
@@ -45,7 +45,7 @@ def unshape(node: Node, ports: Sequence[Port]) -> Batch:
     return _tc(node, lines)
 
 
-def delay(node: Node, ports: Sequence[Port], action: Delay) -> Batch:
+def delay(node: Node, ports: Sequence[LabPort], action: Delay) -> CommandBatch:
     """Delay frames with netem, after the shaper of a port that has one."""
     words = f"netem limit {_MOST_DELAYED_FRAMES} delay {_us(action.delay_ns)}"
     words += f" {_us(action.jitter_ns)}" if action.jitter_ns else ""
@@ -53,7 +53,7 @@ def delay(node: Node, ports: Sequence[Port], action: Delay) -> Batch:
     return _tc(node, [f"qdisc replace dev {port.device} {_inner(port)} handle 3: {words}" for port in ports])
 
 
-def undelay(node: Node, ports: Sequence[Port]) -> Batch:
+def undelay(node: Node, ports: Sequence[LabPort]) -> CommandBatch:
     """Remove the delay. A token bucket without an inner queue passes no frames: it gets a FIFO."""
     lines = [
         f"qdisc replace dev {port.device} {_inner(port)} handle 4: bfifo limit {port.shaping.limit_bytes}"
@@ -64,12 +64,12 @@ def undelay(node: Node, ports: Sequence[Port]) -> Batch:
     return _tc(node, lines)
 
 
-def down(node: Node, ports: Sequence[Port]) -> Batch:
+def down(node: Node, ports: Sequence[LabPort]) -> CommandBatch:
     """Take the links of ports down, at both ends of the cables."""
     return _ip(node, [f"link set dev {port.device} down" for port in ports])
 
 
-def up(node: Node, ports: Sequence[Port]) -> Batch:
+def up(node: Node, ports: Sequence[LabPort]) -> CommandBatch:
     """Bring links of ports up. The kernel of a router has deleted routes with them: device/lab/links.py."""
     return _ip(node, [f"link set dev {port.device} up" for port in ports])
 
@@ -80,7 +80,7 @@ def _bucket(shaping: Shaping, bps: int, queue_bytes: int | None) -> str:
     return f"tbf rate {bps}bit burst {shaping.burst_bytes} limit {limit} overhead {shaping.overhead_bytes}"
 
 
-def _inner(port: Port) -> str:
+def _inner(port: LabPort) -> str:
     return "parent 2:1" if port.shaping else "root"
 
 
@@ -88,9 +88,9 @@ def _us(span_ns: int) -> str:
     return f"{span_ns / NS_PER_US:g}us"
 
 
-def _tc(node: Node, lines: Sequence[str]) -> Batch:
-    return Batch(("tc", "-n", node.namespace, "-batch", "-"), lines)
+def _tc(node: Node, lines: Sequence[str]) -> CommandBatch:
+    return CommandBatch(("tc", "-n", node.namespace, "-batch", "-"), lines)
 
 
-def _ip(node: Node, lines: Sequence[str]) -> Batch:
-    return Batch(("ip", "-n", node.namespace, "-batch", "-"), lines)
+def _ip(node: Node, lines: Sequence[str]) -> CommandBatch:
+    return CommandBatch(("ip", "-n", node.namespace, "-batch", "-"), lines)

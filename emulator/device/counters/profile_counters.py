@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.device.counters.counters import Reading
+from emulator.device.counters.counters import CounterReading
 from emulator.device.profile.changes import Change
 from emulator.device.profile.profile import Drop, Duplicate, Mark, Police
 
@@ -57,7 +57,7 @@ def _only_port(change: Change) -> str:
 
 def sum_up(
     device: str, counters: Sequence[ProfileCounter], packets: Mapping[tuple[str, str], int]
-) -> Iterator[Reading]:
+) -> Iterator[CounterReading]:
     """Frames per rule (`profile_drops[lost-middles]`), and their sums per kind and port (`profile_drops`).
 
     Args:
@@ -69,5 +69,5 @@ def sum_up(
     for one in counters:
         value = packets.get((one.family, one.name), 0)
         sums[one.interface, one.counter] += value
-        yield Reading(device, one.interface, f"{one.counter}[{one.rule}]", value)
-    yield from (Reading(device, interface, counter, value) for (interface, counter), value in sums.items())
+        yield CounterReading(device, one.interface, f"{one.counter}[{one.rule}]", value)
+    yield from (CounterReading(device, interface, counter, value) for (interface, counter), value in sums.items())

@@ -15,8 +15,8 @@ from typing import Any
 
 from emulator.device.counters.profile_counters import ProfileCounter
 from emulator.device.lab.commands import attempt
-from emulator.device.lab.model import BRIDGE, Design, Node, Port
-from emulator.device.lab.recipe import BRIDGE_DEVICE, FOREIGN_FILTERS, Batch, exec_prefix, shaping_batch
+from emulator.device.lab.model import BRIDGE, Design, LabPort, Node
+from emulator.device.lab.recipe import BRIDGE_DEVICE, FOREIGN_FILTERS, CommandBatch, exec_prefix, shaping_batch
 from emulator.device.lab.shaping import shape
 from emulator.errors import PlanError
 from emulator.topology.network import End
@@ -79,7 +79,7 @@ class PortPair:
     def design(self, lab_id: str) -> Design:
         """A lab of one switch."""
         ports = [
-            Port(
+            LabPort(
                 name=port.name,
                 device=port.name,
                 mac=port.mac,
@@ -105,7 +105,7 @@ def find_ports(names: Sequence[str]) -> list[RealPort]:
     """
     if len(set(names)) != len(names):
         raise PlanError(f"{names[0]} is given twice: a lab is between two different interfaces")
-    links = {link["ifname"]: link for link in json.loads(attempt(Batch(("ip", "-d", "-j", "address"))) or "[]")}
+    links = {link["ifname"]: link for link in json.loads(attempt(CommandBatch(("ip", "-d", "-j", "address"))) or "[]")}
     ports = [_port(name, links) for name in names]
     one, other = ports
     if one.mtu != other.mtu:
@@ -126,34 +126,34 @@ def _port(name: str, links: Mapping[str, Mapping[str, Any]]) -> RealPort:
     if addresses:
         problem = f"{name} has address {addresses[0]}, which this machine would lose"
         raise PlanError(f"{problem}: choose a different interface, or `ip address delete {addresses[0]} dev {name}`")
-    merged = bool(_MERGES.search(attempt(Batch(("ethtool", "-k", name)))))
+    merged = bool(_MERGES.search(attempt(CommandBatch(("ethtool", "-k", name)))))
     return RealPort(name, link["address"], link["mtu"], is_up="UP" in link["flags"], merged=merged)
 
 
-def joined(node: Node) -> Iterator[Batch]:
+def joined(node: Node) -> Iterator[CommandBatch]:
     """Commands that move the ports of a switch into its namespace and bridge them, in order."""
     namespace = node.namespace
-    yield Batch(("ip", "netns", "add", namespace))
+    yield CommandBatch(("ip", "netns", "add", namespace))
     quiet = [f"net.ipv6.conf.{which}.disable_ipv6=1" for which in ("all", "default")]
-    yield Batch((*exec_prefix(node), "sysctl", "-q", "-e", "-w", *quiet, *FOREIGN_FILTERS))
-    yield Batch(("ip", "-batch", "-"), [f"link set dev {port.device} netns {namespace}" for port in node.ports])
+    yield CommandBatch((*exec_prefix(node), "sysctl", "-q", "-e", "-w", *quiet, *FOREIGN_FILTERS))
+    yield CommandBatch(("ip", "-batch", "-"), [f"link set dev {port.device} netns {namespace}" for port in node.ports])
     for port in node.ports:  # a merged packet would meet a rule once, and not once per frame
-        yield Batch((*exec_prefix(node), "ethtool", "-K", port.device, "gro", "off"))
+        yield CommandBatch((*exec_prefix(node), "ethtool", "-K", port.device, "gro", "off"))
     devices = [
         f"link add {BRIDGE_DEVICE} mtu {node.ports[0].mtu} type bridge {_AS_A_CABLE}",
         *(f"link set dev {port.device} master {BRIDGE_DEVICE} up" for port in node.ports),
         f"link set dev {BRIDGE_DEVICE} up",
     ]
-    yield Batch(("ip", "-n", namespace, "-batch", "-"), devices)
+    yield CommandBatch(("ip", "-n", namespace, "-batch", "-"), devices)
     if any(port.shaping for port in node.ports):
         yield shaping_batch(node)
 
 
-def given_back(pair: PortPair, namespace: str) -> Iterator[Batch]:
+def given_back(pair: PortPair, namespace: str) -> Iterator[CommandBatch]:
     """Commands that give the ports back as they were. They may fail: a port may not have been moved yet, or be gone."""
     for port in pair.ports:
-        yield Batch(("ip", "-n", namespace, "link", "set", "dev", port.name, "netns", str(os.getpid())))
+        yield CommandBatch(("ip", "-n", namespace, "link", "set", "dev", port.name, "netns", str(os.getpid())))
         if port.merged:
-            yield Batch(("ethtool", "-K", port.name, "gro", "on"))
+            yield CommandBatch(("ethtool", "-K", port.name, "gro", "on"))
         if port.is_up:
-            yield Batch(("ip", "link", "set", "dev", port.name, "up"))
+            yield CommandBatch(("ip", "link", "set", "dev", port.name, "up"))

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import HostError
 
 PACKAGES = {
@@ -55,7 +55,7 @@ def require_tools(tools: Iterable[str]) -> None:
         raise HostError(f"{', '.join(missing)} is missing on this host: apt-get install {' '.join(packages)}")
 
 
-def run(batch: Batch, *, what: str = "the lab") -> str:
+def run(batch: CommandBatch, *, what: str = "the lab") -> str:
     """Run a batch and return its output.
 
     Args:
@@ -66,7 +66,7 @@ def run(batch: Batch, *, what: str = "the lab") -> str:
         HostError: the tool is missing or fails; the error has the line of the batch that failed.
     """
     try:
-        done = finished(Batch((*_NO_ORPHAN, *batch.command), batch.lines))
+        done = finished(CommandBatch((*_NO_ORPHAN, *batch.command), batch.lines))
     except OSError as error:
         raise HostError(f"{batch.command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
@@ -74,7 +74,7 @@ def run(batch: Batch, *, what: str = "the lab") -> str:
     return done.stdout
 
 
-def attempt(batch: Batch) -> str:
+def attempt(batch: CommandBatch) -> str:
     """Run a batch, ignore errors, and return its output."""
     try:
         return finished(batch).stdout
@@ -82,7 +82,7 @@ def attempt(batch: Batch) -> str:
         return ""
 
 
-def finished(batch: Batch) -> subprocess.CompletedProcess[str]:
+def finished(batch: CommandBatch) -> subprocess.CompletedProcess[str]:
     """Run a batch, whatever comes of it.
 
     Raises:
@@ -92,7 +92,7 @@ def finished(batch: Batch) -> subprocess.CompletedProcess[str]:
     return subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
 
 
-def _refused(batch: Batch, stderr: str) -> str:
+def _refused(batch: CommandBatch, stderr: str) -> str:
     said = [line.strip() for line in stderr.splitlines() if line.strip()]
     failed = next((line for line in said if line.startswith("Command failed")), "")
     number = failed.rpartition(":")[2]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from itertools import count
 
-from emulator.device.lab.model import HOST, ROUTER, SWITCHES, Design, Forward, Hop, LabRoute, Neighbour, Node, Port
-from emulator.device.lab.next_hops import NextHops, Step
+from emulator.device.lab.model import HOST, ROUTER, SWITCHES, Design, Forward, Hop, LabPort, LabRoute, Neighbour, Node
+from emulator.device.lab.next_hops import LabNextHops, RouteStep
 from emulator.device.lab.shaping import shape
 from emulator.errors import PlanError
 from emulator.planner.network.ecmp import hash_seed
@@ -76,7 +76,7 @@ def first_address(prefix: str) -> str:
 
 class _Designer:
     def __init__(self, network: Network, lab_id: str) -> None:
-        self._network, self._lab_id, self._next_hops = network, lab_id, NextHops(network)
+        self._network, self._lab_id, self._next_hops = network, lab_id, LabNextHops(network)
         self._link = {end: link for link in network.links for end in link.ends}
         self._mac = {end: _mac(number) for number, end in enumerate(self._link)}
         self._interface = {
@@ -139,10 +139,10 @@ class _Designer:
             neighbours |= self._neighbours(destination, steps)
         return Node(name, kind, namespace, ports, routes, list(neighbours), hash_seed=self._seed[name])
 
-    def _port(self, end: End, *, is_host: bool) -> Port:
+    def _port(self, end: End, *, is_host: bool) -> LabPort:
         link = self._link[end]
         mtu = link.mtu or DEFAULT_MTU
-        return Port(
+        return LabPort(
             name=end.port,
             device=self._device[end],
             mac=self._mac[end],
@@ -153,7 +153,7 @@ class _Designer:
             shaping=shape(link.rate_bps, mtu=mtu, is_host=is_host, queue_bytes=self._queue_bytes.get(end.node)),
         )
 
-    def _forward(self, step: Step) -> Forward:
+    def _forward(self, step: RouteStep) -> Forward:
         return Forward(self._device[step.out], self._mac[step.to])
 
     # --- addresses ----------------------------------------------------------------------------------------------
@@ -180,12 +180,12 @@ class _Designer:
         own = (one.partition("/")[0] for one in self._own_addresses(end))
         return next(one for one in own if (ip_address(one).version == 6) == is_v6)
 
-    def _routes(self, destination: End, steps: Sequence[Step], source: str | None) -> Iterator[LabRoute]:
+    def _routes(self, destination: End, steps: Sequence[RouteStep], source: str | None) -> Iterator[LabRoute]:
         for prefix in prefixes_of(self._interface[destination]):
             hops = [Hop(self._device[step.out], self._address_for(step.to, prefix)) for step in steps]
             yield LabRoute(prefix, hops, source)
 
-    def _neighbours(self, destination: End, steps: Sequence[Step]) -> Mapping[Neighbour, None]:
+    def _neighbours(self, destination: End, steps: Sequence[RouteStep]) -> Mapping[Neighbour, None]:
         """As keys of a dict: many destinations have the same next hop."""
         return {
             Neighbour(self._device[step.out], self._address_for(step.to, prefix), self._mac[step.to]): None

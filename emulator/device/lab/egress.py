@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from emulator.device.lab.commands import attempt
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import PlanError
 from emulator.topology.model import Topology
 
@@ -78,7 +78,7 @@ def _devices(wanted: Sequence[AddressPair], namespace: str | None) -> list[str |
         return []
     where = ("-n", namespace) if namespace is not None else ()
     asked = [f"route get {pair.destination} from {pair.source}" for pair in wanted]
-    printed = attempt(Batch(("ip", *where, "-oneline", "-force", "-batch", "-"), asked))
+    printed = attempt(CommandBatch(("ip", *where, "-oneline", "-force", "-batch", "-"), asked))
     found: dict[tuple[str, str], str] = {}
     for line in printed.splitlines():
         words = line.split()

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from emulator.device.lab.commands import attempt, run
 from emulator.device.lab.model import BRIDGE, Design, Node
-from emulator.device.lab.recipe import BRIDGE_DEVICE, Batch, restored
+from emulator.device.lab.recipe import BRIDGE_DEVICE, CommandBatch, restored
 from emulator.errors import HostError
 from emulator.topology.network import End
 
@@ -17,7 +17,7 @@ CARRIER_TIMEOUT_S = 10.0
 _FORWARDING = "forwarding"
 
 
-class Link(StrEnum):
+class PortLink(StrEnum):
     """The state of a port's link."""
 
     UP = "up"
@@ -27,9 +27,9 @@ class Link(StrEnum):
     """The other end of its cable is down."""
 
 
-def links_of(node: Node) -> Mapping[str, Link]:
+def links_of(node: Node) -> Mapping[str, PortLink]:
     """Device → the state of its link, for the ports of a node; without devices that cannot be read."""
-    text = attempt(Batch(("ip", "-n", node.namespace, "-json", "link")))
+    text = attempt(CommandBatch(("ip", "-n", node.namespace, "-json", "link")))
     flags = {link["ifname"]: link["flags"] for link in json.loads(text)} if text.strip() else {}
     return {port.device: _link(flags[port.device]) for port in node.ports if port.device in flags}
 
@@ -41,7 +41,7 @@ def ports_down(design: Design) -> list[End]:
         for node in design.nodes
         for links in [links_of(node)]
         for port in node.ports
-        if links.get(port.device) is Link.DOWN
+        if links.get(port.device) is PortLink.DOWN
     ]
 
 
@@ -54,7 +54,7 @@ def bring_up(design: Design) -> None:
     for node in design.nodes:
         bridge = [BRIDGE_DEVICE] if node.kind == BRIDGE else []
         lines = [f"link set dev {device} up" for device in (*bridge, *(port.device for port in node.ports))]
-        run(Batch(("ip", "-n", node.namespace, "-batch", "-"), lines))
+        run(CommandBatch(("ip", "-n", node.namespace, "-batch", "-"), lines))
     restore(design.nodes)
     await_carriers(design.nodes)
 
@@ -67,9 +67,9 @@ def restore(nodes: Sequence[Node]) -> None:
     """
     for node in nodes:
         links = links_of(node)
-        lines = list(restored(node, {device for device, link in links.items() if link is not Link.DOWN}))
+        lines = list(restored(node, {device for device, link in links.items() if link is not PortLink.DOWN}))
         if lines:
-            run(Batch(("ip", "-n", node.namespace, "-batch", "-"), lines))
+            run(CommandBatch(("ip", "-n", node.namespace, "-batch", "-"), lines))
 
 
 def await_carriers(nodes: Sequence[Node]) -> None:
@@ -87,14 +87,16 @@ def await_carriers(nodes: Sequence[Node]) -> None:
         time.sleep(0.02 if waiting else 0)
 
 
-def _link(flags: Sequence[str]) -> Link:
+def _link(flags: Sequence[str]) -> PortLink:
     if "UP" not in flags:
-        return Link.DOWN
-    return Link.UP if "LOWER_UP" in flags else Link.NO_CARRIER
+        return PortLink.DOWN
+    return PortLink.UP if "LOWER_UP" in flags else PortLink.NO_CARRIER
 
 
 def _is_ready(node: Node) -> bool:
-    links = {link["ifname"]: link for link in json.loads(run(Batch(("ip", "-n", node.namespace, "-d", "-j", "link"))))}
+    links = {
+        link["ifname"]: link for link in json.loads(run(CommandBatch(("ip", "-n", node.namespace, "-d", "-j", "link"))))
+    }
     devices = [links[port.device] for port in node.ports]
     states = [one.get("linkinfo", {}).get("info_slave_data", {}).get("state", _FORWARDING) for one in devices]
     return all(one["operstate"] == "UP" for one in devices) and all(state == _FORWARDING for state in states)

@@ -33,7 +33,7 @@ class Shaping:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class LabPort:
     """One end of a cable.
 
     Attributes:
@@ -107,7 +107,7 @@ class Node:
     name: str
     kind: str
     namespace: str
-    ports: Sequence[Port]
+    ports: Sequence[LabPort]
     routes: Sequence[LabRoute] = ()
     neighbours: Sequence[Neighbour] = ()
     forwards: Sequence[Forward] = ()
@@ -118,7 +118,7 @@ class Node:
         """Whether the node is a host of ranks."""
         return self.kind == HOST
 
-    def port(self, name: str) -> Port:
+    def port(self, name: str) -> LabPort:
         """The port of that name.
 
         Raises:

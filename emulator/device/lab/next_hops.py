@@ -12,14 +12,14 @@ from emulator.topology.paths import Paths
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RouteStep:
     """From `out`, a port of the current node, to `to`, a port of a host or router."""
 
     out: End
     to: End
 
 
-class NextHops:
+class LabNextHops:
     """Next hops through a network; bridges are not hops.
 
     Args:
@@ -38,27 +38,27 @@ class NextHops:
                 self._links.setdefault(end.node, []).append(link)
         self._refuse_loops()
 
-    def from_host(self, source: End, destination: End) -> Step | None:
+    def from_host(self, source: End, destination: End) -> RouteStep | None:
         """From a host's interface towards another's; None if no path leads there."""
         link = next(link for link in self._links[source.node] if source in link.ends)
         to = self._landing(link.other(source.node), destination)
-        return Step(source, to) if to is not None else None
+        return RouteStep(source, to) if to is not None else None
 
-    def from_router(self, router: str, destination: End) -> list[Step]:
+    def from_router(self, router: str, destination: End) -> list[RouteStep]:
         """From a router towards a host's interface: all hops of equal cost, or those of configured routes."""
         steps = []
         for link in self._paths.next_hops(router, destination.node, destination.port):
             to = self._landing(link.other(router), destination)
             if to is not None:
-                steps.append(Step(next(end for end in link.ends if end.node == router), to))
+                steps.append(RouteStep(next(end for end in link.ends if end.node == router), to))
         return steps
 
-    def behind(self, bridge: str) -> Iterator[Step]:
+    def behind(self, bridge: str) -> Iterator[RouteStep]:
         """Every port of a host or router that frames of a bridge can reach, and the port that leads there."""
         for link in self._links.get(bridge, []):
             out = link.ends[0] if link.ends[0].node == bridge else link.ends[1]
             for to in self._reached(link.other(bridge), link):
-                yield Step(out, to)
+                yield RouteStep(out, to)
 
     def _landing(self, end: End, destination: End) -> End | None:
         while end.node in self._bridges:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emulator.device.lab.model import Node
-from emulator.device.lab.recipe import BRIDGE_DEVICE, Batch, exec_prefix
+from emulator.device.lab.recipe import BRIDGE_DEVICE, CommandBatch, exec_prefix
 
 TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl")
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 
 
-def ovs_batches(node: Node, folder: Path) -> Iterator[Batch]:
+def ovs_batches(node: Node, folder: Path) -> Iterator[CommandBatch]:
     """Commands that start the switch of a node and add its ports, in order.
 
     Args:
@@ -24,21 +24,21 @@ def ovs_batches(node: Node, folder: Path) -> Iterator[Batch]:
     """
     database, socket = folder / "conf.db", folder / "db.sock"
     entered = (*exec_prefix(node), "env", f"OVS_RUNDIR={folder}", f"OVS_LOGDIR={folder}")
-    yield Batch((*entered, "ovsdb-tool", "create", str(database), str(SCHEMA)))
+    yield CommandBatch((*entered, "ovsdb-tool", "create", str(database), str(SCHEMA)))
     server = ("ovsdb-server", str(database), f"--remote=punix:{socket}")
-    yield Batch((*entered, *server, *_daemon(folder, "ovsdb-server")))
+    yield CommandBatch((*entered, *server, *_daemon(folder, "ovsdb-server")))
     client = (*entered, "ovs-vsctl", "--timeout=10", f"--db=unix:{socket}")
-    yield Batch((*client, "--no-wait", "init"))
-    yield Batch((*entered, "ovs-vswitchd", f"unix:{socket}", *_daemon(folder, "ovs-vswitchd")))
-    yield Batch((*client, *_plug(node)))
+    yield CommandBatch((*client, "--no-wait", "init"))
+    yield CommandBatch((*entered, "ovs-vswitchd", f"unix:{socket}", *_daemon(folder, "ovs-vswitchd")))
+    yield CommandBatch((*client, *_plug(node)))
     number = _numbers(node)
     flows = [f"priority=1,dl_dst={one.mac},actions=output:{number[one.device]}" for one in node.forwards]
-    yield Batch((*entered, "ovs-ofctl", "add-flows", f"unix:{folder}/{BRIDGE_DEVICE}.mgmt", "-"), flows)
+    yield CommandBatch((*entered, "ovs-ofctl", "add-flows", f"unix:{folder}/{BRIDGE_DEVICE}.mgmt", "-"), flows)
 
 
-def version_batch() -> Batch:
+def version_batch() -> CommandBatch:
     """The command that prints the version, in its first line."""
-    return Batch(("ovs-vswitchd", "--version"))
+    return CommandBatch(("ovs-vswitchd", "--version"))
 
 
 def _daemon(folder: Path, name: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator.device.lab.model import BRIDGE, OVS, ROUTER, Design, Hop, Node, Port, Shaping
+from emulator.device.lab.model import BRIDGE, OVS, ROUTER, Design, Hop, LabPort, Node, Shaping
 from emulator.device.lab.shaping import merging_ns
 
 BRIDGE_DEVICE = "br0"
@@ -19,44 +19,46 @@ _FIRST_TABLE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CommandBatch:
     """A command and what it reads from stdin."""
 
     command: Sequence[str]
     lines: Sequence[str] = ()
 
 
-def cables(design: Design) -> Batch:
+def cables(design: Design) -> CommandBatch:
     """Namespaces and the cables between them; no device ever appears in the host's own namespace."""
     lines = [f"netns add {node.namespace}" for node in design.nodes]
     for one, other in design.cables:
         ends = [(design.node(end.node), design.node(end.node).port(end.port)) for end in (one, other)]
         here, there = (f"{port.device} mtu {port.mtu} address {port.mac} netns {at.namespace}" for at, port in ends)
         lines.append(f"link add name {here} type veth peer name {there}")
-    return Batch(("ip", "-batch", "-"), lines)
+    return CommandBatch(("ip", "-batch", "-"), lines)
 
 
-def node_batches(node: Node, design: Design) -> Iterator[Batch]:
+def node_batches(node: Node, design: Design) -> Iterator[CommandBatch]:
     """Commands for a node's namespace, in order."""
     settings = [f"{name}={value}" for name, value in _sysctls(node, design)]
     devices = {port.device for port in node.ports}
-    yield Batch((*exec_prefix(node), "sysctl", "-q", "-w", *settings))
+    yield CommandBatch((*exec_prefix(node), "sysctl", "-q", "-w", *settings))
     if node.kind == BRIDGE:
-        yield Batch((*exec_prefix(node), "sysctl", "-q", "-e", "-w", *FOREIGN_FILTERS))
-    yield Batch(("ip", "-n", node.namespace, "-batch", "-"), [*_devices(node), *_rules(node), *restored(node, devices)])
+        yield CommandBatch((*exec_prefix(node), "sysctl", "-q", "-e", "-w", *FOREIGN_FILTERS))
+    yield CommandBatch(
+        ("ip", "-n", node.namespace, "-batch", "-"), [*_devices(node), *_rules(node), *restored(node, devices)]
+    )
     if node.kind == BRIDGE:
         forwards = [f"fdb replace {one.mac} dev {one.device} master static" for one in node.forwards]
-        yield Batch(("bridge", "-n", node.namespace, "-batch", "-"), forwards)
+        yield CommandBatch(("bridge", "-n", node.namespace, "-batch", "-"), forwards)
     for port in node.ports:
-        yield Batch((*exec_prefix(node), "ethtool", "-K", port.device, *_offloads(node, design)))
+        yield CommandBatch((*exec_prefix(node), "ethtool", "-K", port.device, *_offloads(node, design)))
     if node.is_host:
         yield from (_moderation(node, port) for port in node.ports)
 
 
-def shaping_batch(node: Node) -> Batch:
+def shaping_batch(node: Node) -> CommandBatch:
     """Rates of a node's ports; the last step, because Open vSwitch clears the queues of devices that it takes over."""
     lines = [line for port in node.ports if port.shaping for line in _qdiscs(port.device, port.shaping)]
-    return Batch(("tc", "-n", node.namespace, "-batch", "-"), lines)
+    return CommandBatch(("tc", "-n", node.namespace, "-batch", "-"), lines)
 
 
 def exec_prefix(node: Node) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ def restored(node: Node, devices: Collection[str]) -> Iterator[str]:
         yield f"{_family(prefix)}route replace {prefix} {_way([hop])}"
 
 
-def _addresses(port: Port) -> Iterator[str]:
+def _addresses(port: LabPort) -> Iterator[str]:
     for address in port.addresses:
         yield f"address replace {address} dev {port.device}{' nodad' if ':' in address else ''}"
     for prefix in port.local:
@@ -158,13 +160,13 @@ def _offloads(node: Node, design: Design) -> Sequence[str]:
     return ("tx-udp-segmentation", "off", "tso", "off", "gro", merging, *checksums)
 
 
-def _moderation(node: Node, port: Port) -> Batch:
+def _moderation(node: Node, port: LabPort) -> CommandBatch:
     """Like a NIC's interrupt moderation: frames that arrive close together are processed together.
 
     Not with napi_defer_hard_irqs: the kernel would then poll on a timer, which costs more than the frames.
     """
     hold_ns = merging_ns(port.shaping.rate_bps if port.shaping else None, mtu=port.mtu)
-    return Batch((*exec_prefix(node), "tee", f"/sys/class/net/{port.device}/gro_flush_timeout"), [str(hold_ns)])
+    return CommandBatch((*exec_prefix(node), "tee", f"/sys/class/net/{port.device}/gro_flush_timeout"), [str(hold_ns)])
 
 
 def _qdiscs(device: str, shaping: Shaping) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from emulator.device.lab.commands import attempt
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 
 NAMESPACES = Path("/run/netns")
 """Where iproute2 keeps named network namespaces."""
@@ -24,7 +24,7 @@ def existing(namespaces: Iterable[str]) -> list[str]:
 
 def processes_in(namespaces: Iterable[str]) -> list[int]:
     """Process ids of what runs inside these namespaces."""
-    printed = (attempt(Batch(("ip", "netns", "pids", name))) for name in namespaces)
+    printed = (attempt(CommandBatch(("ip", "netns", "pids", name))) for name in namespaces)
     return [int(word) for text in printed for word in text.split()]
 
 
@@ -32,7 +32,7 @@ def remove_namespaces(namespaces: Sequence[str]) -> list[str]:
     """End what runs inside these namespaces and delete them; returns those that remain."""
     present = existing(namespaces)
     _end_processes(present)
-    attempt(Batch(("ip", "-force", "-batch", "-"), [f"netns delete {name}" for name in present]))
+    attempt(CommandBatch(("ip", "-force", "-batch", "-"), [f"netns delete {name}" for name in present]))
     return existing(present)
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.device.lab.commands import attempt
-from emulator.device.lab.links import Link, links_of
+from emulator.device.lab.links import PortLink, links_of
 from emulator.device.lab.model import OVS, Node
 from emulator.device.lab.packet_sockets import SOCKET_DROPS, drops, packet_sockets
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.removal import processes_in
 from emulator.device.lab.state import LabState
 
@@ -33,7 +33,7 @@ class LabStatus:
 
     state: LabState
     counters: Mapping[tuple[str, str], Mapping[str, int]]
-    links: Mapping[tuple[str, str], Link]
+    links: Mapping[tuple[str, str], PortLink]
     processes: int
 
     def to_json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class LabStatus:
 def describe(state: LabState) -> LabStatus:
     """Look at a lab; what cannot be read (without root, or incomplete) is left out."""
     counters: dict[tuple[str, str], Mapping[str, int]] = {}
-    links: dict[tuple[str, str], Link] = {}
+    links: dict[tuple[str, str], PortLink] = {}
     for node in state.design.nodes:
         known = device_counters(node.namespace)
         if node.kind == OVS:
@@ -90,11 +90,11 @@ def describe(state: LabState) -> LabStatus:
 def device_counters(namespace: str) -> dict[str, dict[str, int]]:
     """Device → counter → value in a namespace; empty if it cannot be entered."""
     found: dict[str, dict[str, int]] = {}
-    for link in _json(Batch(("ip", "-n", namespace, "-s", "-json", "link"))):
+    for link in _json(CommandBatch(("ip", "-n", namespace, "-s", "-json", "link"))):
         both = link.get("stats64", {})
         values = {f"{way}_{name}": value for way in ("rx", "tx") for name, value in both.get(way, {}).items()}
         found[link["ifname"]] = {name: values[name] for name in COUNTERS if name in values}
-    for qdisc in _json(Batch(("tc", "-n", namespace, "-s", "-json", "qdisc", "show"))):
+    for qdisc in _json(CommandBatch(("tc", "-n", namespace, "-s", "-json", "qdisc", "show"))):
         if qdisc.get("handle") == _SHAPER and qdisc.get("dev") in found:
             found[qdisc["dev"]] |= {QUEUE_DROPS: qdisc.get("drops", 0), QUEUE_BACKLOG: qdisc.get("backlog", 0)}
     return found
@@ -112,7 +112,7 @@ def _socket_drops(namespace: str) -> Mapping[str, int]:
     return found
 
 
-def _json(batch: Batch) -> list[dict[str, Any]]:
+def _json(batch: CommandBatch) -> list[dict[str, Any]]:
     text = attempt(batch)
     try:
         return list(json.loads(text)) if text.strip() else []

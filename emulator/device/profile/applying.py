@@ -14,7 +14,7 @@ from pathlib import Path
 from emulator.device.lab.commands import attempt, finished, require_tools
 from emulator.device.lab.links import restore
 from emulator.device.lab.model import Design, Node
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
 from emulator.device.profile.changes import Change, nft
 from emulator.device.profile.nftables import clean_text
@@ -140,7 +140,7 @@ def undo_leftovers(design: Design, folder: Path, *, before_cleaning: Callable[[]
     if owner.is_alive and owner != Owner.me():
         problem = f"process {owner.pid} is applying profile {document['profile']} to lab {design.lab_id}"
         raise PlanError(f"{problem}: wait until it ends, or stop it")
-    _undo([Batch(tuple(command), lines) for command, lines in stops])
+    _undo([CommandBatch(tuple(command), lines) for command, lines in stops])
     _restore_routes(design)
     before_cleaning()
     _clean(_switches(design))
@@ -152,7 +152,7 @@ def _switches(design: Design) -> list[Node]:
     return [node for node in design.nodes if not node.is_host]
 
 
-def _undo(batches: Sequence[Batch]) -> None:
+def _undo(batches: Sequence[CommandBatch]) -> None:
     """Run commands and ignore failures: a namespace that is gone has no changes left."""
     for batch in batches:
         attempt(batch)
@@ -168,7 +168,7 @@ def _clean(nodes: Sequence[Node]) -> None:
         attempt(nft(node, clean_text()))
 
 
-def _run(change: Change, batch: Batch) -> None:
+def _run(change: Change, batch: CommandBatch) -> None:
     done = finished(batch)
     if done.returncode:
         reasons = [line.strip() for line in done.stderr.splitlines() if line.strip()]

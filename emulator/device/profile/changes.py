@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from emulator.device.counters import ports as port_commands
-from emulator.device.lab.model import Design, Node, Port
-from emulator.device.lab.recipe import Batch, exec_prefix
+from emulator.device.lab.model import Design, LabPort, Node
+from emulator.device.lab.recipe import CommandBatch, exec_prefix
 from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
-from emulator.device.profile.profile import Above, Delay, Mark, Police, PortDown, Profile, Rule, Shape
+from emulator.device.profile.profile import Above, Delay, Mark, Police, PortDown, Profile, ProfileRule, Shape
 from emulator.topology.network import End
 
 
@@ -24,12 +24,12 @@ class Change:
         counter: (nftables family, name) of the object that counts its frames; None if nothing counts them.
     """
 
-    rule: Rule
+    rule: ProfileRule
     node: Node
-    ports: Sequence[Port]
-    start: Sequence[Batch]
-    stop: Sequence[Batch]
-    check: Sequence[Batch] = ()
+    ports: Sequence[LabPort]
+    start: Sequence[CommandBatch]
+    stop: Sequence[CommandBatch]
+    check: Sequence[CommandBatch] = ()
     counter: tuple[str, str] | None = None
 
     @property
@@ -60,7 +60,7 @@ def plan_changes(profile: Profile, design: Design, nodes: Sequence[str], *, fram
     return changes
 
 
-def nft(node: Node, text: str, *options: str) -> Batch:
+def nft(node: Node, text: str, *options: str) -> CommandBatch:
     """A call of nft in the namespace of a node.
 
     Args:
@@ -68,11 +68,11 @@ def nft(node: Node, text: str, *options: str) -> Batch:
         text: the script on standard input.
         options: further options.
     """
-    return Batch((*exec_prefix(node), "nft", *options, "-f", "-"), text.splitlines())
+    return CommandBatch((*exec_prefix(node), "nft", *options, "-f", "-"), text.splitlines())
 
 
 def _changes(
-    profile: Profile, rule: Rule, number: int, design: Design, nodes: Sequence[str], frame_bytes: int
+    profile: Profile, rule: ProfileRule, number: int, design: Design, nodes: Sequence[str], frame_bytes: int
 ) -> Iterator[Change]:
     leaving = _by_switch(profile, rule, "port", rule.ports, design)
     arriving = _by_switch(profile, rule, "arriving", rule.match.arriving, design)
@@ -102,8 +102,10 @@ def _changes(
         raise profile.error("no switch of the device under test has the ports of both `port` and `arriving`", rule)
 
 
-def _by_switch(profile: Profile, rule: Rule, key: str, ends: Sequence[End], design: Design) -> dict[str, list[Port]]:
-    found: dict[str, list[Port]] = {}
+def _by_switch(
+    profile: Profile, rule: ProfileRule, key: str, ends: Sequence[End], design: Design
+) -> dict[str, list[LabPort]]:
+    found: dict[str, list[LabPort]] = {}
     for end in ends:
         node = next((node for node in design.nodes if node.name == end.node and not node.is_host), None)
         if node is None:
@@ -117,13 +119,13 @@ def _by_switch(profile: Profile, rule: Rule, key: str, ends: Sequence[End], desi
     return found
 
 
-def _refuse_arriving(profile: Profile, rule: Rule, node: Node, arriving: Sequence[Port]) -> None:
+def _refuse_arriving(profile: Profile, rule: ProfileRule, node: Node, arriving: Sequence[LabPort]) -> None:
     if arriving and is_at_egress(rule, node.kind):
         problem = f"{node.name} ({node.kind}) applies this rule at egress, where the ingress port is unknown: delete it"
         raise profile.error(problem, rule, "arriving")
 
 
-def _frame_change(rule: Rule, node: Node, ports: Sequence[Port], compiled: CompiledRule) -> Change:
+def _frame_change(rule: ProfileRule, node: Node, ports: Sequence[LabPort], compiled: CompiledRule) -> Change:
     return Change(
         rule=rule,
         node=node,
@@ -135,7 +137,7 @@ def _frame_change(rule: Rule, node: Node, ports: Sequence[Port], compiled: Compi
     )
 
 
-def _rates(profile: Profile, rule: Rule, ports: Sequence[Port]) -> dict[str, int]:
+def _rates(profile: Profile, rule: ProfileRule, ports: Sequence[LabPort]) -> dict[str, int]:
     """Device → rate in bit/s, for a rule about frames above a rate."""
     match rule.action:
         case Police(Above(rate)):
@@ -147,7 +149,7 @@ def _rates(profile: Profile, rule: Rule, ports: Sequence[Port]) -> dict[str, int
     return {port.device: _bps(profile, rule, port, rate.of(_port_bps(port)), key) for port in ports}
 
 
-def _port_change(profile: Profile, rule: Rule, node: Node, ports: Sequence[Port]) -> Change:
+def _port_change(profile: Profile, rule: ProfileRule, node: Node, ports: Sequence[LabPort]) -> Change:
     change = Change(rule, node, ports, (), ())
     match rule.action:
         case Shape(rate, queue_bytes):
@@ -160,7 +162,7 @@ def _port_change(profile: Profile, rule: Rule, node: Node, ports: Sequence[Port]
     return replace(change, start=(port_commands.down(node, ports),), stop=(port_commands.up(node, ports),))
 
 
-def _bps(profile: Profile, rule: Rule, port: Port, bps: int | None, key: tuple[str, str]) -> int:
+def _bps(profile: Profile, rule: ProfileRule, port: LabPort, bps: int | None, key: tuple[str, str]) -> int:
     if bps is None:
         raise profile.error(
             f"is a share of the rate of {port.name}, which has no rate: write an absolute rate",
@@ -170,13 +172,13 @@ def _bps(profile: Profile, rule: Rule, port: Port, bps: int | None, key: tuple[s
     return bps
 
 
-def _port_bps(port: Port) -> int | None:
+def _port_bps(port: LabPort) -> int | None:
     return port.shaping.rate_bps if port.shaping else None
 
 
 def _refuse_overlaps(profile: Profile, changes: Sequence[Change]) -> None:
     """Refuse two rules that do the same to a port at the same time: ending one would end both."""
-    in_force: dict[tuple[type, str, str], list[Rule]] = {}
+    in_force: dict[tuple[type, str, str], list[ProfileRule]] = {}
     for change in changes:
         if not isinstance(change.rule.action, Shape | Delay | PortDown):
             continue
@@ -189,7 +191,7 @@ def _refuse_overlaps(profile: Profile, changes: Sequence[Change]) -> None:
             others.append(change.rule)
 
 
-def _overlap(one: Rule, other: Rule) -> bool:
+def _overlap(one: ProfileRule, other: ProfileRule) -> bool:
     forever = float("inf")
     latest = max(one.start_s or 0.0, other.start_s or 0.0)
     return latest < min(one.end_s or forever, other.end_s or forever)

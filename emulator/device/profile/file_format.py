@@ -79,7 +79,7 @@ class DelaySection(Section, frozen=True, kw_only=True):
     reorder: Share | None = None
 
 
-class RuleSection(Section, frozen=True, kw_only=True):
+class ProfileRuleSection(Section, frozen=True, kw_only=True):
     """A rule: one action, and the frames or ports it applies to."""
 
     name: Annotated[Name, Meta(description="of its counters; default: the action and a number")] | None = None
@@ -116,4 +116,4 @@ class ProfileFile(Section, frozen=True, kw_only=True):
 
     name: Annotated[Name, Meta(description="for people; default: the name of the file")] | None = None
     description: str = ""
-    rules: Annotated[tuple[RuleSection, ...], Meta(description="applied in this order; none: a clean device")]
+    rules: Annotated[tuple[ProfileRuleSection, ...], Meta(description="applied in this order; none: a clean device")]

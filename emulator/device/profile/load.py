@@ -13,7 +13,7 @@ from emulator.device.profile.file_format import (
     DelaySection,
     MarkSection,
     ProfileFile,
-    RuleSection,
+    ProfileRuleSection,
     SelectionSection,
 )
 from emulator.device.profile.opcodes import OPCODE_CLASSES, OpcodeClass
@@ -24,17 +24,17 @@ from emulator.device.profile.profile import (
     Drop,
     Duplicate,
     Every,
+    FrameShare,
     Mark,
     Match,
     Once,
     Police,
     PortDown,
     Profile,
+    ProfileRule,
     Rate,
-    Rule,
     Selection,
     Shape,
-    Share,
 )
 from emulator.errors import InputError
 from emulator.roce.wire.psn import PSN_MASK
@@ -95,7 +95,7 @@ def _decode(document: Document) -> ProfileFile:
         raise document.error(problem, error.path) from error
 
 
-def _refuse_duplicate_names(document: Document, rules: Sequence[Rule]) -> None:
+def _refuse_duplicate_names(document: Document, rules: Sequence[ProfileRule]) -> None:
     names: set[str] = set()
     for number, rule in enumerate(rules):
         if rule.name in names:
@@ -103,9 +103,9 @@ def _refuse_duplicate_names(document: Document, rules: Sequence[Rule]) -> None:
         names.add(rule.name)
 
 
-def _rule(document: Document, section: RuleSection, key: KeyPath) -> Rule:
+def _rule(document: Document, section: ProfileRuleSection, key: KeyPath) -> ProfileRule:
     _refuse_contradictions(document, section, key)
-    return Rule(
+    return ProfileRule(
         name=section.name or f"{section.action}-{key[-1]}",
         action=_action(document, section, (*key, section.action)),
         match=_match(document, section, key),
@@ -115,7 +115,7 @@ def _rule(document: Document, section: RuleSection, key: KeyPath) -> Rule:
     )
 
 
-def _refuse_contradictions(document: Document, section: RuleSection, key: KeyPath) -> None:
+def _refuse_contradictions(document: Document, section: ProfileRuleSection, key: KeyPath) -> None:
     for name in _SELECT_FRAMES if section.action in _APPLY_TO_PORTS else ():
         if getattr(section, name) is not None:
             raise document.error(f"selects frames, but {section.action} applies to a whole port", (*key, name))
@@ -128,7 +128,7 @@ def _refuse_contradictions(document: Document, section: RuleSection, key: KeyPat
             raise document.error(f"is any, but only RoCEv2 frames have {name}", (*key, "traffic"))
 
 
-def _action(document: Document, section: RuleSection, key: KeyPath) -> Action:
+def _action(document: Document, section: ProfileRuleSection, key: KeyPath) -> Action:
     if section.drop is not None:
         return Drop(_selection(document, section.drop, key))
     if section.duplicate is not None:
@@ -150,7 +150,7 @@ def _selection(document: Document, section: SelectionSection | MarkSection, key:
         return Every(section.every)
     if section.once is not None:
         return Once()
-    return Share(_share(document, section.share or "", (*key, "share")))
+    return FrameShare(_share(document, section.share or "", (*key, "share")))
 
 
 def _marked(document: Document, section: MarkSection, key: KeyPath) -> Selection | Above:
@@ -204,7 +204,7 @@ def _size(document: Document, value: str | int, key: KeyPath) -> int:
     return size
 
 
-def _match(document: Document, section: RuleSection, key: KeyPath) -> Match:
+def _match(document: Document, section: ProfileRuleSection, key: KeyPath) -> Match:
     for name in ("source", "destination"):
         _require_prefix(document, getattr(section, name), (*key, name))
     return Match(

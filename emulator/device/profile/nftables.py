@@ -18,20 +18,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from emulator.device.lab.model import BRIDGE, ROUTER, Port
+from emulator.device.lab.model import BRIDGE, ROUTER, LabPort
 from emulator.device.profile.opcodes import OpcodeClass
 from emulator.device.profile.profile import (
     Above,
     Drop,
     Duplicate,
     Every,
+    FrameShare,
     Mark,
     Match,
     Once,
     Police,
-    Rule,
+    ProfileRule,
     Selection,
-    Share,
 )
 from emulator.planner.network.header_overhead import ETHERNET_BYTES
 from emulator.roce.constants import UDP_PORT
@@ -100,18 +100,18 @@ def parse_counters(printed: str | bytes) -> Mapping[tuple[str, str], int]:
     return {(one["family"], one["name"]): one["packets"] for one in found}
 
 
-def is_at_egress(rule: Rule, kind: str) -> bool:
+def is_at_egress(rule: ProfileRule, kind: str) -> bool:
     """Whether a rule uses the egress hook of the ports, on this kind of switch."""
     return kind not in _FORWARD or isinstance(rule.action, Duplicate)
 
 
 def compile_rule(
-    rule: Rule,
+    rule: ProfileRule,
     number: int,
     *,
     kind: str,
-    ports: Sequence[Port],
-    arriving: Sequence[Port],
+    ports: Sequence[LabPort],
+    arriving: Sequence[LabPort],
     rates: Mapping[str, int],
     frame_bytes: int,
 ) -> CompiledRule:
@@ -151,11 +151,11 @@ def compile_rule(
 class _Writer:
     """Writes the lines of one rule; chains that they jump to are in `chains`."""
 
-    def __init__(self, rule: Rule, name: str, rates: Mapping[str, int], frame_bytes: int, *, drop: str) -> None:
+    def __init__(self, rule: ProfileRule, name: str, rates: Mapping[str, int], frame_bytes: int, *, drop: str) -> None:
         self._rule, self._name, self._rates, self._frame_bytes, self._drop = rule, name, rates, frame_bytes, drop
         self.chains: list[Chain] = []
 
-    def lines(self, prefix: str, where: str, port: Port | None) -> list[str]:
+    def lines(self, prefix: str, where: str, port: LabPort | None) -> list[str]:
         """Lines that match frames and apply the action to them."""
         matches = [where + one for one in _matches(self._rule.match)]
         verdicts = list(self._verdicts(port))
@@ -165,7 +165,7 @@ class _Writer:
         self._chain(f"{prefix}_select", verdicts)
         return [f"{match}jump {prefix}_select" for match in matches]
 
-    def _verdicts(self, port: Port | None) -> Iterator[str]:
+    def _verdicts(self, port: LabPort | None) -> Iterator[str]:
         match self._rule.action:
             case Drop(selection):
                 yield f"{_select(selection)}{self._count}{self._drop}"
@@ -178,7 +178,7 @@ class _Writer:
             case Mark(Above() as above):
                 self._chain(f"{self._name}_mark", self._marks(""))
                 yield f"{self._exceeding(above, port)}jump {self._name}_mark"
-            case Mark(Share() | Every() | Once() as selection):
+            case Mark(FrameShare() | Every() | Once() as selection):
                 yield from self._marks(_select(selection))
 
     def _marks(self, selected: str) -> list[str]:
@@ -188,7 +188,7 @@ class _Writer:
     def _count(self) -> str:
         return f"counter name {self._name} "
 
-    def _exceeding(self, above: Above, port: Port | None) -> str:
+    def _exceeding(self, above: Above, port: LabPort | None) -> str:
         bps = self._rates[port.device] if port is not None else 0
         per_minute = max(1, bps * _MINUTE_S // (BITS_PER_BYTE * self._frame_bytes))
         burst = max(1, above.burst_bytes // self._frame_bytes)
@@ -200,11 +200,11 @@ class _Writer:
             self.chains.append(Chain(name, lines))
 
 
-def _above(rule: Rule) -> Above | Selection | None:
+def _above(rule: ProfileRule) -> Above | Selection | None:
     return rule.action.above if isinstance(rule.action, Police) else getattr(rule.action, "selection", None)
 
 
-def _devices(ports: Sequence[Port]) -> str:
+def _devices(ports: Sequence[LabPort]) -> str:
     names = [f'"{port.device}"' for port in ports]
     return names[0] if len(names) == 1 else f"{{ {', '.join(names)} }}"
 

@@ -18,7 +18,7 @@ from emulator.topology.network import End
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FrameShare:
     """Frames selected at random, each with this probability; 0 < fraction ≤ 1."""
 
     fraction: Fraction
@@ -73,7 +73,7 @@ class Once:
         return "once"
 
 
-Selection: TypeAlias = Share | Every | Once
+Selection: TypeAlias = FrameShare | Every | Once
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Delay:
 
     def __str__(self) -> str:
         jitter = f" ± {self.jitter_ns} ns" if self.jitter_ns else ""
-        reorder = "" if self.reorder is None else f", reorder {Share(self.reorder)}"
+        reorder = "" if self.reorder is None else f", reorder {FrameShare(self.reorder)}"
         return f"delay {self.delay_ns} ns{jitter}{reorder}"
 
 
@@ -179,7 +179,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ProfileRule:
     """One rule of a profile.
 
     Attributes:
@@ -214,10 +214,10 @@ class Profile:
     name: str
     path: Path
     digest: str
-    rules: Sequence[Rule]
+    rules: Sequence[ProfileRule]
     document: Document
     description: str = ""
 
-    def error(self, problem: str, rule: Rule, *key: str | int) -> TopologyError:
+    def error(self, problem: str, rule: ProfileRule, *key: str | int) -> TopologyError:
         """An error that names file, line and key of a rule."""
         return self.document.error(problem, ("rules", self.rules.index(rule), *key))

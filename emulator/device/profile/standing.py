@@ -11,7 +11,7 @@ from emulator.device.counters.profile_counters import DROPS, DUPLICATES, counter
 from emulator.device.lab.between import SWITCH, PortPair, find_ports, own_network
 from emulator.device.lab.commands import attempt, require_root, require_tools
 from emulator.device.lab.labs import TOOLS, Labs, require_namespaces
-from emulator.device.lab.recipe import Batch, exec_prefix
+from emulator.device.lab.recipe import CommandBatch, exec_prefix
 from emulator.device.lab.state import LabState
 from emulator.device.lab.status import QUEUE_DROPS, device_counters
 from emulator.device.profile.applying import AppliedProfile
@@ -164,7 +164,7 @@ def _changes(state: LabState, profile: Profile) -> list[Change]:
 
 def _readings(state: LabState) -> dict[str, int]:
     """The counters of the rules in force, and their sums."""
-    listed = attempt(Batch((*exec_prefix(state.design.nodes[0]), "nft", "-j", "list", "counters")))
+    listed = attempt(CommandBatch((*exec_prefix(state.design.nodes[0]), "nft", "-j", "list", "counters")))
     if not listed:
         raise HostError(f"counters of lab {state.lab_id} cannot be read: is nft of package nftables installed?")
     sums: Counter[str] = Counter()

@@ -21,7 +21,7 @@ from emulator.experiment.spec.spec import Agents, Experiment, Job, Network, Obse
 from emulator.host.scratch import scratch_folder
 from emulator.host.timer import TimerfdClock
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.descriptive import median, percentile, variation
 from emulator.results.statistics.samples.bytes_in_flight import bytes_in_flight
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
@@ -180,7 +180,7 @@ def _cost(transport: str, bed: _Bed, scratch: Path) -> TransportCost:
         with load_job(experiment.job) as job, prepare(experiment, job) as prepared:
             run = prepared.play(scratch / f"run-{transport}-{len(found)}")
             parameters = deciding_parameters(prepared.settled.resolved)
-        samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
+        samples = read_measured(run, RunTable.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
         merged = merge(samples)
         sent = bytes_in_flight(samples, merged)
         model = fit_tester_model(merged, sent, steps=RING_STEPS, step_bytes=step_bytes)
@@ -208,7 +208,7 @@ def _paced_step_ns(transport: str, ranks: int, network: Network, folder: Path) -
     run = _played(
         _experiment(Pairs(ranks=ranks, counts=((smallest, COUNTS[smallest]),)), network, transport=transport), folder
     )
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    merged = merge(read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS))
     return float(median(merged.cct_ns) or 0) / RING_STEPS
 
 

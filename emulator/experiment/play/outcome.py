@@ -19,7 +19,7 @@ from emulator.views.as_json.verdict import verdict_to_json
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlayedRun:
     """A run after its end; `sweep` and `pairs` are None if it was not one."""
 
     run: Run
@@ -40,7 +40,7 @@ class Outcome:
         return facts | {"run_folder": str(self.run.folder), "verdict": verdict_to_json(self.verdict)}
 
 
-def outcome_of(run: Run, job: Job) -> Outcome:
+def outcome_of(run: Run, job: Job) -> PlayedRun:
     """Summarise a run, and judge it by the rules that it was played with.
 
     Args:
@@ -58,4 +58,4 @@ def outcome_of(run: Run, job: Job) -> Outcome:
     if job.pair_sweep is not None:
         pairs = pair_table(run, size_bytes=planned_pair_sweep(job.pair_sweep).size_bytes)
     summary = summarise(run)
-    return Outcome(run, summary, table, pairs, judge(summary, rules_of(run)))
+    return PlayedRun(run, summary, table, pairs, judge(summary, rules_of(run)))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from emulator.controller.recording.dut_monitor import shared_monitors
 from emulator.controller.run_plan import RunOutcome
-from emulator.controller.session import Session
+from emulator.controller.session import JobSession
 from emulator.errors import (
     AgentLost,
     EmulatorError,
@@ -37,7 +37,7 @@ from emulator.experiment.spec.spec import Experiment
 from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.observer import RunHeader, RunObserver
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.store import RUNS, is_run_folder
 from emulator.views.text.forecast_text import describe_forecast
 
@@ -129,7 +129,7 @@ def has_samples(folder: Path) -> bool:
     """Whether a run folder holds anything that was measured."""
     with contextlib.suppress(ResultError):
         return is_run_folder(folder) and any(
-            batch.num_rows for batch in read_run(folder).batches(Part.SAMPLES, ["rank"])
+            batch.num_rows for batch in read_run(folder).batches(RunTable.SAMPLES, ["rank"])
         )
     return False
 
@@ -252,7 +252,7 @@ def _play(
         for flow in settled[0].flows:
             if flow.instruction:
                 notify(f"{flow.task.title}: {flow.instruction}")
-        session = Session(session_plan(settled, session_id=session_id), [one.recorder for one in recordings])
+        session = JobSession(session_plan(settled, session_id=session_id), [one.recorder for one in recordings])
         try:
             session.reserve()
             _play_interruptibly(session)
@@ -278,7 +278,7 @@ def _forecast_of_job(settled: Settled) -> str:
     return f"job {settled.experiment.job.name}: {line}"
 
 
-def _play_interruptibly(session: Session) -> None:
+def _play_interruptibly(session: JobSession) -> None:
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         for number in (signal.SIGINT, signal.SIGTERM):  # before there is a coroutine that an interrupt could orphan

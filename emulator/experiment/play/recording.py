@@ -25,8 +25,8 @@ from emulator.experiment.settle.flows import result_rows
 from emulator.experiment.settle.settled import Settled
 from emulator.planner.network.ideal_times import UNKNOWN_NS
 from emulator.planner.rank_program import WORST_STEPS
-from emulator.results.run_folder.catalogue import Catalogue
-from emulator.results.run_folder.manifest import Figures
+from emulator.results.run_folder.catalogue import NodeCatalogue
+from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.run_folder.observer import RunObserver
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.writer import RunWriter
@@ -137,16 +137,16 @@ class RunRecording:
         )
         complete_steps(self.writer, facts, kept=None if self._worst is None else self._worst.found)
 
-    def _catalogue(self) -> Catalogue:
+    def _catalogue(self) -> NodeCatalogue:
         settled = self._settled
         ideal_ns: IntArray | None = settled.ideal_ns if np.any(settled.ideal_ns != UNKNOWN_NS) else None
-        return Catalogue(settled.workload, algorithm_of=self._algorithm_name, ideal_ns=ideal_ns)
+        return NodeCatalogue(settled.workload, algorithm_of=self._algorithm_name, ideal_ns=ideal_ns)
 
     def _algorithm_name(self, node: Communication) -> str:
         return self._settled.choice.name_of(node) if node.kind.is_collective else ""
 
 
-def _figures_of(run: Run) -> Figures | None:
+def _figures_of(run: Run) -> RunFigures | None:
     """What lists show of a run; None if its tables cannot be read, which every reader of them says."""
     try:
         return judge(summarise(run), rules_of(run)).figures

@@ -21,8 +21,8 @@ from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.session import (
     SOLO,
     JobFacts,
-    Session,
     SessionFacts,
+    StoredSession,
     job_folder,
     load_session,
     solo_folder,
@@ -34,7 +34,7 @@ from emulator.topology.model import Topology
 
 def play_session(
     experiment: Experiment, folder: Path, *, solo: bool = False, notify: Notify = lambda _: None
-) -> Session:
+) -> StoredSession:
     """Play a session, and return it.
 
     Args:
@@ -160,7 +160,7 @@ class PreparedSession:
 
     def play(
         self, folder: Path, observers: Sequence[Sequence[RunObserver]], *, solo: Mapping[str, Run] | None = None
-    ) -> Session:
+    ) -> StoredSession:
         """Play the session into closed run folders with their reports, and `session.json` around them.
 
         Args:

@@ -19,8 +19,8 @@ from emulator.experiment.spec.document import experiment_of_run
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.run_folder.manifest import COMPLETE
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.session import Session, complete_session
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.session import StoredSession, complete_session
 from emulator.results.run_folder.store import is_run_folder
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.iterations import iteration_durations
@@ -29,7 +29,7 @@ from emulator.results.statistics.samples.iterations import iteration_durations
 class Play(Protocol):
     """Plays a turn."""
 
-    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | Session:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | StoredSession:
         """Play a run, or a session of several jobs, into a folder; with `solo`, each job of a session alone first."""
 
 
@@ -63,7 +63,7 @@ class Outcome:
 
     turn: Turn
     folder: Path
-    played: Run | Session | None
+    played: Run | StoredSession | None
     problem: str | None = None
 
     @property
@@ -71,7 +71,7 @@ class Outcome:
         """Median time of an iteration of a run; None for a session, and if none is complete."""
         if not isinstance(self.played, Run):
             return None
-        times = iteration_durations(self.played.table(Part.ITERATIONS), self.played.manifest)
+        times = iteration_durations(self.played.table(RunTable.ITERATIONS), self.played.manifest)
         return median(np.fromiter(times.values(), np.int64))
 
 
@@ -119,14 +119,14 @@ def new_folder(root: Path, name: str) -> Path:
     return root / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
 
 
-def _complete(folder: Path) -> Run | Session | None:
+def _complete(folder: Path) -> Run | StoredSession | None:
     if not is_run_folder(folder):
         return complete_session(folder)
     run = read_run(folder)
     return run if run.manifest.status == COMPLETE else None
 
 
-def _require_same(played: Run | Session, experiment: Experiment) -> None:
+def _require_same(played: Run | StoredSession, experiment: Experiment) -> None:
     """Refuse what is complete but not of this experiment: they would be taken for repeats of each other.
 
     Raises:

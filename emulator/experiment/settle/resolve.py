@@ -103,7 +103,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
             cannot have.
     """
     job, requested = experiment.job, experiment.network.transport
-    record = _Record()
+    record = _SettingRecord()
     name = record.choose(
         "transport", requested=requested.name, topology=_text(topology.transport.get("name")), default=DEFAULT_TRANSPORT
     )
@@ -181,7 +181,7 @@ def overrides_of(job: Job) -> Mapping[str, str]:
     return parse_overrides([f"{collective}={name_of(name)}" for collective, name in job.algorithms.items()])
 
 
-class _Record:
+class _SettingRecord:
     """Chooses values, and records the source of each."""
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class _Record:
 
 
 def _options(
-    record: _Record,
+    record: _SettingRecord,
     facts: TransportFacts,
     requested: Mapping[str, Plain],
     of_topology: Mapping[str, str],
@@ -355,7 +355,7 @@ def _iterations(job: Job) -> int:
     return SWEEP_ITERATIONS if job.sweep is not None else TRACE_ITERATIONS
 
 
-def _record_steps(record: _Record, observe: Observe) -> int:
+def _record_steps(record: _SettingRecord, observe: Observe) -> int:
     asked = observe.record_steps
     record.choose("record_steps", requested=None if asked is None else str(asked), default="off")
     if asked is None:
@@ -363,7 +363,7 @@ def _record_steps(record: _Record, observe: Observe) -> int:
     return WORST_STEPS if asked == WORST else int(asked)
 
 
-def _scale(record: _Record, job: Job) -> Fraction:
+def _scale(record: _SettingRecord, job: Job) -> Fraction:
     requested = job.trace is not None and job.trace.scale_bytes is not None
     scale = job.trace.scale if job.trace is not None else Fraction(1)
     record.note("scale_bytes", float(scale), source=Source.ASKED if requested else Source.DEFAULT)

@@ -23,7 +23,7 @@ from emulator.trace.meaning.model import Workload
 from emulator.trace.meaning.workload import build_workload
 from emulator.trace.synthetic import pair_sweep, sweep
 from emulator.trace.synthetic.pair_sweep import pair_sweep_workload
-from emulator.trace.synthetic.pairs import Pairs, pairs_workload
+from emulator.trace.synthetic.pairs import PairsWorkload, pairs_workload
 from emulator.trace.synthetic.synthetic import SyntheticWorkload
 
 OnStep = Callable[[str], None]
@@ -78,7 +78,7 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None, alone: Alone | None 
             name, generated = f"bench {job.sweep.collective}", sweep.sweep_workload(planned_sweep(job.sweep))
         else:
             assert job.pairs is not None
-            name, generated = "calibrate", pairs_workload(Pairs(job.pairs.ranks, job.pairs.counts))
+            name, generated = "calibrate", pairs_workload(PairsWorkload(job.pairs.ranks, job.pairs.counts))
         yield _load_generated(generated, scratch / "trace", name=name)
 
 
@@ -217,12 +217,12 @@ def prove_files(
     return LoadedJob(loaded, workload, options)
 
 
-def planned_pair_sweep(requested: PairSweep) -> pair_sweep.PairSweep:
+def planned_pair_sweep(requested: PairSweep) -> pair_sweep.PairSweepWorkload:
     """The rounds of a sweep over pairs."""
-    return pair_sweep.PairSweep(requested.ranks, int(requested.size_bytes), requested.rounds)
+    return pair_sweep.PairSweepWorkload(requested.ranks, int(requested.size_bytes), requested.rounds)
 
 
-def planned_sweep(requested: Sweep) -> sweep.Sweep:
+def planned_sweep(requested: Sweep) -> sweep.SweepWorkload:
     """The sizes of a sweep.
 
     Raises:
@@ -230,11 +230,11 @@ def planned_sweep(requested: Sweep) -> sweep.Sweep:
     """
     kind, ranks = requested.kind, requested.ranks
     if requested.sizes:
-        return sweep.Sweep(kind, ranks, sweep.listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes)))
+        return sweep.SweepWorkload(kind, ranks, sweep.listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes)))
     least, most = requested.bounds
     step = None if requested.step_bytes is None else int(requested.step_bytes)
     sizes = sweep.sweep_sizes(kind, ranks=ranks, least=least, most=most, factor=requested.factor or 2, step=step)
-    return sweep.Sweep(kind, ranks, sizes)
+    return sweep.SweepWorkload(kind, ranks, sizes)
 
 
 def _load_generated(generated: SyntheticWorkload, folder: Path, *, name: str) -> LoadedJob:

@@ -50,7 +50,7 @@ def build_experiment(part: Mapping[str, Any]) -> Experiment:
         raise SchemaProblem(path, problem.problem) from problem
 
 
-class _Jobs(Struct):
+class _JobParts(Struct):
     job: Mapping[str, Any] = {}
     jobs: tuple[Mapping[str, Any], ...] = ()
 
@@ -61,7 +61,7 @@ def check_jobs(part: Mapping[str, Any]) -> None:
     Raises:
         SchemaProblem: one is no mapping, or `jobs` is no list.
     """
-    decode({name: part[name] for name in ("job", "jobs") if name in part}, _Jobs)
+    decode({name: part[name] for name in ("job", "jobs") if name in part}, _JobParts)
 
 
 def common_of(job: Mapping[str, Any], common: Mapping[str, Any]) -> Part:

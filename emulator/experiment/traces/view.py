@@ -26,7 +26,7 @@ from emulator.trace.meaning.model import IntArray, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 from emulator.views.columns.figures import link_rate_cell
 from emulator.views.html.page.document import render
-from emulator.views.html.trace_facts import TraceFacts, WindowFacts
+from emulator.views.html.trace_facts import TracePageFacts, WindowFacts
 from emulator.views.html.trace_page import trace_page
 
 MOST_NODES = 2_000_000
@@ -55,7 +55,7 @@ class Look:
 
 def view(
     trace: Trace, look: Look, *, page: Path | None, perfetto: Path | None, on_step: Callable[[str], None]
-) -> TraceFacts:
+) -> TracePageFacts:
     """Gather the facts about a trace, and write them.
 
     Args:
@@ -82,13 +82,13 @@ def view(
     return facts
 
 
-def _facts(job: LoadedJob, look: Look, *, name: str) -> TraceFacts:
+def _facts(job: LoadedJob, look: Look, *, name: str) -> TracePageFacts:
     workload = job.workload
     traffic = traffic_of_workload(workload, name_of=AlgorithmChoice(workload, {}).name_of)
     lasting, about = _communication_ns(workload, traffic, look.rate_bps)
     critical = CriticalPath(workload)
     path = critical.steps(lasting)
-    return TraceFacts(
+    return TracePageFacts(
         name=name,
         workload=workload,
         summary=summarise(workload, job.loaded.traces, groups=job.loaded.groups),
@@ -155,7 +155,7 @@ def _window(job: LoadedJob, look: Look, default: tuple[int, int] | None) -> Wind
     )
 
 
-def _line_of(job: LoadedJob, facts: TraceFacts) -> TimeLine:
+def _line_of(job: LoadedJob, facts: TracePageFacts) -> TimeLine:
     if facts.line is None:
         raise InputError(
             f"--perfetto: {job.loaded.nodes:,} nodes are too many for a time line (at most {MOST_NODES:,})"

@@ -20,9 +20,9 @@ from emulator.errors import RemoteProtocolError
 from emulator.flows.perftest.parameters import PeerTest, TestVerb
 from emulator.flows.perftest.records import (
     OVER_TCP,
+    BandwidthReport,
     QpRecord,
     RecordForm,
-    Report,
     decode_int,
     decode_path_mtu,
     decode_report,
@@ -74,7 +74,7 @@ class Greeting:
 GreetingPart: TypeAlias = Generator[Swap, bytes, Greeting]
 Introduction: TypeAlias = Generator[Swap, bytes, list[QpRecord]]
 Confirmation: TypeAlias = Generator[Swap, bytes, None]
-Conclusion: TypeAlias = Generator[Swap, bytes, Report | None]
+Conclusion: TypeAlias = Generator[Swap, bytes, BandwidthReport | None]
 
 
 def greet(test: PeerTest) -> GreetingPart:
@@ -126,7 +126,9 @@ def confirm(test: PeerTest, records: Sequence[QpRecord], form: RecordForm = OVER
         yield from _hand_shakes(first, form)
 
 
-def conclude(test: PeerTest, records: Sequence[QpRecord], report: Report, form: RecordForm = OVER_TCP) -> Conclusion:
+def conclude(
+    test: PeerTest, records: Sequence[QpRecord], report: BandwidthReport, form: RecordForm = OVER_TCP
+) -> Conclusion:
     """End the test; the server waits for the client here.
 
     Args:

@@ -158,7 +158,7 @@ OVER_RDMA = RecordForm(QpRecord.encode_binary, decode_binary_record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class BandwidthReport:
     """The results of a bandwidth test as one end sends them.
 
     Attributes:
@@ -185,8 +185,8 @@ class Report:
         return [*counts, *(_DOUBLE.pack(value) for value in (self.peak, self.average, self.messages_per_us))]
 
 
-def decode_report(blocks: list[bytes]) -> Report:
+def decode_report(blocks: list[bytes]) -> BandwidthReport:
     """The results of the peer, from the blocks of Report.encode."""
     size, iterations = (_UNSIGNED.unpack(block)[0] for block in blocks[:2])
     peak, average, rate = (_DOUBLE.unpack(block)[0] for block in blocks[2:])
-    return Report(size_bytes=size, iterations=iterations, peak=peak, average=average, messages_per_us=rate)
+    return BandwidthReport(size_bytes=size, iterations=iterations, peak=peak, average=average, messages_per_us=rate)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from emulator.flows.perftest.parameters import PeerTest
-from emulator.flows.perftest.records import Report
+from emulator.flows.perftest.records import BandwidthReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class PeerResult:
     peer_version: str
     sent: Sent
     received: Received
-    peer: Report | None = None
+    peer: BandwidthReport | None = None
 
     @property
     def latency(self) -> Latency | None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from emulator.planner.collectives.blocks import Blocks
-from emulator.planner.collectives.trees import Place, binomial, chain, flow_down, flow_up, in_chunks, star
+from emulator.planner.collectives.trees import TreePlace, binomial, chain, flow_down, flow_up, in_chunks, star
 from emulator.planner.schedule import Collective, Lane, Step
 
-Tree: TypeAlias = Callable[[int, int, int], Place]
+Tree: TypeAlias = Callable[[int, int, int], TreePlace]
 """(members, member, root) → place of the member."""
 
 
@@ -72,5 +72,5 @@ def _chunks(collective: Collective, is_pipelined: bool) -> Blocks:
     return in_chunks(collective.size_bytes) if is_pipelined else Blocks(collective.size_bytes, 1)
 
 
-def _place(collective: Collective, tree: Tree) -> Place:
+def _place(collective: Collective, tree: Tree) -> TreePlace:
     return tree(collective.members, collective.member, collective.root)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from emulator.planner.collectives.blocks import Blocks, array_of, shards_of, transfers
-from emulator.planner.collectives.trees import Place, binomial, binomial_subtree, star
+from emulator.planner.collectives.trees import TreePlace, binomial, binomial_subtree, star
 from emulator.planner.schedule import Collective, Lane, Step, Transfer
 
-Tree: TypeAlias = Callable[[int, int, int], Place]
+Tree: TypeAlias = Callable[[int, int, int], TreePlace]
 """(members, member, root) → place of the member."""
 
 

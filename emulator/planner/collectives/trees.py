@@ -10,20 +10,20 @@ from emulator.planner.schedule import Lane, Step, Transfer
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePlace:
     """A member's place in a tree, in member numbers. The root has no parent, a leaf has no children."""
 
     parent: int | None
     children: Sequence[int]
 
 
-def binomial(members: int, member: int, root: int) -> Place:
+def binomial(members: int, member: int, root: int) -> TreePlace:
     """Binomial tree. Counted from the root, the parent of v is v without its lowest set bit; largest subtree first."""
     position = (member - root) % members
     low = position & -position or 1 << (members - 1).bit_length()
     steps = [1 << k for k in reversed(range(low.bit_length() - 1)) if position + (1 << k) < members]
     parent = (position - low + root) % members if position else None
-    return Place(parent, [(position + step + root) % members for step in steps])
+    return TreePlace(parent, [(position + step + root) % members for step in steps])
 
 
 def binomial_subtree(members: int, member: int, root: int) -> int:
@@ -32,28 +32,28 @@ def binomial_subtree(members: int, member: int, root: int) -> int:
     return min(position & -position, members - position) if position else members
 
 
-def chain(members: int, member: int, root: int) -> Place:
+def chain(members: int, member: int, root: int) -> TreePlace:
     """A chain that starts at the root and continues with its successors, wrapping around."""
     position = (member - root) % members
     parent = (member - 1) % members if position else None
-    return Place(parent, [(member + 1) % members] if position + 1 < members else ())
+    return TreePlace(parent, [(member + 1) % members] if position + 1 < members else ())
 
 
-def star(members: int, member: int, root: int) -> Place:
+def star(members: int, member: int, root: int) -> TreePlace:
     """A star: all other members are children of the root."""
     if member != root:
-        return Place(root, ())
-    return Place(None, [*range(root + 1, members), *range(root)])
+        return TreePlace(root, ())
+    return TreePlace(None, [*range(root + 1, members), *range(root)])
 
 
-def in_order(members: int, member: int) -> Place:
+def in_order(members: int, member: int) -> TreePlace:
     """A binary tree of least height with members numbered in order; only odd members have children."""
     label = member + 1
     low = label & -label
     parent = label ^ low | low << 1
     if parent > members:
         parent = label ^ low
-    return Place(parent - 1 if parent else None, _in_order_children(members, label, low))
+    return TreePlace(parent - 1 if parent else None, _in_order_children(members, label, low))
 
 
 def _in_order_children(members: int, label: int, low: int) -> Sequence[int]:
@@ -66,7 +66,7 @@ def _in_order_children(members: int, label: int, low: int) -> Sequence[int]:
     return (left_child, label + right - 1) if right else (left_child,)
 
 
-def two_trees(members: int, member: int) -> tuple[Place, Place]:
+def two_trees(members: int, member: int) -> tuple[TreePlace, TreePlace]:
     """Two binary trees; every member has children in at most one of them.
 
     The first is `in_order`, in which inner members are odd. The second is its mirror image if n is even, and the same
@@ -79,7 +79,7 @@ def two_trees(members: int, member: int) -> tuple[Place, Place]:
     shift = members - 1 if members % 2 == 0 else 1
     twin = in_order(members, (member - shift) * flip % members)
     parent = None if twin.parent is None else (twin.parent * flip + shift) % members
-    return in_order(members, member), Place(parent, [(child * flip + shift) % members for child in twin.children])
+    return in_order(members, member), TreePlace(parent, [(child * flip + shift) % members for child in twin.children])
 
 
 CHUNK_BYTES = 128 << 10
@@ -92,7 +92,7 @@ def in_chunks(size_bytes: int, *, start: int = 0) -> Blocks:
     return Blocks(size_bytes, min(MOST_CHUNKS, -(-size_bytes // CHUNK_BYTES)), start=start)
 
 
-def flow_up(place: Place, chunks: Blocks) -> Lane:
+def flow_up(place: TreePlace, chunks: Blocks) -> Lane:
     """Reduce towards the root; at most chunks + 1 steps."""
     sends: tuple[Transfer, ...] = ()
     for index in range(chunks.parts):
@@ -106,7 +106,7 @@ def flow_up(place: Place, chunks: Blocks) -> Lane:
         yield Step(sends)
 
 
-def flow_down(place: Place, chunks: Blocks) -> Lane:
+def flow_down(place: TreePlace, chunks: Blocks) -> Lane:
     """Copy from the root; at most chunks + 1 steps."""
     sends: tuple[Transfer, ...] = ()
     for index in range(chunks.parts):

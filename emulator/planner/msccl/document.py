@@ -8,14 +8,14 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from emulator.errors import PlanError
-from emulator.planner.msccl.program import COLLECTIVES, Cell, Instruction, Opcode, Program, ThreadBlock
+from emulator.planner.msccl.program import COLLECTIVES, Cell, Instruction, MscclOpcode, Program, ThreadBlock
 
 MAX_XML_BYTES = 64 << 20
 MAX_GPUS = 1024
 MAX_CHUNKS = 1 << 20
 MAX_INSTRUCTIONS = 2_000_000
 _PARENTS = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
-_OPCODES = {one.value: one for one in Opcode}
+_OPCODES = {one.value: one for one in MscclOpcode}
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ def parse_program(text: str, path: str) -> Program:
     Raises:
         PlanError: it is not one; the message has the line.
     """
-    return _Reader(path).program(_tree(text, path))
+    return _ElementReader(path).program(_tree(text, path))
 
 
 def _tree(text: str, path: str) -> _Element:
@@ -71,7 +71,7 @@ def _tree(text: str, path: str) -> _Element:
     return roots[0]
 
 
-class _Reader:
+class _ElementReader:
     """Reads elements; knows the file for messages."""
 
     def __init__(self, path: str) -> None:
@@ -145,7 +145,7 @@ class _Reader:
         if word not in _OPCODES:
             self._fail(step, f"type {word[:20]!r} is no instruction; there are {', '.join(_OPCODES)}")
         opcode = _OPCODES[word]
-        count = self._number(step, "cnt", 0 if opcode is Opcode.NOP else 1, MAX_CHUNKS, default=1)
+        count = self._number(step, "cnt", 0 if opcode is MscclOpcode.NOP else 1, MAX_CHUNKS, default=1)
         source = self._cell(step, "src") if opcode.reads else ("i", 0)
         target = self._cell(step, "dst") if opcode.writes else ("i", 0)
         block = self._number(step, "depid", -1, len(signals) - 1, default=-1)

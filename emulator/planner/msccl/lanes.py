@@ -130,7 +130,7 @@ def _independent(program: Program) -> list[list[Block]]:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _BlockProgress:
     """A thread block: its next instruction, when the one before was done, and a received message to pass on."""
 
     instructions: tuple[Instruction, ...]
@@ -145,7 +145,7 @@ class _Rounds:
 
     def __init__(self, program: Program, sent: Transfers, members: Sequence[Block], path: str) -> None:
         self._program, self._sent, self._path = program, sent, path
-        self._progress = {one: _Progress(program.blocks[one[0]][one[1]].instructions) for one in sorted(members)}
+        self._progress = {one: _BlockProgress(program.blocks[one[0]][one[1]].instructions) for one in sorted(members)}
         self._queues: defaultdict[tuple[int, int], deque[tuple[int, Chunks]]] = defaultdict(deque)
         """(sender, receiver) → (channel, chunks) on their way, in order."""
         self._moved = False
@@ -183,7 +183,7 @@ class _Rounds:
     def _step(
         self,
         one: Block,
-        progress: _Progress,
+        progress: _BlockProgress,
         time: int,
         moves: list[list[tuple[int, Chunks]]],
         reduces: set[int],
@@ -218,7 +218,7 @@ class _Rounds:
         progress.at += 1
         return True
 
-    def _ready(self, gpu: int, progress: _Progress, instruction: Instruction) -> int | None:
+    def _ready(self, gpu: int, progress: _BlockProgress, instruction: Instruction) -> int | None:
         """When all that an instruction waits for is done; None: not yet."""
         ready = progress.time
         if instruction.after is not None:

@@ -27,7 +27,7 @@ COLLECTIVES = {
 }
 
 
-class Opcode(Enum):
+class MscclOpcode(Enum):
     """Instructions; those with a receive and a send pass on what they received, reduced or not."""
 
     SEND = "s"
@@ -43,22 +43,22 @@ class Opcode(Enum):
     @property
     def receives(self) -> bool:
         """It takes a message from the connection."""
-        return self.value.startswith("r") and self is not Opcode.REDUCE
+        return self.value.startswith("r") and self is not MscclOpcode.REDUCE
 
     @property
     def sends(self) -> bool:
         """It puts a message on the connection."""
-        return self is Opcode.SEND or (self.receives and self.value.endswith("s"))
+        return self is MscclOpcode.SEND or (self.receives and self.value.endswith("s"))
 
     @property
     def reads(self) -> bool:
         """It reads its source."""
-        return self in (Opcode.SEND, Opcode.COPY, Opcode.REDUCE) or self.value.startswith("rr")
+        return self in (MscclOpcode.SEND, MscclOpcode.COPY, MscclOpcode.REDUCE) or self.value.startswith("rr")
 
     @property
     def writes(self) -> bool:
         """It writes its destination."""
-        return self not in (Opcode.SEND, Opcode.RECV_REDUCE_SEND, Opcode.NOP)
+        return self not in (MscclOpcode.SEND, MscclOpcode.RECV_REDUCE_SEND, MscclOpcode.NOP)
 
 
 class Instruction(NamedTuple):
@@ -71,7 +71,7 @@ class Instruction(NamedTuple):
         line: in the file.
     """
 
-    opcode: Opcode
+    opcode: MscclOpcode
     source: Cell
     target: Cell
     chunks: int

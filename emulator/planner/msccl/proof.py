@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.errors import PlanError
-from emulator.planner.msccl.program import Cell, Instruction, Opcode, Program, ThreadBlock
+from emulator.planner.msccl.program import Cell, Instruction, MscclOpcode, Program, ThreadBlock
 from emulator.trace.meaning.model import CommKind
 
 Connection: TypeAlias = tuple[int, int, int]
@@ -30,7 +30,7 @@ class Value(NamedTuple):
     members: int
 
 
-class Message(NamedTuple):
+class MessageProof(NamedTuple):
     """What is on its way, and what its sender knew to be done."""
 
     values: tuple[Value, ...]
@@ -97,7 +97,7 @@ class _Simulation:
             for instruction in block.instructions
             if instruction.after is not None
         }
-        self._connections: dict[Connection, deque[Message]] = {}
+        self._connections: dict[Connection, deque[MessageProof]] = {}
         self._cells: list[dict[Cell, Value]] = [self._initial(gpu) for gpu in range(program.gpus)]
         self._accesses: dict[tuple[int, Cell], _Accesses] = {}
         self._sent: Transfers = {}
@@ -187,7 +187,7 @@ class _Simulation:
             )
         for at in range(instruction.chunks if opcode.writes else 0):
             cell = self._cell(instruction.target, at, gpu)
-            if opcode is Opcode.REDUCE:
+            if opcode is MscclOpcode.REDUCE:
                 held = self._checked(one, instruction, cell)
                 values = (*values[:at], self._sum(instruction, gpu, (held, values[at])), *values[at + 1 :])
             self._note(one, instruction, cell, is_write=True)
@@ -197,7 +197,7 @@ class _Simulation:
         if opcode.sends:
             self._sent[gpu, one.index, one.at - 1] = tuple(value.chunk for value in values)
             connection = (gpu, one.block.send_peer, one.block.channel)
-            self._connections.setdefault(connection, deque()).append(Message(values, one.clock.copy()))
+            self._connections.setdefault(connection, deque()).append(MessageProof(values, one.clock.copy()))
         if (gpu, one.index, one.at - 1) in self._awaited:
             one.signalled[one.at - 1] = one.clock.copy()
 

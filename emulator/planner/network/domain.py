@@ -28,14 +28,14 @@ Port: TypeAlias = tuple[str, Hashable]
 """A direction, and a rank."""
 
 
-class Arrival(NamedTuple, Generic[T]):
+class TransferArrival(NamedTuple, Generic[T]):
     """A transfer whose last byte arrives at `at_ns`."""
 
     at_ns: int
     transfer: T
 
 
-class _Channel(Generic[T]):
+class _DomainChannel(Generic[T]):
     """Transfers from one rank to another; the first is under way. Times are ns since the origin of the model.
 
     Attributes:
@@ -90,7 +90,7 @@ class Domains(Generic[T]):
             self._models[host] = DomainModel(domain)
         self._models[host].post(sender, receiver, size_bytes, transfer, now_ns=_whole_ns(now_ns))
 
-    def arrivals(self, now_ns: int) -> list[Arrival[T]]:
+    def arrivals(self, now_ns: int) -> list[TransferArrival[T]]:
         """See DomainModel."""
         found = [arrival for model in self._models.values() for arrival in model.arrivals(now_ns)]
         return sorted(found, key=lambda arrival: arrival.at_ns)
@@ -102,12 +102,12 @@ class DomainModel(Generic[T]):
     def __init__(self, domain: Domain) -> None:
         self._byte_ns = BITS_PER_BYTE * NS_PER_S / domain.rate_bps
         self._latency_ns = domain.latency_ns
-        self._channels: dict[tuple[Hashable, Hashable], _Channel[T]] = {}
-        self._at_port: dict[Port, dict[_Channel[T], None]] = {}
+        self._channels: dict[tuple[Hashable, Hashable], _DomainChannel[T]] = {}
+        self._at_port: dict[Port, dict[_DomainChannel[T], None]] = {}
         self._changed: dict[Port, None] = {}  # ports whose channels have to be given new shares, from now on
-        self._ends: list[tuple[float, int, _Channel[T]]] = []  # a channel with another end now is no longer meant
+        self._ends: list[tuple[float, int, _DomainChannel[T]]] = []  # a channel with another end now is no longer meant
         self._order = 0
-        self._through: deque[Arrival[T]] = deque()  # in order of time
+        self._through: deque[TransferArrival[T]] = deque()  # in order of time
         self._origin_ns = self._now_ns = 0  # floats count from the origin, so that they stay exact
 
     @property
@@ -122,7 +122,7 @@ class DomainModel(Generic[T]):
         """Take a transfer of one rank to another, or to itself."""
         self._advance(now_ns)
         if not size_bytes:
-            self._through.append(Arrival(self._now_ns + self._latency_ns, transfer))
+            self._through.append(TransferArrival(self._now_ns + self._latency_ns, transfer))
             return
         channel = self._channels.get((sender, receiver))
         if channel is None:
@@ -130,7 +130,7 @@ class DomainModel(Generic[T]):
             channel.begin(size_bytes * self._byte_ns, self._now_ns - self._origin_ns)
         channel.waiting.append((size_bytes, transfer))
 
-    def arrivals(self, now_ns: int) -> list[Arrival[T]]:
+    def arrivals(self, now_ns: int) -> list[TransferArrival[T]]:
         """Transfers that have arrived by `now_ns`, in order of time; each is returned once."""
         self._advance(now_ns)
         found = []
@@ -152,17 +152,17 @@ class DomainModel(Generic[T]):
         channels = self._at_port.get(("out", sender), ())
         return sum(one.waiting[0][0] - math.ceil(one.left_at_ns(at_ns) / self._byte_ns) for one in channels)
 
-    def _open(self, sender: Hashable, receiver: Hashable) -> _Channel[T]:
+    def _open(self, sender: Hashable, receiver: Hashable) -> _DomainChannel[T]:
         if not self._channels:
             self._origin_ns = self._now_ns
             self._ends.clear()
-        channel = self._channels[sender, receiver] = _Channel(sender, receiver)
+        channel = self._channels[sender, receiver] = _DomainChannel(sender, receiver)
         for port in (channel.out, channel.into):
             self._at_port.setdefault(port, {})[channel] = None
             self._changed[port] = None
         return channel
 
-    def _close(self, channel: _Channel[T]) -> None:
+    def _close(self, channel: _DomainChannel[T]) -> None:
         del self._channels[channel.out[1], channel.into[1]]
         channel.end_ns = math.inf
         for port in (channel.out, channel.into):
@@ -190,7 +190,7 @@ class DomainModel(Generic[T]):
             end_ns, _, channel = heappop(self._ends)
             if end_ns != channel.end_ns:
                 continue
-            self._through.append(Arrival(arrival_ns, channel.waiting.popleft()[1]))
+            self._through.append(TransferArrival(arrival_ns, channel.waiting.popleft()[1]))
             if channel.waiting:
                 channel.begin(channel.waiting[0][0] * self._byte_ns, at_ns)
                 self._expect(channel)
@@ -208,7 +208,7 @@ class DomainModel(Generic[T]):
                 channel.begin(left_ns, at_ns)
                 self._expect(channel)
 
-    def _expect(self, channel: _Channel[T]) -> None:
+    def _expect(self, channel: _DomainChannel[T]) -> None:
         self._order += 1
         heappush(self._ends, (channel.end_ns, self._order, channel))
 

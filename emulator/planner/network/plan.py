@@ -37,7 +37,7 @@ LISTED_FLOWS = 1 << 16
 """Flows that are listed, at most; of more flows, only the smallest and largest of each operation are known."""
 
 
-class Spread(NamedTuple):
+class FlowSpread(NamedTuple):
     """Flows of an operation: how many, and the bytes of the smallest and the largest."""
 
     flows: int
@@ -67,7 +67,7 @@ class OperationPlan:
     network_bytes: int
     local_bytes: int
     domain_bytes: int
-    flows: Spread
+    flows: FlowSpread
     incast: Incast
     domain_ns: int | None
     port_ns: int | None
@@ -98,7 +98,7 @@ class Loads:
     is_choice: BoolArray
 
 
-class Flow(NamedTuple):
+class RankFlow(NamedTuple):
     """Bytes from one rank to another on a different host, in one iteration."""
 
     sender: int
@@ -127,7 +127,7 @@ class Plan:
     hash_name: str
     operations: Sequence[OperationPlan]
     loads: Loads
-    flows: Sequence[Flow] | None
+    flows: Sequence[RankFlow] | None
     jct_ns: int | None
     is_observed: bool = False
     entropy_values: int = 0
@@ -209,10 +209,10 @@ class _Planner:
     def loads(self) -> Loads:
         return Loads(self._even, self._hashed, self._flow_count, self._rate_bps, self._router.is_choice)
 
-    def flows(self) -> Sequence[Flow] | None:
+    def flows(self) -> Sequence[RankFlow] | None:
         return self._flow_list.flows()
 
-    def _operation_plan(self, operation: Operation, work: OperationLoads, flows: Spread) -> OperationPlan:
+    def _operation_plan(self, operation: Operation, work: OperationLoads, flows: FlowSpread) -> OperationPlan:
         network, local, domain = work.bytes.tolist()
         return OperationPlan(
             operation=operation,
@@ -247,14 +247,14 @@ class _FlowList:
         if sum(len(keys) for keys, _ in self._pairs) > LISTED_FLOWS:
             self._pairs = None
 
-    def flows(self) -> Sequence[Flow] | None:
+    def flows(self) -> Sequence[RankFlow] | None:
         """Largest first; None if there are too many."""
         if self._pairs is None:
             return None
         keys = np.concatenate([np.zeros(0, dtype=np.int64), *(keys for keys, _ in self._pairs)])
         keys, sizes = sum_by(keys, np.concatenate([np.zeros(0), *(sizes for _, sizes in self._pairs)]))
         order = np.argsort(-sizes, kind="stable")
-        return [Flow(*divmod(int(keys[at]), self._ranks), int(sizes[at])) for at in order]
+        return [RankFlow(*divmod(int(keys[at]), self._ranks), int(sizes[at])) for at in order]
 
 
 def _merged(part: Phase, members: int) -> Phase:
@@ -264,12 +264,12 @@ def _merged(part: Phase, members: int) -> Phase:
     return Phase(senders, receivers, np.rint(sizes).astype(np.int64), part.steps)
 
 
-def _spread(parts: Sequence[Phase]) -> Spread:
+def _spread(parts: Sequence[Phase]) -> FlowSpread:
     filled = [part.sizes for part in parts if len(part.sizes)]
     if not filled:
-        return Spread(0, 0, 0)
+        return FlowSpread(0, 0, 0)
     least, most = min(int(sizes.min()) for sizes in filled), max(int(sizes.max()) for sizes in filled)
-    return Spread(sum(map(len, filled)), least, most)
+    return FlowSpread(sum(map(len, filled)), least, most)
 
 
 def _sequential_ns(traffic: Traffic, operations: Sequence[OperationPlan]) -> int | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from emulator.planner.built_in import channels_of
 from emulator.planner.collectives.halving_doubling import powers_below
-from emulator.planner.collectives.trees import Place, chain, in_chunks, two_trees
+from emulator.planner.collectives.trees import TreePlace, chain, in_chunks, two_trees
 from emulator.planner.schedule import BARRIER_BYTES, Collective, block
 from emulator.planner.traffic import closed_forms_by_layout as by_layout
 from emulator.planner.traffic.phase import Phase
@@ -227,18 +227,18 @@ def _chain_up(collective: Collective, senders: IntArray) -> Phases:
     yield from _chain(collective, senders, _to_parent)
 
 
-def _chain(collective: Collective, senders: IntArray, direction: Callable[[Place], list[int]]) -> Phases:
+def _chain(collective: Collective, senders: IntArray, direction: Callable[[TreePlace], list[int]]) -> Phases:
     n, size = collective.members, collective.size_bytes
     edges = [(m, peer, size) for m in senders.tolist() for peer in direction(chain(n, m, collective.root))]
     if edges:
         yield Phase.of(edges, in_chunks(size).parts)
 
 
-def _to_parent(place: Place) -> list[int]:
+def _to_parent(place: TreePlace) -> list[int]:
     return [] if place.parent is None else [place.parent]
 
 
-def _to_children(place: Place) -> list[int]:
+def _to_children(place: TreePlace) -> list[int]:
     return list(place.children)
 
 

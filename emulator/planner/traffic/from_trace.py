@@ -10,7 +10,7 @@ import numpy as np
 
 from emulator.planner.algorithms import POINT_TO_POINT, depends_on_layout
 from emulator.planner.group_layout import GroupLayout, Layouts
-from emulator.planner.traffic.operation import Operation, Place, Traffic
+from emulator.planner.traffic.operation import Operation, Traffic, TrafficPlace
 from emulator.planner.traffic.phase import Phase
 from emulator.trace.meaning.model import CommKind, Communication, Workload
 
@@ -26,7 +26,7 @@ def traffic_of_workload(
     return _WorkloadTraffic(workload, name_of, layouts or Layouts()).traffic()
 
 
-class _Shape(NamedTuple):
+class _OperationShape(NamedTuple):
     kind: CommKind
     algorithm: str
     size_bytes: int
@@ -40,9 +40,9 @@ class _WorkloadTraffic:
 
     def __init__(self, workload: Workload, name_of: Callable[[Communication], str], layouts: Layouts) -> None:
         self._workload, self._name_of, self._layouts = workload, name_of, layouts
-        self._groups: dict[_Shape, dict[tuple[int, ...], int]] = defaultdict(dict)
-        self._counts: dict[_Shape, Counter[int]] = defaultdict(Counter)
-        self._place_of: dict[int, tuple[_Shape, int]] = {}
+        self._groups: dict[_OperationShape, dict[tuple[int, ...], int]] = defaultdict(dict)
+        self._counts: dict[_OperationShape, Counter[int]] = defaultdict(Counter)
+        self._place_of: dict[int, tuple[_OperationShape, int]] = {}
         self._uneven: dict[int, dict[int, Communication]] = defaultdict(dict)
 
     def traffic(self) -> Traffic:
@@ -54,9 +54,9 @@ class _WorkloadTraffic:
                     self._add(program.rank, node)
         operations = [self._operation(shape) for shape in self._groups]
         number = {shape: index for index, shape in enumerate(self._groups)}
-        found = {instance: Place(number[shape], group) for instance, (shape, group) in self._place_of.items()}
+        found = {instance: TrafficPlace(number[shape], group) for instance, (shape, group) in self._place_of.items()}
         for instance, nodes in self._uneven.items():
-            found[instance] = Place(len(operations), 0)
+            found[instance] = TrafficPlace(len(operations), 0)
             operations.append(self._uneven_operation(nodes))
         places = [found[instance] for instance in range(self._workload.instances)]
         return Traffic(len(self._workload.programs), operations, places=places)
@@ -67,16 +67,16 @@ class _WorkloadTraffic:
             root = ranks.index(node.root) if node.root in ranks else 0
             name = self._name_of(node)
             layout = self._layouts.of(ranks) if depends_on_layout(node.kind, name) else None
-            shape = _Shape(node.kind, name, node.size_bytes, len(ranks), root, layout)
+            shape = _OperationShape(node.kind, name, node.size_bytes, len(ranks), root, layout)
         else:
             ranks = node.ends(rank)
             kind = node.kind if node.kind.is_storage else CommKind.SEND
-            shape = _Shape(kind, POINT_TO_POINT, node.size_bytes, 2, 0)
+            shape = _OperationShape(kind, POINT_TO_POINT, node.size_bytes, 2, 0)
         group = self._groups[shape].setdefault(ranks, len(self._groups[shape]))
         self._counts[shape][group] += 1
         self._place_of[node.instance] = (shape, group)
 
-    def _operation(self, shape: _Shape) -> Operation:
+    def _operation(self, shape: _OperationShape) -> Operation:
         ranks = np.array(list(self._groups[shape]), dtype=np.int64)
         counts = np.array([self._counts[shape][group] for group in range(len(ranks))], dtype=np.int64)
         return Operation(

@@ -87,7 +87,7 @@ class Operation:
         return Collective(self.kind, self.members, 0, self.size_bytes, self.root, layout=self.layout)
 
 
-class Place(NamedTuple):
+class TrafficPlace(NamedTuple):
     """Where an instance of a trace is in its traffic: number of the operation, and of the group in it."""
 
     operation: int
@@ -109,7 +109,7 @@ class Traffic:
     operations: Sequence[Operation]
     compute_ns: Sequence[int] = ()
     members: Sequence[Mapping[int, int]] = ()
-    places: Sequence[Place] = ()
+    places: Sequence[TrafficPlace] = ()
 
     @property
     def transfers(self) -> int:

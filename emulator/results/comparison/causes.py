@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.traffic.dut_counters import MARKS, dropped_frames, sum_dut_counters
 from emulator.results.statistics.traffic.flow_counters import sum_flow_counters
@@ -51,9 +51,9 @@ class Cause:
 
 def counted(run: Run) -> Mapping[str, int]:
     """Name of a metric → count of a run; metrics that it does not have are absent."""
-    flows = sum_flow_counters(run.table(Part.FLOWS))
+    flows = sum_flow_counters(run.table(RunTable.FLOWS))
     found = {name: flows[METRICS[name].field] for name in _FLOWS if METRICS[name].field in flows}
-    readings = run.table(Part.COUNTERS)
+    readings = run.table(RunTable.COUNTERS)
     if readings.num_rows:
         device = sum_dut_counters(readings, run.manifest)
         found |= zip(_DEVICE, (dropped_frames(device), device.get(MARKS, 0)), strict=True)

@@ -29,7 +29,7 @@ Fact = Callable[[Manifest], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RunDifference:
     """Something that is not equal in all runs.
 
     Attributes:
@@ -48,7 +48,7 @@ class Difference:
 class Comparability:
     """Differences that forbid a comparison (`refused`), and notes for the reader."""
 
-    refused: Sequence[Difference]
+    refused: Sequence[RunDifference]
     notes: Sequence[str]
 
     @property
@@ -126,27 +126,27 @@ _NOTED: dict[str, Fact] = {
 }
 
 
-def _differences(groups: Sequence[RunGroup], facts: Mapping[str, Fact]) -> Iterator[Difference]:
+def _differences(groups: Sequence[RunGroup], facts: Mapping[str, Fact]) -> Iterator[RunDifference]:
     """The facts that are not equal in all runs, with the groups that have each value."""
     runs = [(group.name, run) for group in groups for run in group.runs]
     for what, fact in facts.items():
         yield from _difference(what, [(fact(run.manifest), name) for name, run in runs])
 
 
-def _mixed_groups(groups: Sequence[RunGroup]) -> Iterator[Difference]:
+def _mixed_groups(groups: Sequence[RunGroup]) -> Iterator[RunDifference]:
     """Groups with several versions of the device, whose difference would be counted as spread between runs."""
     for group in groups:
         devices = [(_device(run.manifest), run.folder.name) for run in group.runs]
         yield from _difference(f"device under test within group {group.name}", devices)
 
 
-def _difference(what: str, found: Sequence[tuple[Any, str]]) -> Iterator[Difference]:
+def _difference(what: str, found: Sequence[tuple[Any, str]]) -> Iterator[RunDifference]:
     """At most one difference between (value, where) pairs."""
     values: dict[str, dict[str, None]] = {}
     for value, where in found:
         values.setdefault(_text(value), {})[where] = None
     if len(values) > 1:
-        yield Difference(what, _shorten({text: list(where) for text, where in values.items()}))
+        yield RunDifference(what, _shorten({text: list(where) for text, where in values.items()}))
 
 
 def _text(value: Any) -> str:
@@ -166,7 +166,7 @@ def _shorten(values: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]
     return shown if len(shown) == len(values) else values
 
 
-def _parameter_differences(groups: Sequence[RunGroup]) -> Iterator[Difference]:
+def _parameter_differences(groups: Sequence[RunGroup]) -> Iterator[RunDifference]:
     """Every parameter that is not known to be harmless, including those that a later release adds.
 
     If transports differ, their own parameters do too, and are not listed.
@@ -179,14 +179,14 @@ def _parameter_differences(groups: Sequence[RunGroup]) -> Iterator[Difference]:
     yield from _differences(groups, {name: _parameter(name) for name in sorted(names)})
 
 
-def _class_differences(groups: Sequence[RunGroup]) -> Iterator[Difference]:
+def _class_differences(groups: Sequence[RunGroup]) -> Iterator[RunDifference]:
     """Classes that a group did not measure at all, for example because another algorithm was chosen."""
     classes = {group.name: {key for run in group.runs for key in run.measurements.classes} for group in groups}
     for key in sorted(set().union(*classes.values())):
         missing = [name for name, found in classes.items() if key not in found]
         if missing:
             measured = [name for name in classes if name not in missing]
-            yield Difference(f"class {key}", {"measured": measured, "not measured": missing})
+            yield RunDifference(f"class {key}", {"measured": measured, "not measured": missing})
 
 
 def _tester_limited(run: MeasuredRun) -> Iterator[ClassKey]:

@@ -174,7 +174,7 @@ def pairs_to_decide(classes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class RunSpread:
     """How much runs of one version differ, which limits what a comparison can find.
 
     Attributes:
@@ -218,14 +218,14 @@ class Spread:
         return sum(quantiles) * self.log_deviation * math.sqrt(error)
 
 
-def spread_of_pairs(ratios: Floats) -> Spread:
+def spread_of_pairs(ratios: Floats) -> RunSpread:
     """The spread of the ratios of pairs, at least two."""
-    return Spread(math.sqrt(_log_variance(ratios)), is_paired=True)
+    return RunSpread(math.sqrt(_log_variance(ratios)), is_paired=True)
 
 
-def spread_of_groups(baseline: Floats, other: Floats) -> Spread:
+def spread_of_groups(baseline: Floats, other: Floats) -> RunSpread:
     """The spread of runs within their group, at least two in each."""
-    return Spread(math.sqrt((_log_variance(baseline) + _log_variance(other)) / 2), is_paired=False)
+    return RunSpread(math.sqrt((_log_variance(baseline) + _log_variance(other)) / 2), is_paired=False)
 
 
 def _log_variance(values: Floats) -> float:

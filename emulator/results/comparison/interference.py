@@ -20,8 +20,8 @@ from emulator.results.comparison import inference
 from emulator.results.comparison.inference import Floats
 from emulator.results.comparison.verdicts import Effect
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.session import Session
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.session import StoredSession
 from emulator.results.statistics.method.bootstrap import MIN_ITERATIONS
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.classes import JCT, ClassKey
@@ -91,7 +91,7 @@ class Interference:
     fairness: float | None
 
 
-def measure_interference(sessions: Sequence[Session]) -> Interference:
+def measure_interference(sessions: Sequence[StoredSession]) -> Interference:
     """Compare the jobs of sessions with themselves alone.
 
     Args:
@@ -109,7 +109,7 @@ def measure_interference(sessions: Sequence[Session]) -> Interference:
 
 def window_of(run: Run) -> Span | None:
     """From the first start to the last end of its iterations, warm-up included; None if it completed none."""
-    spans = iteration_spans(run.table(Part.ITERATIONS), run.manifest).values()
+    spans = iteration_spans(run.table(RunTable.ITERATIONS), run.manifest).values()
     return Span(min(one.start_ns for one in spans), max(one.end_ns for one in spans)) if spans else None
 
 
@@ -149,7 +149,7 @@ def _cut(run: Times) -> list[Times]:
     return [run.only(part) for part in np.array_split(np.unique(run.iteration), STRETCHES)]
 
 
-def _job(name: str, sessions: Sequence[Session]) -> JobInterference:
+def _job(name: str, sessions: Sequence[StoredSession]) -> JobInterference:
     shared, covered, left_out = [], 0, 0
     for session in sessions:
         found, count = _shared(name, session)
@@ -167,13 +167,13 @@ class _Count:
     left_out: int
 
 
-def _shared(name: str, session: Session) -> tuple[Measurements, _Count]:
+def _shared(name: str, session: StoredSession) -> tuple[Measurements, _Count]:
     """The measurements of a job in iterations that the others cover."""
     run = session.jobs[name]
     found = measurements(run)
     jct = found.classes.get(ClassKey(JCT, run.manifest.trace.ranks))
     measured = set() if jct is None else set(jct.iteration.tolist())
-    spans = iteration_spans(run.table(Part.ITERATIONS), run.manifest)
+    spans = iteration_spans(run.table(RunTable.ITERATIONS), run.manifest)
     windows = [window_of(other) for other_name, other in session.jobs.items() if other_name != name]
     counted = covered_iterations({number: spans[number] for number in measured}, windows)
     kept = {key: times.only(counted) for key, times in found.classes.items()}

@@ -22,7 +22,7 @@ DILUTED_PERCENT, MOST_DILUTED_PERCENT = 5.0, 90.0
 """From this share of the tester in the time on, a row says so; a larger share than the second is taken for that one."""
 
 
-class Verdict(Enum):
+class ClassVerdict(Enum):
     """Verdict on a class. "No difference shown": the interval lies within the margin. It does not prove equality."""
 
     FASTER = "faster"
@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ComparisonRules:
     """How verdicts are reached.
 
     Attributes:
@@ -59,7 +59,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ClassSide:
     """A class in one group.
 
     Attributes:
@@ -129,13 +129,13 @@ class ClassComparison:
     """
 
     key: ClassKey
-    baseline: Side
-    other: Side
+    baseline: ClassSide
+    other: ClassSide
     effect: Effect | None
     p: float | None
     holm_p: float | None
     tail: Effect | None
-    verdict: Verdict
+    verdict: ClassVerdict
     needs: int | None = None
     why: str = ""
     is_too_few: bool = False
@@ -171,16 +171,16 @@ class PairComparison:
     classes: Sequence[ClassComparison]
     is_paired: bool = False
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: ClassVerdict) -> int:
         """Number of classes with this verdict."""
         return sum(one.verdict is verdict for one in self.classes)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class GroupComparison:
     """Every group against the first one."""
 
-    rules: Rules
+    rules: ComparisonRules
     groups: Sequence[RunGroup]
     pairs: Sequence[PairComparison]
     comparability: Comparability
@@ -188,23 +188,23 @@ class Comparison:
     @property
     def is_undecided(self) -> bool:
         """No class of any pair has a verdict."""
-        return all(pair.count(Verdict.INCONCLUSIVE) == len(pair.classes) for pair in self.pairs)
+        return all(pair.count(ClassVerdict.INCONCLUSIVE) == len(pair.classes) for pair in self.pairs)
 
     @property
     def is_forced(self) -> bool:
         """Made although the runs are not comparable."""
         return bool(self.comparability.refused)
 
-    def has(self, verdict: Verdict) -> bool:
+    def has(self, verdict: ClassVerdict) -> bool:
         """Whether any class of any pair has this verdict."""
         return any(pair.count(verdict) for pair in self.pairs)
 
     def passes_gate(self, *, is_strict: bool) -> bool:
         """Whether nothing is slower; a strict gate does not pass inconclusive classes either."""
-        return not self.has(Verdict.SLOWER) and not (is_strict and self.has(Verdict.INCONCLUSIVE))
+        return not self.has(ClassVerdict.SLOWER) and not (is_strict and self.has(ClassVerdict.INCONCLUSIVE))
 
 
-def compare(groups: Sequence[RunGroup], comparability: Comparability, rules: Rules) -> Comparison:
+def compare(groups: Sequence[RunGroup], comparability: Comparability, rules: ComparisonRules) -> GroupComparison:
     """Compare every group with the first.
 
     Args:
@@ -213,10 +213,10 @@ def compare(groups: Sequence[RunGroup], comparability: Comparability, rules: Rul
         rules: for the verdicts.
     """
     pairs = [compare_pair(groups[0], other, rules) for other in groups[1:]]
-    return Comparison(rules, groups, pairs, comparability)
+    return GroupComparison(rules, groups, pairs, comparability)
 
 
-def compare_pair(baseline: RunGroup, other: RunGroup, rules: Rules) -> PairComparison:
+def compare_pair(baseline: RunGroup, other: RunGroup, rules: ComparisonRules) -> PairComparison:
     """Compare two groups in every class that both measured and that takes time.
 
     In pairs if the runs were taken in turns, and if there are enough of them for the signed-rank test to decide.
@@ -243,7 +243,7 @@ def _sort_key(one: ClassComparison) -> tuple[bool, float, ClassKey]:
 
 
 def _compare_class(
-    key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, *, least: int, is_paired: bool
+    key: ClassKey, baseline: RunGroup, other: RunGroup, rules: ComparisonRules, *, least: int, is_paired: bool
 ) -> ClassComparison:
     """Everything but the verdict, which depends on the number of classes; `least`: runs without which there is none."""
     compare_sides = _compare_pairs if is_paired else _compare_groups
@@ -259,7 +259,7 @@ def _compare_class(
         measured.p,
         None,
         tail.effect if is_tail_whole else None,
-        Verdict.INCONCLUSIVE,
+        ClassVerdict.INCONCLUSIVE,
         ratios=measured.ratios,
         finds=finds,
         needs_to_find=needs_to_find,
@@ -272,23 +272,23 @@ def _tester_percent(key: ClassKey, group: RunGroup) -> float | None:
     return float(np.median(known)) if known else None
 
 
-class _Measured(NamedTuple):
+class _MeasuredClass(NamedTuple):
     """Two sides of a class, their effect and p; None if a side has no number."""
 
-    sides: tuple[Side, Side]
+    sides: tuple[ClassSide, ClassSide]
     effect: Effect | None
     p: float | None
     ratios: tuple[float, ...] = ()
 
 
-def _spread(sides: tuple[Side, Side], ratios: Sequence[float], *, is_paired: bool) -> inference.Spread:
+def _spread(sides: tuple[ClassSide, ClassSide], ratios: Sequence[float], *, is_paired: bool) -> inference.RunSpread:
     if is_paired:
         return inference.spread_of_pairs(np.array(ratios))
     return inference.spread_of_groups(sides[0].array, sides[1].array)
 
 
 def _power(
-    measured: _Measured, rules: Rules, *, least: int, is_paired: bool, tester_percent: float | None
+    measured: _MeasuredClass, rules: ComparisonRules, *, least: int, is_paired: bool, tester_percent: float | None
 ) -> tuple[float | None, int | None]:
     """What comparisons with runs of this spread find, and how many find `rules.find`; None if nothing is known.
 
@@ -305,17 +305,21 @@ def _power(
     return found and _of_device(found, tester_percent), needs and max(needs, least)
 
 
-def _compare_groups(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, quantile: float) -> _Measured:
+def _compare_groups(
+    key: ClassKey, baseline: RunGroup, other: RunGroup, rules: ComparisonRules, quantile: float
+) -> _MeasuredClass:
     found = [[one for one in _values(key, group, quantile) if one is not None] for group in (baseline, other)]
-    sides = Side(tuple(found[0]), _samples(key, baseline)), Side(tuple(found[1]), _samples(key, other))
+    sides = ClassSide(tuple(found[0]), _samples(key, baseline)), ClassSide(tuple(found[1]), _samples(key, other))
     if not all(side.runs for side in sides):
-        return _Measured(sides, None, None)
+        return _MeasuredClass(sides, None, None)
     values = sides[0].array, sides[1].array
     interval = inference.ratio_interval(*values, seed=rules.seed, resamples=rules.resamples)
-    return _Measured(sides, Effect(inference.ratio(*values), interval), inference.rank_test_p(*values))
+    return _MeasuredClass(sides, Effect(inference.ratio(*values), interval), inference.rank_test_p(*values))
 
 
-def _compare_pairs(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, quantile: float) -> _Measured:
+def _compare_pairs(
+    key: ClassKey, baseline: RunGroup, other: RunGroup, rules: ComparisonRules, quantile: float
+) -> _MeasuredClass:
     """Of pairs in which both runs have a number."""
     pairs = [
         (first, second, first_run.began_s, second_run.began_s)
@@ -326,15 +330,15 @@ def _compare_pairs(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Ru
     ]
     columns = np.array(pairs, np.float64).reshape(-1, 4).T
     sides = (
-        Side(tuple(columns[0].tolist()), _samples(key, baseline)),
-        Side(tuple(columns[1].tolist()), _samples(key, other)),
+        ClassSide(tuple(columns[0].tolist()), _samples(key, baseline)),
+        ClassSide(tuple(columns[1].tolist()), _samples(key, other)),
     )
     if len(pairs) < inference.MIN_RUNS:
-        return _Measured(sides, None, None)
+        return _MeasuredClass(sides, None, None)
     ratios = inference.pair_ratios(columns[0], columns[1], baseline_at=columns[2], other_at=columns[3])
     interval = inference.location_interval(ratios, seed=rules.seed, resamples=rules.resamples)
     effect = Effect(inference.location(ratios), interval)
-    return _Measured(sides, effect, inference.signed_rank_p(ratios), tuple(ratios.tolist()))
+    return _MeasuredClass(sides, effect, inference.signed_rank_p(ratios), tuple(ratios.tolist()))
 
 
 def _values(key: ClassKey, group: RunGroup, quantile: float) -> list[float | None]:
@@ -347,7 +351,7 @@ def _samples(key: ClassKey, group: RunGroup) -> int:
     return sum(len(run.measurements.classes[key]) for run in group.runs if key in run.measurements.classes)
 
 
-def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) -> ClassComparison:
+def _decide(one: ClassComparison, rules: ComparisonRules, *, tests: int, is_paired: bool) -> ClassComparison:
     """Add the verdict.
 
     Args:
@@ -368,17 +372,19 @@ def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) 
         return replace(one, needs=needs, why=f"too few runs to decide {plural}", is_too_few=True)
     is_significant = one.holm_p is not None and one.holm_p < inference.SIGNIFICANCE
     if is_significant and rules.excludes(interval):
-        return replace(one, verdict=Verdict.SLOWER if interval.low > 1 else Verdict.FASTER)
+        return replace(one, verdict=ClassVerdict.SLOWER if interval.low > 1 else ClassVerdict.FASTER)
     device = one.device_interval
     if device is not None and rules.contains(device):
-        return replace(one, verdict=Verdict.NO_DIFFERENCE)
+        return replace(one, verdict=ClassVerdict.NO_DIFFERENCE)
     if rules.contains(interval):
         return replace(one, why="the tester's part of the time dilutes the difference: take a larger size")
     why = "the rank test is not significant" if rules.excludes(interval) else "the interval crosses the margin"
     return replace(one, needs=_runs_needed(one, one.effect, rules, tests=tests, is_paired=is_paired), why=why)
 
 
-def _runs_needed(one: ClassComparison, effect: Effect, rules: Rules, *, tests: int, is_paired: bool) -> int | None:
+def _runs_needed(
+    one: ClassComparison, effect: Effect, rules: ComparisonRules, *, tests: int, is_paired: bool
+) -> int | None:
     """Runs a side that would decide if the ratio and the spread between runs stayed the same."""
     gap = abs(abs(np.log(effect.ratio)) - np.log1p(rules.margin))
     narrow = _spread((one.baseline, one.other), one.ratios, is_paired=is_paired).runs_to_narrow(float(gap))

@@ -17,7 +17,7 @@ from emulator.units import NS_PER_US
 WORLD = "world"
 
 
-class Catalogue:
+class NodeCatalogue:
     """The fixed columns of the samples of a workload, looked up by (rank, node id).
 
     Args:

@@ -18,7 +18,7 @@ from emulator.control.parameter import Parameter, Setting
 from emulator.errors import ResultError
 from emulator.results.run_folder.migration import migrated
 from emulator.results.run_folder.schema import FORMAT_VERSION
-from emulator.results.run_folder.stored import Count, Index, Positive, Stored, TimeNs
+from emulator.results.run_folder.stored import Count, Index, Positive, StoredManifest, TimeNs
 from emulator.schema import SchemaProblem, decode, json_schema, parse_json
 from emulator.trace.meaning.imported import ImportFacts
 from emulator.version import VERSION
@@ -95,7 +95,7 @@ class Trials:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class TimeAxis:
     """The time axis of all timestamps.
 
     Attributes:
@@ -139,7 +139,7 @@ class HostFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RunFigures:
     """What lists show of a run, which would take its tables to compute.
 
     Attributes:
@@ -201,7 +201,7 @@ class Manifest:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     scaling: Scaling = Scaling()
     trials: Trials = Trials()
-    clock: Clock = Clock()
+    clock: TimeAxis = TimeAxis()
     calibration: Mapping[str, Any] = field(default_factory=dict)
     roofline_ns: Count | None = None
     sequential_roofline_ns: Count | None = None
@@ -211,7 +211,7 @@ class Manifest:
     versions: Mapping[str, str] = field(default_factory=software_versions)
     observation_point: str = OBSERVATION_POINT
     cct_until: CctEnd = LAST_ARRIVAL
-    figures: Figures | None = None
+    figures: RunFigures | None = None
     status: Status = RUNNING
     reason: str | None = None
     format_version: int = FORMAT_VERSION
@@ -230,7 +230,7 @@ def read_manifest(path: Path) -> Manifest:
     """
     document = migrated(_parsed(path), path=path, newest=FORMAT_VERSION)
     try:
-        decode(document, Stored)
+        decode(document, StoredManifest)
         return decode(document, Manifest)
     except SchemaProblem as problem:
         raise ResultError(f"is not the manifest of a run ({problem})", path=path) from problem

@@ -25,7 +25,7 @@ from emulator.results.run_folder.manifest import (
     Trials,
     read_manifest,
 )
-from emulator.results.run_folder.schema import Part, limits_of, order_of, words_of
+from emulator.results.run_folder.schema import RunTable, limits_of, order_of, words_of
 from emulator.results.run_folder.stream import read_stream
 
 
@@ -43,7 +43,7 @@ class Run:
     manifest: Manifest
     closed: bool
 
-    def batches(self, part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: RunTable, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of a table in the order of measurement, with all columns or the named ones.
 
         Nullable columns that an older Charkha did not write are null.
@@ -64,7 +64,7 @@ class Run:
             for batch in _parquet_batches(path, part, names):
                 yield self._checked(batch, part, path)
 
-    def _checked(self, batch: pa.RecordBatch, part: Part, path: Path) -> pa.RecordBatch:
+    def _checked(self, batch: pa.RecordBatch, part: RunTable, path: Path) -> pa.RecordBatch:
         """A batch whose text is text, and whose numbers are in the ranges that all other rooms rely on.
 
         Raises:
@@ -96,7 +96,7 @@ class Run:
                 raise ResultError(f"has a {order[0]} after its {order[1]}", path=path)
         return batch
 
-    def table(self, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
+    def table(self, part: RunTable, columns: Sequence[str] | None = None) -> pa.Table:
         """A whole table, each column in one chunk.
 
         Raises:
@@ -107,7 +107,7 @@ class Run:
         return to_table(list(self.batches(part, columns)), schema)
 
 
-def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(path: Path, part: RunTable, names: list[str]) -> Iterator[pa.RecordBatch]:
     try:
         with path.open("rb") as file, pq.ParquetFile(file) as source:
             written = source.schema_arrow
@@ -118,7 +118,7 @@ def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.Re
         raise ResultError(f"cannot be read ({str(error).splitlines()[0]})", path=path) from error
 
 
-def _check_columns(written: pa.Schema, part: Part, names: Sequence[str], path: Path) -> None:
+def _check_columns(written: pa.Schema, part: RunTable, names: Sequence[str], path: Path) -> None:
     """Refuse a table without a column that has no null, or with one that is there twice or of another type."""
     for field in map(part.schema.field, names):
         found = [written.field(at) for at in written.get_all_field_indices(field.name)]
@@ -126,7 +126,7 @@ def _check_columns(written: pa.Schema, part: Part, names: Sequence[str], path: P
             raise ResultError(f"lacks column {field.name} as {field.type}", path=path)
 
 
-def _with_columns(batch: pa.RecordBatch, part: Part, names: Sequence[str]) -> pa.RecordBatch:
+def _with_columns(batch: pa.RecordBatch, part: RunTable, names: Sequence[str]) -> pa.RecordBatch:
     """A batch with exactly these columns; missing ones are null."""
     schema = pa.schema([part.schema.field(name) for name in names])
     present = batch.schema.names
@@ -164,7 +164,7 @@ def of_session(folder: Path) -> str:
 
 def _trials_so_far(run: Run) -> Trials:
     """Numbers of iterations from the tables: the manifest has them only once the folder is closed."""
-    numbers, done = np.unique(run.table(Part.ITERATIONS, ["iteration"])["iteration"].to_numpy(), return_counts=True)
+    numbers, done = np.unique(run.table(RunTable.ITERATIONS, ["iteration"])["iteration"].to_numpy(), return_counts=True)
     broken = numbers[(numbers >= 0) & (done < run.manifest.trace.ranks)].tolist()
     return Trials(
         attempted=len(numbers),

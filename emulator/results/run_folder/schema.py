@@ -142,7 +142,7 @@ COUNTERS_SCHEMA = pa.schema(
 )
 
 
-class Part(Enum):
+class RunTable(Enum):
     """A table of the run folder; the value is the stem of its file name."""
 
     SAMPLES = "samples"
@@ -157,7 +157,13 @@ class Part(Enum):
     @property
     def is_optional(self) -> bool:
         """Whether a run folder can lack it; it then reads as an empty table."""
-        return self in (Part.COMPUTE, Part.FLOW_EVENTS, Part.STEPS, Part.COUNTERS, Part.FLOW_RESULTS)
+        return self in (
+            RunTable.COMPUTE,
+            RunTable.FLOW_EVENTS,
+            RunTable.STEPS,
+            RunTable.COUNTERS,
+            RunTable.FLOW_RESULTS,
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -176,14 +182,14 @@ class Part(Enum):
 
 
 _SCHEMAS = {
-    Part.SAMPLES: SAMPLES_SCHEMA,
-    Part.ITERATIONS: ITERATIONS_SCHEMA,
-    Part.COMPUTE: COMPUTE_SCHEMA,
-    Part.FLOWS: FLOWS_SCHEMA,
-    Part.FLOW_EVENTS: FLOW_EVENTS_SCHEMA,
-    Part.STEPS: STEPS_SCHEMA,
-    Part.COUNTERS: COUNTERS_SCHEMA,
-    Part.FLOW_RESULTS: FLOW_RESULTS_SCHEMA,
+    RunTable.SAMPLES: SAMPLES_SCHEMA,
+    RunTable.ITERATIONS: ITERATIONS_SCHEMA,
+    RunTable.COMPUTE: COMPUTE_SCHEMA,
+    RunTable.FLOWS: FLOWS_SCHEMA,
+    RunTable.FLOW_EVENTS: FLOW_EVENTS_SCHEMA,
+    RunTable.STEPS: STEPS_SCHEMA,
+    RunTable.COUNTERS: COUNTERS_SCHEMA,
+    RunTable.FLOW_RESULTS: FLOW_RESULTS_SCHEMA,
 }
 
 
@@ -208,25 +214,25 @@ def limits_of(field: pa.Field[Any], *, places: int | None) -> tuple[float, float
     return (-_LONGEST_NS, _LONGEST_NS) if field.name.endswith("_ns") else (0, _LARGEST)
 
 
-def order_of(part: Part) -> tuple[str, str] | None:
+def order_of(part: RunTable) -> tuple[str, str] | None:
     """Two columns of which the first is never above the second; None: there are none."""
     return _ORDER.get(part)
 
 
 _ORDER = {
-    Part.ITERATIONS: ("start_ns", "end_ns"),
-    Part.COMPUTE: ("start_ns", "end_ns"),
+    RunTable.ITERATIONS: ("start_ns", "end_ns"),
+    RunTable.COMPUTE: ("start_ns", "end_ns"),
 }
 
 
-def words_of(part: Part, column: str) -> Collection[str] | None:
+def words_of(part: RunTable, column: str) -> Collection[str] | None:
     """The words that a column of text may have; None: any."""
     return _WORDS.get((part, column))
 
 
-_WORDS: Mapping[tuple[Part, str], Collection[str]] = {
-    (Part.SAMPLES, "kind"): {kind.label for kind in CommKind},
-    (Part.FLOW_RESULTS, "direction"): {"sent", "received", "read", "served"},
+_WORDS: Mapping[tuple[RunTable, str], Collection[str]] = {
+    (RunTable.SAMPLES, "kind"): {kind.label for kind in CommKind},
+    (RunTable.FLOW_RESULTS, "direction"): {"sent", "received", "read", "served"},
 }
 _FLOAT_MAX = float(np.finfo(np.float64).max)
 

@@ -71,7 +71,7 @@ class SessionFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class StoredSession:
     """A session that can be read.
 
     Attributes:
@@ -122,7 +122,7 @@ def write_session(folder: Path, facts: SessionFacts) -> None:
         publish(unfinished, path)
 
 
-def load_session(folder: Path) -> Session:
+def load_session(folder: Path) -> StoredSession:
     """Open the folder of a session; runs are open as `read_run` opens them.
 
     Raises:
@@ -130,7 +130,7 @@ def load_session(folder: Path) -> Session:
     """
     facts = _read_facts(folder / SESSION)
     names = [job.name for job in facts.jobs]
-    return Session(
+    return StoredSession(
         folder,
         facts,
         jobs={name: read_run(path) for name in names if is_run_folder(path := job_folder(folder, name))},
@@ -139,7 +139,7 @@ def load_session(folder: Path) -> Session:
     )
 
 
-def complete_session(folder: Path) -> Session | None:
+def complete_session(folder: Path) -> StoredSession | None:
     """The session in a folder; None if there is none, or a job of it is not complete."""
     if not is_session(folder):
         return None

@@ -43,7 +43,7 @@ class _Switch(Struct, frozen=True):
     kind: str | None = None
 
 
-class _Link(Struct, frozen=True):
+class _StoredLink(Struct, frozen=True):
     ends: tuple[str, str]
     rate_bps: Count | None = None
     mtu: Count | None = None
@@ -52,7 +52,7 @@ class _Link(Struct, frozen=True):
 
 class _Network(Struct, frozen=True):
     switches: tuple[_Switch, ...] = ()
-    links: tuple[_Link, ...] = ()
+    links: tuple[_StoredLink, ...] = ()
     routes: tuple[Mapping[str, Any], ...] = ()
     ecmp_seed: int | None = None
 
@@ -150,7 +150,7 @@ class _AgentHost(Struct, frozen=True):
     nics: tuple[_Nic, ...] = ()
 
 
-class Stored(Struct, frozen=True):
+class StoredManifest(Struct, frozen=True):
     """The parts of a manifest that other rooms have written.
 
     Raises:

@@ -24,13 +24,13 @@ from emulator.results.run_folder.manifest import (
     ABORTED,
     COMPLETE,
     RUNNING,
-    Figures,
     Manifest,
+    RunFigures,
     Status,
     to_json,
 )
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Columns, Part, to_batch
+from emulator.results.run_folder.schema import Columns, RunTable, to_batch
 from emulator.results.run_folder.stream import TableStream, read_stream
 
 _BATCH_ROWS = 4096
@@ -49,13 +49,13 @@ class RunWriter:
     """
 
     def __init__(
-        self, folder: Path, manifest: Manifest, *, figures_of: Callable[[Run], Figures | None] | None = None
+        self, folder: Path, manifest: Manifest, *, figures_of: Callable[[Run], RunFigures | None] | None = None
     ) -> None:
         self.folder, self._figures_of = folder, figures_of
         self._manifest = replace(manifest, status=RUNNING, reason=None)
-        self._streams: dict[Part, TableStream] = {}
+        self._streams: dict[RunTable, TableStream] = {}
         self._opened = ExitStack()
-        self._pending: dict[Part, list[pa.RecordBatch]] = {part: [] for part in Part}
+        self._pending: dict[RunTable, list[pa.RecordBatch]] = {part: [] for part in RunTable}
         self._written_at = 0.0
         self._closed = False
         self._hold: int | None = None
@@ -74,7 +74,7 @@ class RunWriter:
             undo.callback(self._release)
             undo.callback(self._opened.close)
             self._write_manifest(PARTIAL_MANIFEST)
-            for part in Part:
+            for part in RunTable:
                 if not part.is_optional:
                     self._open(part)
             undo.pop_all()
@@ -109,7 +109,7 @@ class RunWriter:
         Raises:
             HostError: they cannot be written.
         """
-        self._add(Part.SAMPLES, columns)
+        self._add(RunTable.SAMPLES, columns)
 
     def add_iteration(self, iteration: int, ranks: Sequence[RankSummary]) -> None:
         """Append how these ranks spent an iteration that they completed.
@@ -117,7 +117,7 @@ class RunWriter:
         Raises:
             HostError: it cannot be written.
         """
-        self._add(Part.ITERATIONS, {"iteration": iteration} | _columns(RankSummary, ranks))
+        self._add(RunTable.ITERATIONS, {"iteration": iteration} | _columns(RankSummary, ranks))
 
     def add_compute(self, spans: ComputeSpans) -> None:
         """Append the times when devices were busy; without any, the folder has no such table.
@@ -126,7 +126,7 @@ class RunWriter:
             HostError: they cannot be written.
         """
         columns = {"rank": spans.rank, "start_ns": spans.start_ns, "end_ns": spans.end_ns}
-        self._add(Part.COMPUTE, {"iteration": np.full(len(spans.rank), spans.iteration, np.int32), **columns})
+        self._add(RunTable.COMPUTE, {"iteration": np.full(len(spans.rank), spans.iteration, np.int32), **columns})
 
     def add_flows(self, flows: Sequence[FlowCounters]) -> None:
         """Append counters of flows, one row each.
@@ -134,7 +134,7 @@ class RunWriter:
         Raises:
             HostError: they cannot be written.
         """
-        self._add(Part.FLOWS, _columns(FlowCounters, flows))
+        self._add(RunTable.FLOWS, _columns(FlowCounters, flows))
 
     def add_flow_events(self, iteration: int, flows: Sequence[FlowCounters]) -> None:
         """Append what happened to flows in an iteration; without any, the folder has no such table.
@@ -144,7 +144,7 @@ class RunWriter:
         """
         names = ("src", "dst", "qpn", "source_port", *EVENTS)
         columns = {name: [getattr(flow, name) for flow in flows] for name in names}
-        self._add(Part.FLOW_EVENTS, {"iteration": iteration} | columns)
+        self._add(RunTable.FLOW_EVENTS, {"iteration": iteration} | columns)
 
     def add_steps(self, columns: Columns) -> None:
         """Append steps of one instance, see `STEPS_SCHEMA`; without any, the folder has no such table.
@@ -152,7 +152,7 @@ class RunWriter:
         Raises:
             HostError: they cannot be written.
         """
-        self._add(Part.STEPS, columns)
+        self._add(RunTable.STEPS, columns)
 
     def add_counters(self, columns: Columns) -> None:
         """Append readings of device counters, see `COUNTERS_SCHEMA`; without any, the folder has no such table.
@@ -160,7 +160,7 @@ class RunWriter:
         Raises:
             HostError: they cannot be written.
         """
-        self._add(Part.COUNTERS, columns)
+        self._add(RunTable.COUNTERS, columns)
 
     def add_flow_results(self, columns: Columns) -> None:
         """Append what came of flows alongside the job; without any, the folder has no such table.
@@ -169,7 +169,7 @@ class RunWriter:
             HostError: it cannot be written.
         """
         if columns:
-            self._add(Part.FLOW_RESULTS, columns)
+            self._add(RunTable.FLOW_RESULTS, columns)
 
     def flush(self) -> None:
         """Write the rows that are still in memory.
@@ -187,7 +187,7 @@ class RunWriter:
                 pending.clear()
         self._written_at = time.monotonic()
 
-    def adjust(self, part: Part, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+    def adjust(self, part: RunTable, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
         """Rewrite a table batch by batch, after its last row; the old rows stay until the new ones are complete.
 
         Raises:
@@ -243,14 +243,14 @@ class RunWriter:
             os.close(self._hold)
             self._hold = None
 
-    def _open(self, part: Part) -> None:
+    def _open(self, part: RunTable) -> None:
         self._streams[part] = self._opened.enter_context(TableStream(self.folder / part.stream_name, part.schema))
 
     def _close_streams(self) -> None:
         with self._opened:
             self.flush()
 
-    def _add(self, part: Part, columns: Columns) -> None:
+    def _add(self, part: RunTable, columns: Columns) -> None:
         batch = to_batch(part.schema, columns)
         if batch.num_rows:
             self._pending[part].append(batch)

@@ -42,7 +42,7 @@ class Scope(Enum):
         return self in (Scope.ITERATION, Scope.FLOW)
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """TIMING: a slow tester changes it. COUNTER: events of the whole run, which add up. LEVEL: neither."""
 
     TIMING = "timing"
@@ -50,7 +50,7 @@ class Kind(Enum):
     LEVEL = "level"
 
 
-class Effect(Enum):
+class TesterEffect(Enum):
     """What a tester that has too few cores, or drops datagrams, does to a value. NOTHING: the device's own counts."""
 
     HIGHER = "higher"
@@ -119,8 +119,8 @@ class Metric:
     scope: Scope
     what: str
     key: str
-    kind: Kind
-    effect: Effect
+    kind: MetricKind
+    effect: TesterEffect
     family: str
     statistic: str
     read: Reader

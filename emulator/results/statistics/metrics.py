@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import starmap
 
-from emulator.results.statistics.metric import Effect, IterationKey, Kind, Metric, Reading, Scope, Unit
+from emulator.results.statistics.metric import IterationKey, Metric, MetricKind, Reading, Scope, TesterEffect, Unit
 from emulator.results.statistics.samples.classes import IN_A_HOST
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.traffic.dut_counters import MARKS, describe_surplus, dropped_frames
@@ -15,7 +15,7 @@ from emulator.trace.meaning.imported import DROPPED, GUESSED
 
 _NS, _RATE, _RATIO, _PERCENT = Unit.NS, Unit.BYTES_PER_S, Unit.RATIO, Unit.PERCENT
 _JCT, _CCT = "job completion time of an iteration", "collective completion time: last arrival - last post"
-_HIGHER, _LOWER, _EITHER, _NOTHING = Effect.HIGHER, Effect.LOWER, Effect.EITHER, Effect.NOTHING
+_HIGHER, _LOWER, _EITHER, _NOTHING = TesterEffect.HIGHER, TesterEffect.LOWER, TesterEffect.EITHER, TesterEffect.NOTHING
 _BUSY = "of the slowest rank in the median iteration"
 _ITERATIONS = (  # name, unit, effect, attribute of IterationSummary, family, statistic, what
     ("jct", _NS, _HIGHER, "jct_ns", "jct", "p50", _JCT),
@@ -100,7 +100,7 @@ _TRANSFERS = {  # attribute of TransferSummary: family, what
     "kv_latency": ("request.kv_latency", "first send of a request's key-value cache to its last byte"),
     "ttft": ("request.ttft", "time to first token of the fabric: arrival of a request to the last byte of its cache"),
 }
-_KINDS = dict.fromkeys(MAXIMA, Kind.LEVEL)
+_KINDS = dict.fromkeys(MAXIMA, MetricKind.LEVEL)
 _FLOWS = (  # name, counter, effect, title, what
     ("packets", "packets", _NOTHING, "", "packets sent, including retransmissions"),
     ("retransmissions", "retransmits", _HIGHER, "", "packets sent again"),
@@ -145,11 +145,11 @@ _EACH_FLOW = (  # name, unit, column or figure of FlowFigures, kind, effect, wha
         "flow_goodput",
         _RATE,
         GOODPUT,
-        Kind.TIMING,
+        MetricKind.TIMING,
         _LOWER,
         "payload of a flow / time in which its sender was communicating",
     ),
-    ("flow_rtt", _NS, RTT, Kind.TIMING, _HIGHER, "smoothed time from a packet of a flow to its acknowledgement"),
+    ("flow_rtt", _NS, RTT, MetricKind.TIMING, _HIGHER, "smoothed time from a packet of a flow to its acknowledgement"),
 )
 _DEVICES = (  # name, attribute of DeviceFrames, what
     ("frames_in", "frames_in", "frames that the device received"),
@@ -158,7 +158,9 @@ _DEVICES = (  # name, attribute of DeviceFrames, what
 )
 
 
-def _of_iteration(name: str, unit: Unit, effect: Effect, field: str, family: str, statistic: str, what: str) -> Metric:
+def _of_iteration(
+    name: str, unit: Unit, effect: TesterEffect, field: str, family: str, statistic: str, what: str
+) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         found = summary.iteration
         without_waits = found.jct_ns if found is not None and statistic == "max" else None
@@ -166,10 +168,12 @@ def _of_iteration(name: str, unit: Unit, effect: Effect, field: str, family: str
         yield Reading(None, getattr(found, field, None), perfect=perfect, without_waits=without_waits)
 
     key = f"iteration.{field}"
-    return Metric(name, name, unit, Scope.RUN, what, key, Kind.TIMING, effect, family, statistic, read)
+    return Metric(name, name, unit, Scope.RUN, what, key, MetricKind.TIMING, effect, family, statistic, read)
 
 
-def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, statistic: str, what: str) -> Metric:
+def _of_class(
+    name: str, unit: Unit, effect: TesterEffect, field: str, family: str, statistic: str, what: str
+) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         for one in summary.classes:
             if field == "ideal_percent" and one.where == IN_A_HOST:
@@ -184,7 +188,7 @@ def _of_class(name: str, unit: Unit, effect: Effect, field: str, family: str, st
                 )
 
     key = f"classes[].{field}"
-    return Metric(name, name, unit, Scope.CLASS, what, key, Kind.TIMING, effect, family, statistic, read)
+    return Metric(name, name, unit, Scope.CLASS, what, key, MetricKind.TIMING, effect, family, statistic, read)
 
 
 def _of_transfers(times: str, statistic: str) -> Metric:
@@ -194,18 +198,18 @@ def _of_transfers(times: str, statistic: str) -> Metric:
         yield Reading(None, getattr(found, f"{statistic}_ns"), without_waits=without_waits)
 
     (family, what), name, key = _TRANSFERS[times], f"{times}_{statistic}", f"transfers.{times}.{statistic}_ns"
-    return Metric(name, name, Unit.NS, Scope.RUN, what, key, Kind.TIMING, _HIGHER, family, statistic, read)
+    return Metric(name, name, Unit.NS, Scope.RUN, what, key, MetricKind.TIMING, _HIGHER, family, statistic, read)
 
 
-def _of_flows(name: str, counter: str, effect: Effect, title: str, what: str) -> Metric:
+def _of_flows(name: str, counter: str, effect: TesterEffect, title: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         yield Reading(None, summary.totals.counters.get(counter))
 
-    kind, key, family = _KINDS.get(counter, Kind.COUNTER), f"totals.counters.{counter}", f"flow.{counter}"
+    kind, key, family = _KINDS.get(counter, MetricKind.COUNTER), f"totals.counters.{counter}", f"flow.{counter}"
     return Metric(name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, kind, effect, family, "", read)
 
 
-def _of_each_iteration(name: str, counter: str, effect: Effect, title: str, what: str) -> Metric:
+def _of_each_iteration(name: str, counter: str, effect: TesterEffect, title: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         for one in summary.iterations:
             yield Reading(IterationKey(one.number), one.events[counter])
@@ -218,7 +222,7 @@ def _of_each_iteration(name: str, counter: str, effect: Effect, title: str, what
         Scope.ITERATION,
         f"{what}, in one iteration",
         key,
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         effect,
         f"iteration.{counter}",
         "",
@@ -226,7 +230,7 @@ def _of_each_iteration(name: str, counter: str, effect: Effect, title: str, what
     )
 
 
-def _of_each_flow(name: str, unit: Unit, field: str, kind: Kind, effect: Effect, what: str) -> Metric:
+def _of_each_flow(name: str, unit: Unit, field: str, kind: MetricKind, effect: TesterEffect, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         if summary.flows is not None:
             yield from starmap(Reading, summary.flows.readings(field))
@@ -250,7 +254,7 @@ def _of_device(name: str, field: str, what: str) -> Metric:
             yield Reading(None, None)
 
     key, family = f"totals.device_frames[].{field}", f"device.{name}"
-    return Metric(name, name, Unit.COUNT, Scope.DEVICE, what, key, Kind.COUNTER, _NOTHING, family, "", read)
+    return Metric(name, name, Unit.COUNT, Scope.DEVICE, what, key, MetricKind.COUNTER, _NOTHING, family, "", read)
 
 
 def _total(
@@ -260,12 +264,14 @@ def _total(
     family: str,
     what: str,
     value: Callable[[RunSummary], int | None],
-    effect: Effect = Effect.NOTHING,
+    effect: TesterEffect = TesterEffect.NOTHING,
 ) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         yield Reading(None, value(summary))
 
-    return Metric(name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, Kind.COUNTER, effect, family, "", read)
+    return Metric(
+        name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, MetricKind.COUNTER, effect, family, "", read
+    )
 
 
 def _plain(name: str) -> str:
@@ -303,7 +309,7 @@ _UNEXPLAINED = _total(
     "flow.unexplained_retransmissions",
     "lost packets beyond what the device lost or a receiving host dropped",
     lambda summary: summary.totals.unexplained_retransmissions,
-    Effect.EITHER,
+    TesterEffect.EITHER,
 )
 _LOST = _total(
     "lost",
@@ -312,7 +318,7 @@ _LOST = _total(
     "lost",
     "frames that the device lost, or else packets that did not arrive",
     lambda summary: summary.totals.lost,
-    Effect.HIGHER,
+    TesterEffect.HIGHER,
 )
 _INCOMPLETE = _total(
     "incomplete",
@@ -344,7 +350,7 @@ _ITERATION_JCT = Metric(
     Scope.ITERATION,
     _JCT,
     "iterations[].jct_ns",
-    Kind.TIMING,
+    MetricKind.TIMING,
     _HIGHER,
     "jct",
     "",
@@ -356,7 +362,7 @@ _EACH = (
     *starmap(_of_each_iteration, _REPEATED),
     *starmap(_of_each_flow, _EACH_FLOW),
     *(
-        _of_each_flow(f"flow_{name}", Unit.COUNT, counter, Kind.COUNTER, effect, f"{what}, of one flow")
+        _of_each_flow(f"flow_{name}", Unit.COUNT, counter, MetricKind.COUNTER, effect, f"{what}, of one flow")
         for name, counter, effect, _, what in _REPEATED
     ),
 )

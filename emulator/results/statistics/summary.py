@@ -12,7 +12,7 @@ import pyarrow as pa
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.manifest import LAST_ARRIVAL, CctEnd, Manifest, Scaling, Trials
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
@@ -34,7 +34,7 @@ from emulator.results.statistics.traffic.dut_counters import (
     sum_dut_counters,
 )
 from emulator.results.statistics.traffic.flow_counters import domain_share, sum_flow_counters, told_apart, wire_flows
-from emulator.results.statistics.traffic.flow_figures import FlowFigures, flow_figures
+from emulator.results.statistics.traffic.flow_figures import RunFlows, flow_figures
 from emulator.results.statistics.traffic.network_traffic import (
     NetworkTraffic,
     PathCounts,
@@ -160,7 +160,7 @@ class RunSummary:
     background: tuple[BackgroundFlow, ...] = ()
     worst_steps: tuple[WorstStep, ...] = ()
     iterations: tuple[MeasuredIteration, ...] = ()
-    flows: FlowFigures | None = field(default=None, compare=False, repr=False)
+    flows: RunFlows | None = field(default=None, compare=False, repr=False)
 
     @property
     def tester_ns(self) -> float | None:
@@ -191,15 +191,15 @@ def summarise(run: Run) -> RunSummary:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    manifest, flows = run.manifest, told_apart(run.table(Part.FLOWS))
+    manifest, flows = run.manifest, told_apart(run.table(RunTable.FLOWS))
     on_the_wire = wire_flows(flows)
     samples = read_measured(
-        run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "bytes_received", "read_delay_ns"]
+        run, RunTable.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "bytes_received", "read_delay_ns"]
     )
     merged = merge(samples, hosts_of_ranks(manifest), until=manifest.cct_until)
-    usage, flow_events = run.table(Part.ITERATIONS), run.table(Part.FLOW_EVENTS)
+    usage, flow_events = run.table(RunTable.ITERATIONS), run.table(RunTable.FLOW_EVENTS)
     iteration = summarise_iterations(usage, manifest)
-    counters = run.table(Part.COUNTERS)
+    counters = run.table(RunTable.COUNTERS)
     model = TesterModel.from_manifest(manifest.calibration)
     beside = flow_results(run)
     sent = sum(one.bytes_per_s or 0.0 for one in beside if one.observer == "charkha" and one.direction in _ARE_SENT)
@@ -242,7 +242,7 @@ def _totals(
 ) -> Totals:
     iterations = len(np.unique(to_ints(samples["iteration"])))
     payload = int(moved_bytes(samples).sum()) // max(iterations, 1)
-    readings = run.table(Part.COUNTERS)
+    readings = run.table(RunTable.COUNTERS)
     jct_ns = iteration.jct_ns if iteration else None
     dut, counters = sum_dut_counters(readings, run.manifest), sum_flow_counters(flows)
     is_monitored, drops = readings.num_rows > 0, receiver_drops(run.manifest)
@@ -250,7 +250,7 @@ def _totals(
     frames = device_frames(readings, run.manifest)
     dropped = dropped_frames(dut)
     device = max(dropped, *(0, *(one.lost or 0 for one in frames))) if is_monitored else None
-    is_shared = run.table(Part.FLOW_RESULTS, ["flow"]).num_rows > 0
+    is_shared = run.table(RunTable.FLOW_RESULTS, ["flow"]).num_rows > 0
     return Totals(
         samples=samples.num_rows,
         payload_bytes=payload,
@@ -309,4 +309,4 @@ def flow_results(run: Run) -> tuple[FlowResult, ...]:
     Raises:
         ResultError: the table is damaged.
     """
-    return tuple(FlowResult(**row) for row in run.table(Part.FLOW_RESULTS).to_pylist())
+    return tuple(FlowResult(**row) for row in run.table(RunTable.FLOW_RESULTS).to_pylist())

@@ -10,9 +10,9 @@ from enum import Enum
 import numpy as np
 
 from emulator import exit_codes
-from emulator.results.run_folder.manifest import COMPLETE, Figures
+from emulator.results.run_folder.manifest import COMPLETE, RunFigures
 from emulator.results.statistics.method.descriptive import median
-from emulator.results.statistics.metric import Effect, Kind, Reading, Scope, Subject
+from emulator.results.statistics.metric import MetricKind, Reading, Scope, Subject, TesterEffect
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.verdict.rules import Rule, Rules
@@ -118,10 +118,10 @@ class Verdict:
         return self.findings[0] if self.findings else None
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> RunFigures:
         """What lists show of the run."""
         iteration = self.summary.iteration
-        return Figures(
+        return RunFigures(
             verdict=None if self.rules is None else self.outcome.value,
             jct_ns=None if iteration is None else round(iteration.jct_ns),
             lost=self.summary.totals.lost,
@@ -180,7 +180,7 @@ def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) ->
         return Finding(rule, None, None, Outcome.UNDECIDED, "not measured")
     _, worst = (min if rule.bound.is_lower else max)(known, key=lambda one: one[0])
     broken = sum(not rule.bound.holds(value) for value, _ in known)
-    if rule.metric.scope is Scope.ITERATION and rule.metric.kind is Kind.TIMING:
+    if rule.metric.scope is Scope.ITERATION and rule.metric.kind is MetricKind.TIMING:
         worst = worst._replace(without_waits=median(np.array([value for value, _ in known])))
     found = replace(_compare(rule, worst, state), broken=broken, of=len(readings))
     if found.outcome is Outcome.PASS and len(known) < len(readings):
@@ -201,12 +201,12 @@ def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tu
     """The outcome for a value, and why it is not that of the comparison alone."""
     bound, metric = rule.bound, rule.metric
     holds = bound.holds(value)
-    if metric.effect is Effect.NOTHING:
+    if metric.effect is TesterEffect.NOTHING:
         return (Outcome.PASS if holds else Outcome.FAIL), ""
-    if metric.effect is not Effect.EITHER and holds is (bound.is_lower is (metric.effect is Effect.LOWER)):
+    if metric.effect is not TesterEffect.EITHER and holds is (bound.is_lower is (metric.effect is TesterEffect.LOWER)):
         # Met although the tester can only have spoilt it, or missed although it can only have helped.
         return (Outcome.PASS if holds else Outcome.FAIL), ""
-    doubt = state.doubt(reading) if metric.kind is Kind.TIMING else state.drops
+    doubt = state.doubt(reading) if metric.kind is MetricKind.TIMING else state.drops
     if not doubt and reading.is_tester_limited:
         doubt = "the tester alone needs most of this time"
     if doubt:

@@ -65,7 +65,7 @@ class RulesFile(Section, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class MetricBound:
     """A limit for a metric.
 
     Attributes:
@@ -121,7 +121,7 @@ class Rule:
     """A bound on a metric, for the run or for some of its classes."""
 
     metric: Metric
-    bound: Bound
+    bound: MetricBound
     where: Selection
 
     def __str__(self) -> str:
@@ -204,7 +204,7 @@ def _rule(section: RuleSection, document: Document, place: tuple[str | int, ...]
     return Rule(metric, bound, where)
 
 
-def bound_in(section: BoundSection, unit: Unit, document: Document, place: tuple[str | int, ...]) -> Bound:
+def bound_in(section: BoundSection, unit: Unit, document: Document, place: tuple[str | int, ...]) -> MetricBound:
     """The limit in a part of a document, in a unit.
 
     Raises:
@@ -222,7 +222,7 @@ def bound_in(section: BoundSection, unit: Unit, document: Document, place: tuple
         limit = _parse(str(text), unit)
     except ValueError as error:
         raise document.error(str(error), (*place, kind)) from error
-    return Bound(kind.replace("_", " "), limit, str(text))  # type: ignore[arg-type]
+    return MetricBound(kind.replace("_", " "), limit, str(text))  # type: ignore[arg-type]
 
 
 _SCOPES = {

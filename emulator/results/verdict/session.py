@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from emulator.errors import ResultError
 from emulator.results.comparison.interference import Interference, measure_interference
-from emulator.results.run_folder.session import Session
+from emulator.results.run_folder.session import StoredSession
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.verdict.judge import Verdict, gravest, judge
 from emulator.results.verdict.rules import rules_of
@@ -25,7 +25,7 @@ class JudgedJob:
 class JudgedSession:
     """A session, its jobs by name, and their interference."""
 
-    session: Session
+    session: StoredSession
     jobs: Mapping[str, JudgedJob]
     interference: Interference
 
@@ -41,7 +41,7 @@ class JudgedSession:
         return self.jobs[self.decisive].verdict
 
 
-def judge_session(session: Session) -> JudgedSession:
+def judge_session(session: StoredSession) -> JudgedSession:
     """Summarise and judge every job of a session.
 
     Raises:

@@ -17,7 +17,7 @@ from emulator.roce.constants import ICRC_BYTES
 from emulator.roce.tuning import KNOWN_PORTS
 from emulator.roce.wire.headers import Aeth, AtomicEth, ImmDt, Reth
 from emulator.roce.wire.icrc import UdpPath, recover_ip_id
-from emulator.roce.wire.opcodes import Operation, Service
+from emulator.roce.wire.opcodes import PacketOperation, TransportService
 from emulator.roce.wire.packet import Packet, Problem, is_congestion_notification, parse_packet
 
 Sink: TypeAlias = Callable[[Packet], None]
@@ -32,7 +32,7 @@ _DROP_REASONS = {
     Problem.P_KEY: "header",
 }
 assert set(_DROP_REASONS) == set(Problem)
-_REQUESTS = (Operation.SEND, Operation.WRITE, Operation.READ_REQUEST, Operation.ATOMIC)
+_REQUESTS = (PacketOperation.SEND, PacketOperation.WRITE, PacketOperation.READ_REQUEST, PacketOperation.ATOMIC)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,9 +77,9 @@ class ForeignReceiver:
         if recover_ip_id(self._path(port), data[:-ICRC_BYTES], packet.icrc) is None:
             return self.pair.drop("icrc")
         meaning = packet.meaning
-        if meaning.operation is Operation.CNP:
+        if meaning.operation is PacketOperation.CNP:
             return self.pair.notified(now) if is_congestion_notification(packet) else self.pair.drop("header")
-        if meaning.service is not Service.RC:
+        if meaning.service is not TransportService.RC:
             if self.refused is not None:
                 self.refused(packet)
             return self.pair.drop("opcode")
@@ -93,7 +93,7 @@ class ForeignReceiver:
         responder.receive(_arrival(packet))
         if not size or responder.expected == expected:
             return
-        if packet.meaning.operation is Operation.WRITE:
+        if packet.meaning.operation is PacketOperation.WRITE:
             self._store(packet, offset)
         if self.sink is not None:
             self.sink(packet)
@@ -109,13 +109,13 @@ class ForeignReceiver:
 
     def _receive_response(self, packet: Packet, now: int) -> None:
         aeth = next((header for header in packet.extensions if isinstance(header, Aeth)), None)
-        if packet.meaning.operation is Operation.READ_RESPONSE:
+        if packet.meaning.operation is PacketOperation.READ_RESPONSE:
             is_next = packet.bth.psn == self.pair.requester.oldest_psn
             self.pair.take_response(packet.bth.psn, now)
             if is_next and self.sink is not None and packet.bth.psn != self.pair.requester.oldest_psn:
                 self.sink(packet)
             return None
-        if packet.meaning.operation is Operation.ACK and aeth is not None:
+        if packet.meaning.operation is PacketOperation.ACK and aeth is not None:
             return self.pair.acknowledge(packet.bth.psn, aeth.syndrome, now, aeth.msn)
         return self.pair.drop("opcode")
 

@@ -13,7 +13,7 @@ from enum import Enum
 
 import msgspec
 
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.psn import Psn
 
 LEAST_REACH_PACKETS = 1 << 16
@@ -23,11 +23,11 @@ LEAST_REACH_PACKETS = 1 << 16
 class Verb(Enum):
     """What a requester does; the value: (operation, whether immediate data comes with the end)."""
 
-    SEND = (Operation.SEND, False)
-    SEND_IMM = (Operation.SEND, True)
-    WRITE = (Operation.WRITE, False)
-    WRITE_IMM = (Operation.WRITE, True)
-    READ = (Operation.READ_REQUEST, False)
+    SEND = (PacketOperation.SEND, False)
+    SEND_IMM = (PacketOperation.SEND, True)
+    WRITE = (PacketOperation.WRITE, False)
+    WRITE_IMM = (PacketOperation.WRITE, True)
+    READ = (PacketOperation.READ_REQUEST, False)
 
 
 class Message(msgspec.Struct, eq=False, gc=False):
@@ -57,7 +57,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
     content: bytes = b""
 
 
-class Run(msgspec.Struct, frozen=True, gc=False):
+class PacketRun(msgspec.Struct, frozen=True, gc=False):
     """Packets of one message to be sent now.
 
     Attributes:
@@ -135,7 +135,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     `imm` is None where none came; `address` is 0 for a SEND.
     """
 
-    operation: Operation
+    operation: PacketOperation
     address: int
     size: int
     imm: int | None

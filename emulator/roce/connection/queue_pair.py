@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 
 from emulator.roce.connection.memory import EVERYTHING, Memory
-from emulator.roce.connection.messages import ConnectionSettings, Message, Run
+from emulator.roce.connection.messages import ConnectionSettings, Message, PacketRun
 from emulator.roce.connection.requester import NEVER, Requester
 from emulator.roce.connection.responder import Responder
 from emulator.roce.rate.congestion import CongestionControl, FixedRate
@@ -73,7 +73,7 @@ class QueuePair:
         """Whether anything but the window may delay what is sent."""
         return self.congestion.rate_bps(0) is not None
 
-    def next_run(self, now: int, most: int) -> Run | None:
+    def next_run(self, now: int, most: int) -> PacketRun | None:
         """At most `most` packets that may go now; None: nothing may."""
         rate = self.congestion.rate_bps(now)
         if rate is None:

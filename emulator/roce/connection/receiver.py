@@ -26,7 +26,7 @@ from emulator.roce.tuning import KNOWN_PORTS, MOST_SEGMENTS
 from emulator.roce.wire.framing import ACK_REQUEST, BTH, BTH_RETH_IMM, ICRC, Framing
 from emulator.roce.wire.headers import P_KEYS, Buffer
 from emulator.roce.wire.icrc import UdpPath
-from emulator.roce.wire.opcodes import MEANINGS, Opcode, Operation, Service
+from emulator.roce.wire.opcodes import MEANINGS, Opcode, PacketOperation, TransportService
 from emulator.roce.wire.packet import CNP_PAYLOAD
 from emulator.roce.wire.payload import Payload
 from emulator.roce.wire.psn import PSN_MASK, Psn, distance
@@ -40,22 +40,22 @@ _RETH_IMM = struct.Struct(">QIII")
 _HEADER_BYTES = {
     int(code): BTH_BYTES + meaning.extension_bytes
     for code, meaning in MEANINGS.items()
-    if meaning.service is Service.RC
-    and meaning.operation not in (Operation.ATOMIC, Operation.ATOMIC_ACK)
+    if meaning.service is TransportService.RC
+    and meaning.operation not in (PacketOperation.ATOMIC, PacketOperation.ATOMIC_ACK)
     and code not in (Opcode.RC_SEND_LAST_INVALIDATE, Opcode.RC_SEND_ONLY_INVALIDATE)
 }
 """Opcodes whose packets are parsed as far as the ICRC; others are dropped before."""
 _MIDDLE, _ONLY_IMM, _ACK, _CNP = (
     int(code) for code in (Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_ONLY_IMM, Opcode.RC_ACK, Opcode.CNP)
 )  # looking one up costs as much as a call
-_WRITES = frozenset(int(code) for code in MEANINGS if MEANINGS[code].operation is Operation.WRITE and code < 0x20)
+_WRITES = frozenset(int(code) for code in MEANINGS if MEANINGS[code].operation is PacketOperation.WRITE and code < 0x20)
 _STARTS = frozenset(code for code in _WRITES if MEANINGS[code].place.starts)
 _LAST, _LAST_IMM = int(Opcode.RC_WRITE_LAST), int(Opcode.RC_WRITE_LAST_IMM)
 _MIDDLE_BYTE = bytes([_MIDDLE])
 _NO_PAYLOAD = frozenset((int(Opcode.RC_READ_REQUEST), _ACK))
 _NO_BTH = (-1, 0, 0, 0, 0)
 _LEAST_WRITE_BYTES = BTH_RETH_IMM.size + ICRC_BYTES
-_WRITE = Operation.WRITE
+_WRITE = PacketOperation.WRITE
 _unpack_icrc, _unpack_write = ICRC.unpack_from, struct.Struct(">QIQIII").unpack_from
 _BECN = 1 << 30
 

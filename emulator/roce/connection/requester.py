@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from emulator.roce.connection.credits import CREDITS
-from emulator.roce.connection.messages import ConnectionSettings, Message, Run, Verb, packets_of
+from emulator.roce.connection.messages import ConnectionSettings, Message, PacketRun, Verb, packets_of
 from emulator.roce.connection.window import SendWindow
 from emulator.roce.constants import ACK_REQUESTS_PER_TIMEOUT
 from emulator.roce.tuning import PATIENCE_NS
@@ -170,7 +170,7 @@ class Requester:
         self.sent_packets += 1
         return add(self.initial_psn, first)
 
-    def next_run(self, now: int, most: int) -> Run | None:
+    def next_run(self, now: int, most: int) -> PacketRun | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
         self.opens_ns = NEVER
         if not self._unsent or self.is_full or self.failure is not None or now < self._paused_until:
@@ -220,7 +220,7 @@ class Requester:
         self.opens_ns, self._opened_ns = NEVER, now
         return self._window.open()
 
-    def _take(self, message: Message, *, count: int, taken: int, now: int) -> Run:
+    def _take(self, message: Message, *, count: int, taken: int, now: int) -> PacketRun:
         first = self._next
         end = first + taken
         ends_message = end == message.first + message.packets
@@ -244,7 +244,7 @@ class Requester:
         if end > self._sent:
             self._sent = end
         self.sent_packets += count
-        return Run(message, wrap(self.initial_psn + first), first - message.first, count, ack_request, is_again)
+        return PacketRun(message, wrap(self.initial_psn + first), first - message.first, count, ack_request, is_again)
 
     def acknowledge(self, psn: Psn, syndrome: int, now: int, msn: int | None = None) -> Sequence[Message]:
         """Take an ACK or NAK; returns the messages it completes, in order.

@@ -27,7 +27,7 @@ from emulator.roce.connection.messages import (
 )
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.wire.headers import Syndrome
-from emulator.roce.wire.opcodes import MEANINGS, Opcode, Operation
+from emulator.roce.wire.opcodes import MEANINGS, Opcode, PacketOperation
 from emulator.roce.wire.psn import PSN_MASK, ZERO_PSN, Psn, add, distance, wrap
 
 REMEMBERED_READS = 16
@@ -38,26 +38,26 @@ _HAS_IMM = (Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LA
 _TAKES_RECEIVE = (Opcode.RC_SEND_FIRST, Opcode.RC_SEND_ONLY, *_HAS_IMM[1:])
 
 
-class _Shape(NamedTuple):
+class _OpcodeShape(NamedTuple):
     """What an opcode means that carries bytes of a message; `follows`: the operation that must be in progress."""
 
-    operation: Operation
-    follows: Operation | None
+    operation: PacketOperation
+    follows: PacketOperation | None
     starts: bool
     ends: bool
     has_imm: bool
     takes_receive: bool
 
 
-def _shape(code: int) -> _Shape:
+def _shape(code: int) -> _OpcodeShape:
     operation, place = MEANINGS[code].operation, MEANINGS[code].place
     follows = None if place.starts else operation
-    return _Shape(operation, follows, place.starts, place.ends, code in _HAS_IMM, code in _TAKES_RECEIVE)
+    return _OpcodeShape(operation, follows, place.starts, place.ends, code in _HAS_IMM, code in _TAKES_RECEIVE)
 
 
 _SHAPES = {int(code): _shape(code) for code in MEANINGS if code < Opcode.RC_READ_REQUEST}
 _ANSWERED = frozenset((int(Opcode.RC_READ_REQUEST), int(Opcode.RC_COMPARE_SWAP), int(Opcode.RC_FETCH_ADD)))
-_WRITE = Operation.WRITE  # looking it up costs as much as a call
+_WRITE = PacketOperation.WRITE  # looking it up costs as much as a call
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +111,7 @@ class Responder:
     now_ns: int = 0
     _path_mtu: int = field(init=False)
     _msn: int = 0
-    _operation: Operation | None = None  # of the message in progress; its bytes so far, in all, and its address:
+    _operation: PacketOperation | None = None  # of the message in progress; its bytes so far, in all, and its address:
     _received: int = 0
     _length: int = 0
     _address: int = 0
@@ -145,7 +145,7 @@ class Responder:
     @property
     def length(self) -> int:
         """Length of the WRITE in progress, bytes; 0 if there is none."""
-        return self._length if self._operation is Operation.WRITE else 0
+        return self._length if self._operation is PacketOperation.WRITE else 0
 
     @property
     def is_urgent(self) -> bool:
@@ -183,7 +183,7 @@ class Responder:
         """Receive requests, with the one of a SEND in progress: they count from the last message completed."""
         if self.receives is None:
             return None
-        return self.receives + (self._operation is Operation.SEND)
+        return self.receives + (self._operation is PacketOperation.SEND)
 
     def next_response(self, most: int) -> ResponseRun | AtomicResponse | None:
         """The response to an atomic, or at most `most` READ response packets that are owed; None if none are."""
@@ -386,7 +386,7 @@ class Responder:
         else:
             self._take(arrival, shape)
 
-    def _take(self, arrival: Arrival, shape: _Shape) -> None:
+    def _take(self, arrival: Arrival, shape: _OpcodeShape) -> None:
         problem = self._problem(arrival, shape)
         if problem is not None:
             self._break(problem)
@@ -414,14 +414,14 @@ class Responder:
             self._operation = None
             self.delivered.append(Delivered(operation, self._address, self._received, imm))
 
-    def _take_ready(self, arrival: Arrival, shape: _Shape, receives: int) -> None:
+    def _take_ready(self, arrival: Arrival, shape: _OpcodeShape, receives: int) -> None:
         """Take as many messages as there are receives; the peer is to repeat the others later."""
         if receives:
             self._take(replace(arrival, packets=receives), shape)
         self._refuse(Syndrome.RNR | self.settings.rnr_timer)
         self._last_early = add(arrival.psn, arrival.packets - 1)  # what follows is not a sequence error
 
-    def _problem(self, arrival: Arrival, shape: _Shape) -> Syndrome | None:
+    def _problem(self, arrival: Arrival, shape: _OpcodeShape) -> Syndrome | None:
         """Why packets that are next in order cannot be taken."""
         packets, size, length = arrival.packets, arrival.size, arrival.length
         operation, follows, starts, ends, _, _ = shape

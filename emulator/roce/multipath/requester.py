@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from emulator.roce.connection.messages import Message, Run, Verb
+from emulator.roce.connection.messages import Message, PacketRun, Verb
 from emulator.roce.connection.requester import LONGEST_TIMEOUT_FACTOR, NEVER, REFUSALS, Requester
 from emulator.roce.multipath.paths import LOSSES_TO_RETIRE, REORDER_PACKETS, Health, PathColumns
 from emulator.roce.multipath.wire import MOST_AHEAD, Reason, SelectiveAck
@@ -38,7 +38,7 @@ class Burst(NamedTuple):
     psn: Psn = Psn(0)
 
 
-class Spray(Run, frozen=True, gc=False):
+class Spray(PacketRun, frozen=True, gc=False):
     """Packets of one message that may go now, over several paths; `psn` is that of the message's first packet."""
 
     bursts: Sequence[Burst] = ()

@@ -13,7 +13,7 @@ from emulator.roce.connection.messages import Delivered, Reply
 from emulator.roce.connection.responder import Responder
 from emulator.roce.multipath.wire import MOST_AHEAD, MOST_REPORTS, Placed, Reason, Report, SelectiveAck
 from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.psn import Psn, add, distance, wrap
 
 PACKETS_PER_ACK = 64
@@ -129,4 +129,4 @@ class MultipathResponder(Responder):
         if packet.ends_message:
             self._is_in_message = False
             self._msn += 1
-            self.delivered.append(Delivered(Operation.WRITE, self._address, self._received, packet.imm))
+            self.delivered.append(Delivered(PacketOperation.WRITE, self._address, self._received, packet.imm))

@@ -28,7 +28,7 @@ _BASE_VERSION, _CM_CLASS, _CM_VERSION, _SEND = 1, 0x07, 2, 0x03
 _TCP_PORT_SPACE, _UDP_PORT_SPACE = 0x0106_0000, 0x0111_0000
 
 
-class Attribute(IntEnum):
+class CmAttribute(IntEnum):
     """Attribute ids of messages."""
 
     REQ = 0x10
@@ -73,7 +73,7 @@ class Req:
         private: up to 92 bytes for the peer's application, the RDMA IP CM header among them.
     """
 
-    attribute: ClassVar = Attribute.REQ
+    attribute: ClassVar = CmAttribute.REQ
     layout: ClassVar = struct.Struct(">I4xQQ4xIIIIIHBBHH16s16sIBBBB44x92s")
 
     local_id: int
@@ -139,7 +139,7 @@ class Req:
 class Rep:
     """The answer that accepts a request; attributes as for Req."""
 
-    attribute: ClassVar = Attribute.REP
+    attribute: ClassVar = CmAttribute.REP
     layout: ClassVar = struct.Struct(">IIIIIIBBBBQ196s")
 
     local_id: int
@@ -180,7 +180,7 @@ class Rep:
 class _Pair:
     """A message with both ids and nothing else that matters here."""
 
-    attribute: ClassVar[Attribute]
+    attribute: ClassVar[CmAttribute]
     layout: ClassVar = struct.Struct(">II224x")
 
     local_id: int
@@ -195,28 +195,28 @@ class _Pair:
 class Rtu(_Pair):
     """Ready to use: the requester has taken the answer."""
 
-    attribute: ClassVar = Attribute.RTU
+    attribute: ClassVar = CmAttribute.RTU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drep(_Pair):
     """The answer to a request to disconnect."""
 
-    attribute: ClassVar = Attribute.DREP
+    attribute: ClassVar = CmAttribute.DREP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mra(_Pair):
     """Message received: the answer takes longer."""
 
-    attribute: ClassVar = Attribute.MRA
+    attribute: ClassVar = CmAttribute.MRA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dreq(_Pair):
     """A request to disconnect; `remote_qpn`: queue pair of the peer."""
 
-    attribute: ClassVar = Attribute.DREQ
+    attribute: ClassVar = CmAttribute.DREQ
     layout: ClassVar = struct.Struct(">III220x")
 
     remote_qpn: int
@@ -230,7 +230,7 @@ class Dreq(_Pair):
 class Rej(_Pair):
     """A request or an answer is rejected; `rejected`: 0 a REQ, 1 a REP, 2 other."""
 
-    attribute: ClassVar = Attribute.REJ
+    attribute: ClassVar = CmAttribute.REJ
     layout: ClassVar = struct.Struct(">IIBBH220x")
 
     rejected: int
@@ -245,7 +245,7 @@ class Rej(_Pair):
 class SidrReq:
     """A request for the queue pair of a service of unreliable datagrams."""
 
-    attribute: ClassVar = Attribute.SIDR_REQ
+    attribute: ClassVar = CmAttribute.SIDR_REQ
     layout: ClassVar = struct.Struct(">I4xQ216x")
 
     request_id: int
@@ -260,7 +260,7 @@ class SidrReq:
 class SidrRep:
     """The answer to it; `status`: 0 it is there, 1 it is not supported."""
 
-    attribute: ClassVar = Attribute.SIDR_REP
+    attribute: ClassVar = CmAttribute.SIDR_REP
     layout: ClassVar = struct.Struct(">IB227x")
 
     request_id: int
@@ -274,9 +274,9 @@ class SidrRep:
 Message: TypeAlias = Req | Rep | Rtu | Dreq | Drep | Mra | Rej | SidrReq
 
 _PAIRS: Mapping[int, type[Rtu] | type[Drep] | type[Mra]] = {
-    Attribute.RTU: Rtu,
-    Attribute.DREP: Drep,
-    Attribute.MRA: Mra,
+    CmAttribute.RTU: Rtu,
+    CmAttribute.DREP: Drep,
+    CmAttribute.MRA: Mra,
 }
 
 
@@ -301,17 +301,17 @@ def parse_mad(data: bytes) -> tuple[Message, int]:
 
 
 def _parse(attribute: int, body: bytes) -> Message:
-    if attribute == Attribute.REQ:
+    if attribute == CmAttribute.REQ:
         return Req.unpack(body)
-    if attribute == Attribute.REP:
+    if attribute == CmAttribute.REP:
         return Rep.unpack(body)
-    if attribute == Attribute.DREQ:
+    if attribute == CmAttribute.DREQ:
         local_id, remote_id, qpn = Dreq.layout.unpack(body)
         return Dreq(local_id=local_id, remote_id=remote_id, remote_qpn=qpn >> 8)
-    if attribute == Attribute.SIDR_REQ:
+    if attribute == CmAttribute.SIDR_REQ:
         request_id, service = SidrReq.layout.unpack(body)
         return SidrReq(request_id=request_id, service_id=service)
-    if attribute == Attribute.REJ:
+    if attribute == CmAttribute.REJ:
         local_id, remote_id, rejected, _, reason = Rej.layout.unpack(body)
         return Rej(local_id=local_id, remote_id=remote_id, rejected=rejected >> 6, reason=reason)
     kind = _PAIRS.get(attribute)

@@ -54,7 +54,7 @@ class Opcode(IntEnum):
     CNP = 0x81
 
 
-class Service(Enum):
+class TransportService(Enum):
     """Transport services; `CNP` stands alone."""
 
     RC = 0x00
@@ -63,7 +63,7 @@ class Service(Enum):
     CNP = 0x80
 
 
-class Place(Enum):
+class PacketPlace(Enum):
     """Where in its message a packet stands."""
 
     FIRST = "first"
@@ -74,15 +74,15 @@ class Place(Enum):
     @property
     def starts(self) -> bool:
         """Whether a message begins with it."""
-        return self in (Place.FIRST, Place.ONLY)
+        return self in (PacketPlace.FIRST, PacketPlace.ONLY)
 
     @property
     def ends(self) -> bool:
         """Whether a message ends with it."""
-        return self in (Place.LAST, Place.ONLY)
+        return self in (PacketPlace.LAST, PacketPlace.ONLY)
 
 
-class Operation(Enum):
+class PacketOperation(Enum):
     """What a packet is part of."""
 
     SEND = "send"
@@ -97,16 +97,16 @@ class Operation(Enum):
     @property
     def is_response(self) -> bool:
         """Whether the responder sends it, so that its PSN names a request."""
-        return self in (Operation.READ_RESPONSE, Operation.ACK, Operation.ATOMIC_ACK)
+        return self in (PacketOperation.READ_RESPONSE, PacketOperation.ACK, PacketOperation.ATOMIC_ACK)
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class OpcodeMeaning:
     """What an opcode means. `extensions`: the headers after the BTH, in order; `extension_bytes`: their length."""
 
-    service: Service
-    operation: Operation
-    place: Place
+    service: TransportService
+    operation: PacketOperation
+    place: PacketPlace
     extensions: tuple[ExtensionType, ...]
 
     @property
@@ -120,29 +120,31 @@ class Meaning:
         return self.operation in _WITH_PAYLOAD
 
 
-_WITH_PAYLOAD = (Operation.SEND, Operation.WRITE, Operation.READ_RESPONSE, Operation.CNP)
+_WITH_PAYLOAD = (PacketOperation.SEND, PacketOperation.WRITE, PacketOperation.READ_RESPONSE, PacketOperation.CNP)
 _SERVICE_BITS = 0xE0
 _LONE = {
-    Opcode.RC_READ_REQUEST: (Operation.READ_REQUEST, (Reth,)),
-    Opcode.RC_ACK: (Operation.ACK, (Aeth,)),
-    Opcode.RC_ATOMIC_ACK: (Operation.ATOMIC_ACK, (Aeth, AtomicAckEth)),
-    Opcode.RC_COMPARE_SWAP: (Operation.ATOMIC, (AtomicEth,)),
-    Opcode.RC_FETCH_ADD: (Operation.ATOMIC, (AtomicEth,)),
-    Opcode.CNP: (Operation.CNP, ()),
+    Opcode.RC_READ_REQUEST: (PacketOperation.READ_REQUEST, (Reth,)),
+    Opcode.RC_ACK: (PacketOperation.ACK, (Aeth,)),
+    Opcode.RC_ATOMIC_ACK: (PacketOperation.ATOMIC_ACK, (Aeth, AtomicAckEth)),
+    Opcode.RC_COMPARE_SWAP: (PacketOperation.ATOMIC, (AtomicEth,)),
+    Opcode.RC_FETCH_ADD: (PacketOperation.ATOMIC, (AtomicEth,)),
+    Opcode.CNP: (PacketOperation.CNP, ()),
 }
 
 
-def _place(name: str) -> Place:
-    return next(place for place in Place if f"_{place.name}" in name)
+def _place(name: str) -> PacketPlace:
+    return next(place for place in PacketPlace if f"_{place.name}" in name)
 
 
-def _extensions(name: str, *, service: Service, operation: Operation, place: Place) -> tuple[ExtensionType, ...]:
+def _extensions(
+    name: str, *, service: TransportService, operation: PacketOperation, place: PacketPlace
+) -> tuple[ExtensionType, ...]:
     extensions: list[ExtensionType] = []
-    if service is Service.UD:
+    if service is TransportService.UD:
         extensions.append(Deth)
-    if operation is Operation.WRITE and place.starts:
+    if operation is PacketOperation.WRITE and place.starts:
         extensions.append(Reth)
-    if operation is Operation.READ_RESPONSE and place is not Place.MIDDLE:
+    if operation is PacketOperation.READ_RESPONSE and place is not PacketPlace.MIDDLE:
         extensions.append(Aeth)
     if name.endswith("_IMM"):
         extensions.append(ImmDt)
@@ -151,20 +153,22 @@ def _extensions(name: str, *, service: Service, operation: Operation, place: Pla
     return tuple(extensions)
 
 
-def _meaning(opcode: Opcode) -> Meaning:
-    service = Service(opcode & _SERVICE_BITS)
+def _meaning(opcode: Opcode) -> OpcodeMeaning:
+    service = TransportService(opcode & _SERVICE_BITS)
     if opcode in _LONE:
         operation, extensions = _LONE[opcode]
-        return Meaning(service, operation, Place.ONLY, extensions)
+        return OpcodeMeaning(service, operation, PacketPlace.ONLY, extensions)
     name = opcode.name
     operation = next(
         operation
-        for operation in (Operation.READ_RESPONSE, Operation.SEND, Operation.WRITE)
+        for operation in (PacketOperation.READ_RESPONSE, PacketOperation.SEND, PacketOperation.WRITE)
         if f"_{operation.name}_" in name
     )
     place = _place(name)
-    return Meaning(service, operation, place, _extensions(name, service=service, operation=operation, place=place))
+    return OpcodeMeaning(
+        service, operation, place, _extensions(name, service=service, operation=operation, place=place)
+    )
 
 
-MEANINGS: dict[int, Meaning] = {opcode: _meaning(opcode) for opcode in Opcode}
+MEANINGS: dict[int, OpcodeMeaning] = {opcode: _meaning(opcode) for opcode in Opcode}
 """Meaning of every known opcode."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.wire.headers import P_KEYS, Bth, Buffer, Extension
-from emulator.roce.wire.opcodes import MEANINGS, Meaning, Opcode, Operation
+from emulator.roce.wire.opcodes import MEANINGS, Opcode, OpcodeMeaning, PacketOperation
 from emulator.roce.wire.psn import Psn
 
 CNP_PAYLOAD = bytes(16)
@@ -41,7 +41,7 @@ class Packet:
     icrc: int
 
     @property
-    def meaning(self) -> Meaning:
+    def meaning(self) -> OpcodeMeaning:
         """The meaning of its opcode."""
         return MEANINGS[self.bth.opcode]
 
@@ -103,7 +103,7 @@ def decode_body(bth: Bth, udp_payload: Buffer) -> Packet | Problem:
     return Packet(bth, _unpack_extensions(meaning, udp_payload), bytes(udp_payload[start : end - bth.pad]), icrc)
 
 
-def _unpack_extensions(meaning: Meaning, udp_payload: Buffer) -> tuple[Extension, ...]:
+def _unpack_extensions(meaning: OpcodeMeaning, udp_payload: Buffer) -> tuple[Extension, ...]:
     extensions: list[Extension] = []
     offset = BTH_BYTES
     for extension in meaning.extensions:
@@ -120,7 +120,7 @@ def congestion_notification(dest_qp: int, *, p_key: int = P_KEYS[0]) -> bytes:
 def is_congestion_notification(packet: Packet) -> bool:
     """Whether it is a CNP in the shape annex A17 gives it."""
     return (
-        packet.meaning.operation is Operation.CNP
+        packet.meaning.operation is PacketOperation.CNP
         and packet.bth.becn
         and packet.bth.psn == 0
         and packet.payload == CNP_PAYLOAD

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from emulator.roce.connection.messages import AtomicResponse, Message, ResponseRun, Run, Verb
+from emulator.roce.connection.messages import AtomicResponse, Message, PacketRun, ResponseRun, Verb
 from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Aeth, AtomicAckEth, ImmDt, Reth
 from emulator.roce.wire.opcodes import Opcode
 
@@ -87,7 +87,7 @@ def atomic_response(response: AtomicResponse) -> bytes:
     return Aeth(NO_CREDIT_LIMIT, response.msn).pack() + AtomicAckEth(response.original).pack()
 
 
-def read_request(run: Run, path_mtu: int) -> bytes:
+def read_request(run: PacketRun, path_mtu: int) -> bytes:
     """The RETH of a READ request: for what is missing of the message from the run's offset on."""
     message, taken = run.message, run.offset * path_mtu
     return Reth(message.address + taken, message.rkey, message.size - taken).pack()

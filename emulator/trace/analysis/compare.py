@@ -11,13 +11,13 @@ from itertools import zip_longest
 import numpy as np
 
 from emulator.errors import format_ranks
-from emulator.trace.analysis.identity import Member, Place, members, places, used_groups
+from emulator.trace.analysis.identity import Member, OperationPlace, members, places, used_groups
 from emulator.trace.meaning.communication_order import communication_dependencies
 from emulator.trace.meaning.model import IntArray, RankProgram, RankTrace, Workload
 from emulator.units import NS_PER_US, format_duration, format_size
 
 SHOWN_PLACES = 3
-_Waits = dict[tuple[int, Place], frozenset[Place]]
+_Waits = dict[tuple[int, OperationPlace], frozenset[OperationPlace]]
 
 
 class Aspect(StrEnum):
@@ -37,7 +37,7 @@ class Aspect(StrEnum):
 
 
 @dataclass(slots=True)
-class Finding:
+class TraceFinding:
     """How two sets differ in one aspect.
 
     Attributes:
@@ -60,7 +60,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceSet:
+class ComparedSet:
     """A trace set: its traces by rank, and the workload they make."""
 
     traces: Sequence[RankTrace]
@@ -78,7 +78,7 @@ class Difference:
         tolerance: durations whose ratio is within 1 ± this count as equal.
     """
 
-    findings: Mapping[Aspect, Finding]
+    findings: Mapping[Aspect, TraceFinding]
     duration_ratio: tuple[float, float, float] | None
     tolerance: float
 
@@ -93,7 +93,7 @@ class Difference:
         return not self.aspects
 
 
-def difference(one: TraceSet, other: TraceSet, *, tolerance: float = 0.0) -> Difference:
+def difference(one: ComparedSet, other: ComparedSet, *, tolerance: float = 0.0) -> Difference:
     """Compare two trace sets; names of groups and numbers of nodes and tags do not count.
 
     Args:
@@ -110,15 +110,15 @@ def difference(one: TraceSet, other: TraceSet, *, tolerance: float = 0.0) -> Dif
     return Difference({aspect: found[aspect] for aspect in Aspect}, ratio, tolerance)
 
 
-def _ranks(one: TraceSet, other: TraceSet) -> Finding:
-    finding = Finding()
+def _ranks(one: ComparedSet, other: ComparedSet) -> TraceFinding:
+    finding = TraceFinding()
     here, there = len(one.traces), len(other.traces)
     finding.add(here != there, lambda: f"{here:,} against {there:,} ranks")
     return finding
 
 
-def _groups(one: Workload, other: Workload) -> Finding:
-    finding = Finding()
+def _groups(one: Workload, other: Workload) -> TraceFinding:
+    finding = TraceFinding()
     here, there = used_groups(one), used_groups(other)
     for ranks in sorted({*here, *there}):
         for number in range(max(here[ranks], there[ranks])):
@@ -128,11 +128,11 @@ def _groups(one: Workload, other: Workload) -> Finding:
 
 
 def _operations(
-    here: Mapping[Place, Sequence[Member]], there: Mapping[Place, Sequence[Member]]
-) -> dict[Aspect, Finding]:
+    here: Mapping[OperationPlace, Sequence[Member]], there: Mapping[OperationPlace, Sequence[Member]]
+) -> dict[Aspect, TraceFinding]:
     """Operations by their place: presence, type, sizes, root, names."""
     aspects = (Aspect.OPERATIONS, Aspect.TYPES, Aspect.SIZES, Aspect.ROOTS, Aspect.NAMES)
-    found = {aspect: Finding() for aspect in aspects}
+    found = {aspect: TraceFinding() for aspect in aspects}
     for place in sorted({*here, *there}):
         only = _only_in(place in here, place in there)
         found[Aspect.OPERATIONS].add(bool(only), lambda place=place, only=only: f"{place} {only}")  # type: ignore[misc]
@@ -141,13 +141,13 @@ def _operations(
     return found
 
 
-def _by_place(workload: Workload, place: Mapping[int, Place]) -> dict[Place, list[Member]]:
+def _by_place(workload: Workload, place: Mapping[int, OperationPlace]) -> dict[OperationPlace, list[Member]]:
     of_instance = members(workload)
     return {one: of_instance[instance] for instance, one in place.items()}
 
 
 def _compare_operation(
-    found: Mapping[Aspect, Finding], place: Place, here: Sequence[Member], there: Sequence[Member]
+    found: Mapping[Aspect, TraceFinding], place: OperationPlace, here: Sequence[Member], there: Sequence[Member]
 ) -> None:
     first, second = here[0].node, there[0].node
     found[Aspect.TYPES].add(
@@ -174,9 +174,9 @@ def _size_text(here: Sequence[Member], there: Sequence[Member]) -> str:
     return "the same sizes with other splits"
 
 
-def _dependencies(here: _Waits, there: _Waits) -> Finding:
+def _dependencies(here: _Waits, there: _Waits) -> TraceFinding:
     """What each communication waits for, among communications."""
-    finding = Finding()
+    finding = TraceFinding()
     for key in sorted({*here} & {*there}):
         rank, place = key
         finding.add(
@@ -190,7 +190,7 @@ def _dependencies(here: _Waits, there: _Waits) -> Finding:
     return finding
 
 
-def _waits(workload: Workload, place: Mapping[int, Place]) -> _Waits:
+def _waits(workload: Workload, place: Mapping[int, OperationPlace]) -> _Waits:
     """(rank, place) → places of what it waits for."""
     found: _Waits = {}
     for program in workload.programs:
@@ -200,9 +200,9 @@ def _waits(workload: Workload, place: Mapping[int, Place]) -> _Waits:
     return found
 
 
-def _storage(one: TraceSet, other: TraceSet) -> Finding:
+def _storage(one: ComparedSet, other: ComparedSet) -> TraceFinding:
     """Reads and writes of files, in canonical order, per rank: each is traffic where there are storage hosts."""
-    finding = Finding()
+    finding = TraceFinding()
     for rank, (here, there) in enumerate(zip(_transfers(one), _transfers(other), strict=False)):
         for number, (mine, theirs) in enumerate(zip_longest(here, there, fillvalue="none"), 1):
             finding.add(
@@ -214,7 +214,7 @@ def _storage(one: TraceSet, other: TraceSet) -> Finding:
     return finding
 
 
-def _transfers(of: TraceSet) -> Iterator[list[str]]:
+def _transfers(of: ComparedSet) -> Iterator[list[str]]:
     """What each rank reads and writes, in words."""
     for trace, program in zip(sorted(of.traces, key=lambda trace: trace.rank), of.workload.programs, strict=True):
         position = np.argsort(program.order)
@@ -222,9 +222,9 @@ def _transfers(of: TraceSet) -> Iterator[list[str]]:
         yield [f"{one.action.name.lower()} of {one.size_bytes:,} bytes" for one in moving]
 
 
-def _compute_nodes(one: Workload, other: Workload) -> Finding:
+def _compute_nodes(one: Workload, other: Workload) -> TraceFinding:
     """Nodes that are no network communication, by what they occupy, per rank."""
-    finding = Finding()
+    finding = TraceFinding()
     for here, there in _paired(one, other):
         counts = [Counter(program.resource.tolist()) for program in (here, there)]
         sums = [len(program) - len(program.communications) for program in (here, there)]
@@ -235,9 +235,11 @@ def _compute_nodes(one: Workload, other: Workload) -> Finding:
     return finding
 
 
-def _durations(one: Workload, other: Workload, tolerance: float) -> tuple[Finding, tuple[float, float, float] | None]:
+def _durations(
+    one: Workload, other: Workload, tolerance: float
+) -> tuple[TraceFinding, tuple[float, float, float] | None]:
     """Durations node by node in canonical order where ranks have the same nodes, else the sums of ranks."""
-    finding, ratios = Finding(), [np.ones(0)]
+    finding, ratios = TraceFinding(), [np.ones(0)]
     for here, there in _paired(one, other):
         is_alike = len(here) == len(there) and bool(np.array_equal(here.resource, there.resource))
         first, second = (_times(program) if is_alike else _sums(program) for program in (here, there))

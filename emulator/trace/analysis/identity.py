@@ -13,7 +13,7 @@ from emulator.trace.meaning.model import CommKind, Communication, Workload
 Ranks = tuple[int, ...]
 
 
-class Place(NamedTuple):
+class OperationPlace(NamedTuple):
     """Where an operation stands in a trace set.
 
     Attributes:
@@ -44,19 +44,21 @@ class Member:
     node: Communication
 
 
-def places(workload: Workload) -> dict[int, Place]:
+def places(workload: Workload) -> dict[int, OperationPlace]:
     """Instance → its place."""
     group_number = _group_numbers(workload)
     tag_number: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-    found: dict[int, Place] = {}
+    found: dict[int, OperationPlace] = {}
     for rank, node in _nodes(workload):
         if node.kind.is_collective:
             ranks = workload.groups[node.group].ranks
-            found[node.instance] = Place(ranks, group_number[node.group], node.index_in_group, is_message=False)
+            found[node.instance] = OperationPlace(
+                ranks, group_number[node.group], node.index_in_group, is_message=False
+            )
         elif node.kind is CommKind.SEND:
             tags = tag_number[rank, node.peer]
             stream = tags.setdefault(node.tag, len(tags))
-            found[node.instance] = Place((rank, node.peer), stream, node.index_in_group, is_message=True)
+            found[node.instance] = OperationPlace((rank, node.peer), stream, node.index_in_group, is_message=True)
     return found
 
 

@@ -75,7 +75,7 @@ class _Play:
     def __init__(self, workload: Workload, communication_ns: IntArray) -> None:
         self._workload = workload
         self._lasting: list[int] = communication_ns.tolist()
-        self._ranks = [_Rank(program) for program in workload.programs]
+        self._ranks = [_RankState(program) for program in workload.programs]
         self._members: dict[int, int] = defaultdict(int)
         for program in workload.programs:
             for node in program.communications.values():
@@ -179,7 +179,7 @@ class _Play:
                 self._end(*self._receiving.pop(node.instance), now)
 
 
-class _Rank:
+class _RankState:
     """State of a rank; lists by position, or by resource."""
 
     def __init__(self, program: RankProgram) -> None:

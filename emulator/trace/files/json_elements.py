@@ -42,7 +42,7 @@ class BadDocument(Exception):
     """What is wrong with a document, and where."""
 
 
-class Blocks(Protocol):
+class ByteBlocks(Protocol):
     """Where bytes come from."""
 
     def read_at_least(self, count: int) -> bytes:
@@ -76,7 +76,7 @@ class ElementReader(Generic[E, H]):
         BadDocument: there is no such array, or it is not JSON, or not of these types; from everything here.
     """
 
-    def __init__(self, source: Blocks, key: str, *, element: type[E], around: type[H]) -> None:
+    def __init__(self, source: ByteBlocks, key: str, *, element: type[E], around: type[H]) -> None:
         self._source = source
         self._elements = msgspec.json.Decoder(list[element])  # type: ignore[valid-type]
         self._around = msgspec.json.Decoder(around)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from emulator.trace.meaning.groups import group_label
-from emulator.trace.meaning.merged_graph import Graph, Layout
+from emulator.trace.meaning.merged_graph import Graph, GraphLayout
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram
 from emulator.trace.meaning.order import short_cycle
 
@@ -27,7 +27,9 @@ class _Wait:
     other: int | None = None
 
 
-def describe_cycle(programs: Sequence[RankProgram], *, groups: Sequence[Group], layout: Layout, graph: Graph) -> str:
+def describe_cycle(
+    programs: Sequence[RankProgram], *, groups: Sequence[Group], layout: GraphLayout, graph: Graph
+) -> str:
     """One line about a short cycle of a graph that has one."""
     cycle = _find(graph, layout)
     waits = _folded(_waits(cycle, programs, layout), programs)
@@ -36,7 +38,7 @@ def describe_cycle(programs: Sequence[RankProgram], *, groups: Sequence[Group], 
     return f"the run would never finish because its ranks wait for each other: {shown}{rest}"
 
 
-def _find(graph: Graph, layout: Layout) -> list[int]:
+def _find(graph: Graph, layout: GraphLayout) -> list[int]:
     """Vertices of a short cycle, each waited for by the next; it always passes a communication."""
     _, label = graph.components()
     is_cyclic = np.bincount(label)[label] > 1
@@ -49,14 +51,16 @@ def _find(graph: Graph, layout: Layout) -> list[int]:
     return short_cycle(candidates, successors)
 
 
-def _waits(cycle: Sequence[int], programs: Sequence[RankProgram], layout: Layout) -> list[_Wait]:
+def _waits(cycle: Sequence[int], programs: Sequence[RankProgram], layout: GraphLayout) -> list[_Wait]:
     """The edges of a cycle against their direction: who waits, for what."""
     places = _places(set(cycle), programs, layout)
     pairs = zip(cycle, [*cycle[1:], cycle[0]], strict=True)
     return [_wait(places[earlier], places[later], programs) for earlier, later in pairs][::-1]
 
 
-def _places(vertices: set[int], programs: Sequence[RankProgram], layout: Layout) -> dict[int, list[tuple[int, int]]]:
+def _places(
+    vertices: set[int], programs: Sequence[RankProgram], layout: GraphLayout
+) -> dict[int, list[tuple[int, int]]]:
     """(rank, position) of every node that these vertices stand for."""
     places: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for rank in range(len(programs)):

@@ -55,7 +55,7 @@ def graph_of(vertices: int, edges: Iterable[tuple[IntArray, IntArray]]) -> Graph
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """Where the nodes of a set of programs are in the graph.
 
     Attributes:
@@ -83,7 +83,7 @@ def sends_of(programs: Sequence[RankProgram]) -> set[int]:
     }
 
 
-def layout_of(programs: Sequence[RankProgram], instances: int) -> Layout:
+def layout_of(programs: Sequence[RankProgram], instances: int) -> GraphLayout:
     """Number the vertices of these programs."""
     sizes = [len(program) for program in programs]
     base = (2 * instances + np.concatenate([[0], np.cumsum(sizes)])).astype(int).tolist()
@@ -94,10 +94,10 @@ def layout_of(programs: Sequence[RankProgram], instances: int) -> Layout:
         return item.instance + (instances if item.kind is CommKind.RECV and item.instance in sent else 0)
 
     vertices = [np.array(list(map(vertex, program.communications.values())), dtype=np.int64) for program in programs]
-    return Layout(instances, base, positions, vertices)
+    return GraphLayout(instances, base, positions, vertices)
 
 
-def dependency_edges(programs: Sequence[RankProgram], layout: Layout) -> Iterable[tuple[IntArray, IntArray]]:
+def dependency_edges(programs: Sequence[RankProgram], layout: GraphLayout) -> Iterable[tuple[IntArray, IntArray]]:
     """Dependency → dependent, of all ranks."""
     for rank, program in enumerate(programs):
         vertex = layout.vertex_of_position(rank, len(program))
@@ -105,7 +105,7 @@ def dependency_edges(programs: Sequence[RankProgram], layout: Layout) -> Iterabl
         yield vertex[program.dep_position], owner
 
 
-def group_order_edges(programs: Sequence[RankProgram], layout: Layout) -> Iterable[tuple[IntArray, IntArray]]:
+def group_order_edges(programs: Sequence[RankProgram], layout: GraphLayout) -> Iterable[tuple[IntArray, IntArray]]:
     """k-th → (k + 1)-th collective of a group, as every rank posts them."""
     edges: set[tuple[int, int]] = set()
     for program in programs:
@@ -120,19 +120,19 @@ def group_order_edges(programs: Sequence[RankProgram], layout: Layout) -> Iterab
         yield source, target
 
 
-def message_edges(layout: Layout) -> Iterable[tuple[IntArray, IntArray]]:
+def message_edges(layout: GraphLayout) -> Iterable[tuple[IntArray, IntArray]]:
     """Send → receive."""
     for vertices in layout.comm_vertices:
         receives = vertices[vertices >= layout.instances]
         yield receives - layout.instances, receives
 
 
-def merged_graph(programs: Sequence[RankProgram], layout: Layout) -> Graph:
+def merged_graph(programs: Sequence[RankProgram], layout: GraphLayout) -> Graph:
     """The merged graph of all nodes, without any window."""
     return graph_of(layout.base[-1], merged_edges(programs, layout))
 
 
-def merged_edges(programs: Sequence[RankProgram], layout: Layout) -> list[tuple[IntArray, IntArray]]:
+def merged_edges(programs: Sequence[RankProgram], layout: GraphLayout) -> list[tuple[IntArray, IntArray]]:
     """Its edges."""
     return [
         *dependency_edges(programs, layout),

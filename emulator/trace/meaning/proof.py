@@ -21,7 +21,7 @@ import numpy as np
 
 from emulator.errors import TraceError
 from emulator.trace.meaning.deadlock import describe_cycle
-from emulator.trace.meaning.merged_graph import Graph, Layout, graph_of, layout_of, merged_edges, message_edges
+from emulator.trace.meaning.merged_graph import Graph, GraphLayout, graph_of, layout_of, merged_edges, message_edges
 from emulator.trace.meaning.model import Group, IntArray, RankProgram
 
 DEFAULT_WINDOW = 4096
@@ -49,13 +49,13 @@ def prove(
     return window
 
 
-def _in_order_graph(layout: Layout) -> Graph:
+def _in_order_graph(layout: GraphLayout) -> Graph:
     """Communications alone, each rank's strictly one after the other."""
     chains = [(vertices[:-1], vertices[1:]) for vertices in layout.comm_vertices]
     return graph_of(2 * layout.instances, [*chains, *message_edges(layout)])
 
 
-def _windowed_graph(edges: Iterable[tuple[IntArray, IntArray]], layout: Layout, window: int) -> Graph:
+def _windowed_graph(edges: Iterable[tuple[IntArray, IntArray]], layout: GraphLayout, window: int) -> Graph:
     """The merged graph and, per rank, a vertex for "the first k communications are done", which later ones wait for."""
     added: list[tuple[IntArray, IntArray]] = []
     vertices = layout.base[-1]

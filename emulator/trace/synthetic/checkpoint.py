@@ -58,7 +58,7 @@ MAX_CALLS = 1 << 22
 """Most file operations of a rank."""
 
 
-class Part(Enum):
+class CheckpointPart(Enum):
     """What a file of a checkpoint holds."""
 
     WEIGHTS = "weights"
@@ -165,20 +165,20 @@ class Checkpointing:
         states = self.parameters * self.optimizer_bytes * (1 if self.zero_stage else self.data)
         return weights + states
 
-    def is_split(self, part: Part) -> bool:
+    def is_split(self, part: CheckpointPart) -> bool:
         """Whether the data-parallel ranks hold different shares of it."""
-        return self.zero_stage == 3 or (part is Part.OPTIMIZER and self.zero_stage > 0)
+        return self.zero_stage == 3 or (part is CheckpointPart.OPTIMIZER and self.zero_stage > 0)
 
-    def held_bytes(self, part: Part, rank: int) -> int:
+    def held_bytes(self, part: CheckpointPart, rank: int) -> int:
         """What a rank holds of a part, and reads when it starts again."""
         at = self.layout.coordinates(rank)
         shard, shards = at.pipeline * self.tensor + at.tensor, self.tensor * self.pipeline
         held = _share(self.parameters, shard, shards)
         if self.is_split(part):
             held = _share(held, at.data, self.data)
-        return held * (self.weight_bytes if part is Part.WEIGHTS else self.optimizer_bytes)
+        return held * (self.weight_bytes if part is CheckpointPart.WEIGHTS else self.optimizer_bytes)
 
-    def saved_bytes(self, part: Part, rank: int) -> int:
+    def saved_bytes(self, part: CheckpointPart, rank: int) -> int:
         """What a rank writes of a part."""
         is_writer = self.is_split(part) or self.layout.coordinates(rank).data == 0
         return self.held_bytes(part, rank) if is_writer else 0
@@ -188,10 +188,10 @@ class Checkpointing:
         return -(-size_bytes // self.call_bytes)
 
     def _check_sizes(self) -> None:
-        largest = sum(self.held_bytes(part, 0) for part in Part)
+        largest = sum(self.held_bytes(part, 0) for part in CheckpointPart)
         if self.written_bytes > MAX_COMM_SIZE:
             raise PlanError(f"a checkpoint has {self.written_bytes} bytes; the limit is {MAX_COMM_SIZE}")
-        calls = sum(self.calls(self.held_bytes(part, 0)) for part in Part) * (self.checkpoints + self.restart)
+        calls = sum(self.calls(self.held_bytes(part, 0)) for part in CheckpointPart) * (self.checkpoints + self.restart)
         if calls > MAX_CALLS:
             raise PlanError(
                 f"rank 0 would make {calls} file operations for {largest} bytes a checkpoint; "

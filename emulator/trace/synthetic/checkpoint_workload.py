@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from emulator.trace.meaning.model import CommKind, NodeType
-from emulator.trace.synthetic.checkpoint import Checkpointing, Part
+from emulator.trace.synthetic.checkpoint import Checkpointing, CheckpointPart
 from emulator.trace.synthetic.node_chain import Emission, NodeChain
 from emulator.trace.synthetic.options import described
 from emulator.trace.synthetic.synthetic import (
@@ -38,7 +38,7 @@ def checkpoint_workload(job: Checkpointing) -> SyntheticWorkload:
 class _File:
     """A file, and how many bytes of it a rank transfers."""
 
-    part: Part
+    part: CheckpointPart
     path: str
     size_bytes: int
 
@@ -74,7 +74,7 @@ class _Rank:
     def _files(self, step: int, call: FileCall) -> Iterator[_File]:
         """The files that a rank reads, which several may share, or writes."""
         job, rank = self._job, self._rank
-        for part in Part:
+        for part in CheckpointPart:
             size = job.held_bytes(part, rank) if call is FileCall.PREAD else job.saved_bytes(part, rank)
             owner = rank if job.is_split(part) else job.layout.rank(job.layout.coordinates(rank)._replace(data=0))
             if size:

@@ -13,7 +13,7 @@ from emulator.errors import PlanError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptionFacts:
+class OptionWording:
     """The wording of an option.
 
     Attributes:
@@ -42,7 +42,7 @@ class WorkloadOption:
     kind: type
     default: Any
     is_required: bool
-    facts: OptionFacts
+    facts: OptionWording
 
     @property
     def is_named(self) -> bool:
@@ -64,7 +64,7 @@ class WorkloadOption:
 
 def option(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
     """A field that is an option; without a default it must be given. `facts`: as of OptionFacts."""
-    return field(default=default, metadata={"option": OptionFacts(summary=summary, **facts)})
+    return field(default=default, metadata={"option": OptionWording(summary=summary, **facts)})
 
 
 def workload_options(description: type) -> list[WorkloadOption]:

@@ -17,7 +17,7 @@ _NODES_OF_A_ROUND = 3
 
 
 @dataclass(frozen=True, slots=True)
-class PairSweep:
+class PairSweepWorkload:
     """Rounds of transfers, a barrier after each.
 
     Attributes:
@@ -45,7 +45,7 @@ class PairSweep:
         return [1 + number * count // rounds for number in range(rounds)]
 
 
-def pair_sweep_workload(sweep: PairSweep) -> SyntheticWorkload:
+def pair_sweep_workload(sweep: PairSweepWorkload) -> SyntheticWorkload:
     """The sweep as a workload without process groups."""
     rounds, ranks = len(sweep.distances), sweep.ranks
     return SyntheticWorkload(
@@ -59,7 +59,7 @@ def pair_sweep_workload(sweep: PairSweep) -> SyntheticWorkload:
     )
 
 
-def _nodes(sweep: PairSweep, rank: int) -> Iterator[WorkNode]:
+def _nodes(sweep: PairSweepWorkload, rank: int) -> Iterator[WorkNode]:
     for number, distance in enumerate(sweep.distances):
         send, receive, barrier = (_NODES_OF_A_ROUND * number + which for which in (1, 2, 3))
         after = (send - 1,) if number else ()

@@ -12,7 +12,7 @@ from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, Wor
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairsWorkload:
     """All-reduces of two ranks each, one after the other.
 
     Attributes:
@@ -36,7 +36,7 @@ class Pairs:
         return [size for size, count in self.counts for _ in range(count)]
 
 
-def pairs_workload(pairs: Pairs) -> SyntheticWorkload:
+def pairs_workload(pairs: PairsWorkload) -> SyntheticWorkload:
     """The pairs as a workload: ranks 0 and 1 form the first pair, 2 and 3 the second."""
     return SyntheticWorkload(
         name="pairs",
@@ -49,7 +49,7 @@ def pairs_workload(pairs: Pairs) -> SyntheticWorkload:
     )
 
 
-def _nodes(pairs: Pairs, rank: int) -> Iterator[WorkNode]:
+def _nodes(pairs: PairsWorkload, rank: int) -> Iterator[WorkNode]:
     for number, size in enumerate(pairs.sizes, 1):
         dependencies = (number - 1,) if number > 1 else ()
         yield WorkNode(

@@ -17,7 +17,7 @@ MAX_SIZES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class SweepWorkload:
     """A sweep over all ranks; `sizes` in bytes as nccl-tests counts them, ascending and distinct.
 
     SEND stands for pairs: every rank sends to the next one and receives from the one before, at the same time.
@@ -93,7 +93,7 @@ def listed_sizes(kind: CommKind, *, ranks: int, sizes: Iterable[int]) -> list[in
     return distinct
 
 
-def sweep_workload(sweep: Sweep) -> SyntheticWorkload:
+def sweep_workload(sweep: SweepWorkload) -> SyntheticWorkload:
     """The sweep as a workload without process groups; the k-th collective has the k-th size."""
     if sweep.kind is CommKind.SEND:
         return _pairs_workload(sweep)
@@ -109,7 +109,7 @@ def sweep_workload(sweep: Sweep) -> SyntheticWorkload:
     )
 
 
-def _pairs_workload(sweep: Sweep) -> SyntheticWorkload:
+def _pairs_workload(sweep: SweepWorkload) -> SyntheticWorkload:
     return SyntheticWorkload(
         name=sweep.label,
         ranks=sweep.ranks,
@@ -121,7 +121,7 @@ def _pairs_workload(sweep: Sweep) -> SyntheticWorkload:
     )
 
 
-def _pair_nodes(sweep: Sweep, rank: int) -> Iterator[WorkNode]:
+def _pair_nodes(sweep: SweepWorkload, rank: int) -> Iterator[WorkNode]:
     following, previous = (rank + 1) % sweep.ranks, (rank - 1) % sweep.ranks
     for at, size in enumerate(sweep.sizes):
         deps = (2 * at - 1, 2 * at) if at else ()

@@ -111,7 +111,7 @@ class WorkNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class WorkloadTraffic:
     """Communication of one role, kind and size in one iteration of the whole world.
 
     Attributes:
@@ -129,7 +129,9 @@ class Traffic:
     uneven_bytes: int | None = None
 
     @classmethod
-    def uneven(cls, role: GroupRole, kind: CommKind, group_size: int, operations: int, total_bytes: int) -> Traffic:
+    def uneven(
+        cls, role: GroupRole, kind: CommKind, group_size: int, operations: int, total_bytes: int
+    ) -> WorkloadTraffic:
         """Operations of different sizes: `total_bytes` is the sum of comm_size over all nodes."""
         mean = round(total_bytes / (group_size * operations)) if operations else 0
         return cls(role, kind, mean, group_size, operations, total_bytes)
@@ -146,7 +148,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class WorkloadTotals:
     """Totals of one iteration of the whole world.
 
     Attributes:
@@ -159,7 +161,7 @@ class Totals:
     nodes: int
     compute_nodes: int
     compute_micros: int
-    traffic: tuple[Traffic, ...]
+    traffic: tuple[WorkloadTraffic, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ class SyntheticWorkload(NodeStreams):
         object.__setattr__(self, "nodes", partial(self._counted, self.nodes))
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> WorkloadTotals:
         """Totals of one iteration; ranks that were not written are generated for it, one of those that are alike."""
         alike = self.alike if self.alike is not None else dict.fromkeys(range(self.ranks), 1)
         nodes = compute_nodes = compute_micros = 0
@@ -219,7 +221,7 @@ class SyntheticWorkload(NodeStreams):
         order = list(GroupRole)
         chosen = sorted(kinds, key=lambda kind: order.index(kind.role))
         traffic = tuple(_traffic(kind, kinds[kind], sums[kind]) for kind in chosen)
-        return Totals(self.ranks, nodes, compute_nodes, compute_micros, traffic)
+        return WorkloadTotals(self.ranks, nodes, compute_nodes, compute_micros, traffic)
 
     def _counted(self, nodes: Callable[[int], Iterator[WorkNode]], rank: int) -> Iterator[WorkNode]:
         if self.alike is not None and rank not in self.alike:
@@ -273,8 +275,8 @@ class _Count:
         self.sums[kind] += size_bytes
 
 
-def _traffic(kind: _Kind, nodes: int, total_bytes: int) -> Traffic:
+def _traffic(kind: _Kind, nodes: int, total_bytes: int) -> WorkloadTraffic:
     operations = nodes // kind.group_size
     if kind.size_bytes is None:
-        return Traffic.uneven(kind.role, kind.kind, kind.group_size, operations, total_bytes)
-    return Traffic(kind.role, kind.kind, kind.size_bytes, kind.group_size, operations)
+        return WorkloadTraffic.uneven(kind.role, kind.kind, kind.group_size, operations, total_bytes)
+    return WorkloadTraffic(kind.role, kind.kind, kind.size_bytes, kind.group_size, operations)

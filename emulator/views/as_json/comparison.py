@@ -7,15 +7,15 @@ from typing import Any
 
 from emulator.results.comparison.causes import causes
 from emulator.results.comparison.groups import RunGroup
-from emulator.results.comparison.verdicts import Comparison, PairComparison, Rules, Verdict
+from emulator.results.comparison.verdicts import ClassVerdict, ComparisonRules, GroupComparison, PairComparison
 from emulator.results.run_folder.store import firmware_of
 from emulator.views.columns.columns import row_to_json
 from emulator.views.columns.comparison_columns import class_columns
 
-_CLASS = class_columns(Rules(), baseline="", other="")
+_CLASS = class_columns(ComparisonRules(), baseline="", other="")
 
 
-def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
+def comparison_to_json(comparison: GroupComparison) -> dict[str, Any]:
     """Everything that the table shows, and the runs behind it."""
     return {
         "margin": comparison.rules.margin,
@@ -48,7 +48,7 @@ def _pair(pair: PairComparison) -> dict[str, Any]:
         "baseline": pair.baseline.name,
         "other": pair.other.name,
         "paired": pair.is_paired,
-        "verdicts": {verdict.value: pair.count(verdict) for verdict in Verdict},
+        "verdicts": {verdict.value: pair.count(verdict) for verdict in ClassVerdict},
         "classes": [row_to_json(_CLASS.values(), one) for one in pair.classes],
         "causes": [dataclasses.asdict(one) for one in causes(pair.baseline, pair.other)],
     }

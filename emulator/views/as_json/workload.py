@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emulator.trace.synthetic.synthetic import SyntheticWorkload, Totals
+from emulator.trace.synthetic.synthetic import SyntheticWorkload, WorkloadTotals
 from emulator.units import NS_PER_US
 
 
@@ -21,7 +21,7 @@ def workload_to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict
     }
 
 
-def _totals(totals: Totals) -> dict[str, Any]:
+def _totals(totals: WorkloadTotals) -> dict[str, Any]:
     return {
         "ranks": totals.ranks,
         "nodes": totals.nodes,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from emulator.results.comparison.causes import Cause
 from emulator.results.comparison.inference import MAX_RUNS
-from emulator.results.comparison.verdicts import ClassComparison, Effect, Rules, Side, Verdict
+from emulator.results.comparison.verdicts import ClassComparison, ClassSide, ClassVerdict, ComparisonRules, Effect
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import JCT
 from emulator.units import format_size
@@ -21,10 +21,10 @@ SIGNIFICANCE = (
 )
 DILUTED = "diluted by the tester"
 STYLES = {
-    Verdict.SLOWER: "bold red",
-    Verdict.FASTER: "bold green",
-    Verdict.NO_DIFFERENCE: "",
-    Verdict.INCONCLUSIVE: "yellow",
+    ClassVerdict.SLOWER: "bold red",
+    ClassVerdict.FASTER: "bold green",
+    ClassVerdict.NO_DIFFERENCE: "",
+    ClassVerdict.INCONCLUSIVE: "yellow",
 }
 """Of a verdict in a terminal."""
 _Classes: TypeAlias = list[Column[ClassComparison]]
@@ -46,27 +46,27 @@ _PAGE = ["class", "outcome", "baseline", "other", "ratio", "interval", "variatio
 _MARKDOWN = ["class", "verdict", "baseline", "other", "ratio", "interval", "p", "tail", "finds"]
 
 
-def terminal_columns(rules: Rules, *, baseline: str, other: str) -> _Classes:
+def terminal_columns(rules: ComparisonRules, *, baseline: str, other: str) -> _Classes:
     """Columns of a terminal; arguments as of `class_columns`."""
     return _chosen(_TERMINAL, rules, baseline, other)
 
 
-def page_columns(rules: Rules, *, baseline: str, other: str) -> _Classes:
+def page_columns(rules: ComparisonRules, *, baseline: str, other: str) -> _Classes:
     """Columns of the HTML page; arguments as of `class_columns`."""
     return _chosen(_PAGE, rules, baseline, other)
 
 
-def markdown_columns(rules: Rules, *, baseline: str, other: str) -> _Classes:
+def markdown_columns(rules: ComparisonRules, *, baseline: str, other: str) -> _Classes:
     """Columns of Markdown; arguments as of `class_columns`."""
     return _chosen(_MARKDOWN, rules, baseline, other)
 
 
-def _chosen(names: Iterable[str], rules: Rules, baseline: str, other: str) -> _Classes:
+def _chosen(names: Iterable[str], rules: ComparisonRules, baseline: str, other: str) -> _Classes:
     columns = class_columns(rules, baseline=baseline, other=other)
     return [columns[name] for name in names]
 
 
-def class_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column[ClassComparison]]:
+def class_columns(rules: ComparisonRules, *, baseline: str, other: str) -> dict[str, Column[ClassComparison]]:
     """Every column with a row per class, by a short name; JSON has those with a key, in this order.
 
     Args:
@@ -200,7 +200,7 @@ def _outcome(one: ClassComparison) -> str:
     return one.verdict.value
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: ClassSide) -> dict[str, Any]:
     figures = {name: getattr(side, name) for name in ("runs", "samples", "median_ns", "variation")}
     return figures | {"values_ns": list(side.values_ns)}
 
@@ -213,7 +213,7 @@ def _ends(effect: Effect | None) -> Sequence[float | None]:
     return (None, None) if effect is None or effect.interval is None else effect.interval
 
 
-def statistic_name(rules: Rules) -> str:
+def statistic_name(rules: ComparisonRules) -> str:
     """The percentile that represents a run in a class: `p50`, `p99`."""
     return f"p{100 * rules.quantile:g}"
 
@@ -242,7 +242,7 @@ def verdict_text(one: ClassComparison) -> str:
 
 def _verdict(one: ClassComparison) -> str:
     verdict: str = one.verdict.value
-    if one.verdict is not Verdict.INCONCLUSIVE:
+    if one.verdict is not ClassVerdict.INCONCLUSIVE:
         return verdict
     if one.effect is None:
         return f"{verdict} ({_runs_text(one)})"
@@ -251,7 +251,7 @@ def _verdict(one: ClassComparison) -> str:
 
 def needs_text(one: ClassComparison) -> str:
     """Runs per group that would decide, or a dash if it is decided or no number of runs would."""
-    if one.verdict is not Verdict.INCONCLUSIVE or one.effect is None:
+    if one.verdict is not ClassVerdict.INCONCLUSIVE or one.effect is None:
         return NONE
     if one.needs is None:
         return f"> {MAX_RUNS}"

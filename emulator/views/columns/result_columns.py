@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from emulator.results.run_folder.manifest import Figures, Manifest
+from emulator.results.run_folder.manifest import Manifest, RunFigures
 from emulator.results.run_folder.store import firmware_of
 from emulator.results.verdict.judge import Outcome
 from emulator.views.columns.columns import Column, bold
@@ -30,7 +30,7 @@ class RunResult:
     """
 
     verdict: Outcome | None = None
-    figures: Figures = field(default_factory=Figures)
+    figures: RunFigures = field(default_factory=RunFigures)
     profile: str | None = None
     topology: str | None = None
 
@@ -43,7 +43,7 @@ def result_of(manifest: Manifest | None) -> RunResult:
     """What the manifest of a run says; nothing of a run whose manifest cannot be read."""
     if manifest is None:
         return RunResult()
-    figures, topology = manifest.figures or Figures(), manifest.topology.get("name")
+    figures, topology = manifest.figures or RunFigures(), manifest.topology.get("name")
     return RunResult(
         verdict=None if figures.verdict is None else Outcome(figures.verdict),
         figures=figures,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from emulator.results.comparison.causes import causes
 from emulator.results.comparison.groups import RunGroup
-from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
+from emulator.results.comparison.verdicts import ClassComparison, ClassVerdict, GroupComparison, PairComparison
 from emulator.results.run_folder.store import firmware_of
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.views.columns.columns import Header, texts
 from emulator.views.columns.comparison_columns import cause_columns, page_columns, ratio_text, statistic_name
 from emulator.views.columns.figures import NONE
-from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, Table, table_of
+from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, PageSection, Table, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
 from emulator.views.text.comparison_text import (
@@ -27,10 +27,10 @@ CHOICES = 24
 """Classes that the reader can select: those that take most time."""
 TREND_LINES = 8
 _CURVE_POINTS = 60
-_TONES = {Verdict.SLOWER: "bad", Verdict.FASTER: "good", Verdict.NO_DIFFERENCE: "good"}
+_TONES = {ClassVerdict.SLOWER: "bad", ClassVerdict.FASTER: "good", ClassVerdict.NO_DIFFERENCE: "good"}
 
 
-def comparison_page(comparison: Comparison) -> Page:
+def comparison_page(comparison: GroupComparison) -> Page:
     """The page of a comparison."""
     baseline, others = comparison.groups[0], comparison.groups[1:]
     heading = f"{', '.join(group.name for group in others)} against {baseline.name}"
@@ -49,22 +49,22 @@ def comparison_page(comparison: Comparison) -> Page:
     )
 
 
-def _warnings(comparison: Comparison) -> Iterator[str]:
+def _warnings(comparison: GroupComparison) -> Iterator[str]:
     if comparison.is_forced:
         yield "Forced: these runs are not comparable. Do not rely on these verdicts."
         yield from map(str, comparison.comparability.refused)
 
 
-def _pair(pair: PairComparison, comparison: Comparison, number: int) -> Section:
+def _pair(pair: PairComparison, comparison: GroupComparison, number: int) -> PageSection:
     blocks: list[Block] = [_ratios(pair, comparison, number), _verdicts(pair, comparison, number)]
     if found := causes(pair.baseline, pair.other):
         columns = cause_columns(baseline=pair.baseline.name, other=pair.other.name)
         blocks.append(table_of(f"causes-{number}", "What happened to packets", columns, found))
     title = "Verdicts" if len(comparison.pairs) == 1 else f"{pair.other.name} against {pair.baseline.name}"
-    return Section(f"pair-{number}", title, blocks)
+    return PageSection(f"pair-{number}", title, blocks)
 
 
-def _ratios(pair: PairComparison, comparison: Comparison, number: int) -> Chart:
+def _ratios(pair: PairComparison, comparison: GroupComparison, number: int) -> Chart:
     drawn, margin = Rows(), comparison.rules.margin
     for one in pair.classes:
         if one.effect is not None:
@@ -84,12 +84,12 @@ def _ratios(pair: PairComparison, comparison: Comparison, number: int) -> Chart:
     )
 
 
-def _verdicts(pair: PairComparison, comparison: Comparison, number: int) -> Table:
+def _verdicts(pair: PairComparison, comparison: GroupComparison, number: int) -> Table:
     columns = page_columns(comparison.rules, baseline=pair.baseline.name, other=pair.other.name)
     return table_of(f"verdicts-{number}", "Verdicts", columns, pair.classes)
 
 
-def _side_by_side(comparison: Comparison) -> Section:
+def _side_by_side(comparison: GroupComparison) -> PageSection:
     """Charts of all groups for the class that the reader selects."""
     keys = [key for key, _ in trend_rows(comparison)][:CHOICES]
     choices = [(str(key), str(key)) for key in keys]
@@ -118,7 +118,7 @@ def _side_by_side(comparison: Comparison) -> Section:
         ),
     ]
     about = "If groups overlap, only enough runs can distinguish them, whatever their medians; see the verdict."
-    return Section("side-by-side", "Runs side by side", blocks, about)
+    return PageSection("side-by-side", "Runs side by side", blocks, about)
 
 
 def _add_runs(rows: Rows, name: str, key: ClassKey, group: RunGroup, quantile: float) -> None:
@@ -138,7 +138,7 @@ def _add_curves(rows: Rows, name: str, key: ClassKey, group: RunGroup) -> None:
             rows.extend(len(curve.value), **fixed, time_ns=curve.value, share=curve.share)
 
 
-def _trend(comparison: Comparison) -> Section:
+def _trend(comparison: GroupComparison) -> PageSection:
     points, listed = Rows(), list(trend_rows(comparison))
     for key, pairs in listed[:TREND_LINES]:
         fixed = {"class": str(key)}
@@ -158,10 +158,12 @@ def _trend(comparison: Comparison) -> Section:
         Picture("compare_trend", {"points": points.columns}),
         _trend_table(comparison, listed),
     )
-    return Section("over-versions", "Trend", [chart])
+    return PageSection("over-versions", "Trend", [chart])
 
 
-def _trend_table(comparison: Comparison, listed: Sequence[tuple[ClassKey, Sequence[ClassComparison | None]]]) -> Table:
+def _trend_table(
+    comparison: GroupComparison, listed: Sequence[tuple[ClassKey, Sequence[ClassComparison | None]]]
+) -> Table:
     columns = [Header("class", is_number=False), *(Header(group.name) for group in comparison.groups[1:])]
     rows = [[str(key), *(_trend_cell(one) for one in pairs)] for key, pairs in listed]
     return Table("trend-numbers", f"Ratios to {comparison.groups[0].name}", columns, rows)
@@ -171,12 +173,12 @@ def _trend_cell(one: ClassComparison | None) -> str:
     return NONE if one is None else f"{ratio_text(one.effect)} ({one.verdict.value})"
 
 
-def _method(comparison: Comparison) -> Section:
+def _method(comparison: GroupComparison) -> PageSection:
     columns = [*texts("group", "run", "began", "firmware"), Header("iterations"), Header("excluded")]
     rows = [_run_cells(group, number) for group in comparison.groups for number in range(len(group.runs))]
     facts = Facts("method-facts", "Method", list(fact_lines(comparison)))
     table = Table("runs", "Runs compared", columns, rows, is_folded=len(rows) > CHOICES)
-    return Section("method", "Method and runs", [facts, table])
+    return PageSection("method", "Method and runs", [facts, table])
 
 
 def _run_cells(group: RunGroup, number: int) -> list[str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from emulator.results.run_folder.manifest import RUNNING, Manifest, Trials
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.distribution import Distribution, distribution
 from emulator.results.statistics.samples.classes import JCT, ClassKey
@@ -49,7 +49,7 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
+class PageFacts:
     """Facts of one run.
 
     Attributes:
@@ -102,28 +102,28 @@ class RunFacts:
         return distribution(row.key, self.times(row))
 
 
-def read_facts(run: Run) -> RunFacts:
+def read_facts(run: Run) -> PageFacts:
     """Read a run that is complete, aborted or still running.
 
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    usage = run.table(Part.ITERATIONS)
+    usage = run.table(RunTable.ITERATIONS)
     columns = {name: to_ints(usage[name]) for name in usage.column_names}
     if run.manifest.status == RUNNING:
         run = replace(run, manifest=replace(run.manifest, trials=_trials_so_far(columns, run.manifest)))
     is_over = run.manifest.status != RUNNING
     summary = summarise(run)
-    return RunFacts(
+    return PageFacts(
         manifest=run.manifest,
         summary=summary,
         measured=measurements(run),
         usage=columns,
         spans=_spans(run),
         compute=_compute(run),
-        flows=run.table(Part.FLOWS),
-        flow_events=run.table(Part.FLOW_EVENTS),
-        counters=run.table(Part.COUNTERS),
+        flows=run.table(RunTable.FLOWS),
+        flow_events=run.table(RunTable.FLOW_EVENTS),
+        counters=run.table(RunTable.COUNTERS),
         steps=read_steps(run),
         late_posts=lateness(run, "post") if is_over else None,
         late_ends=lateness(run, "done") if is_over else None,
@@ -145,12 +145,12 @@ def _trials_so_far(usage: Mapping[str, IntArray], manifest: Manifest) -> Trials:
 
 
 def _compute(run: Run) -> Compute:
-    table = run.table(Part.COMPUTE)
+    table = run.table(RunTable.COMPUTE)
     return Compute(**{name: to_ints(table[name]) for name in table.column_names})
 
 
 def _spans(run: Run) -> Spans:
-    table = run.table(Part.SAMPLES, _SAMPLE_COLUMNS)
+    table = run.table(RunTable.SAMPLES, _SAMPLE_COLUMNS)
     kinds, codes = labels_and_codes(table["kind"])
     columns = {name: to_ints(table[name]) for name in _SAMPLE_COLUMNS if name != "kind"}
     return Spans(**columns, kind=codes, kinds=kinds)

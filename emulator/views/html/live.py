@@ -26,7 +26,7 @@ from emulator.results.run_folder.layout import PARTIAL_MANIFEST
 from emulator.results.run_folder.manifest import RUNNING
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.views.html.facts import read_facts
-from emulator.views.html.page.document import Page, Section, Text, render
+from emulator.views.html.page.document import Page, PageSection, Text, render
 from emulator.views.html.run_page import run_page
 
 LOOK_S = 1.0
@@ -226,7 +226,7 @@ def _as_running(run: Run) -> Run:
 
 
 def _notice(folder: Path, text: str, *, is_live: bool) -> Page:
-    section = Section("summary", "", [Text("notice", text, "note")])
+    section = PageSection("summary", "", [Text("notice", text, "note")])
     return Page(f"{folder.name} · charkha", folder.name, "", [], [], [section], is_live=is_live)
 
 

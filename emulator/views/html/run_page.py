@@ -11,7 +11,7 @@ from typing import Any
 from emulator.results.statistics.traffic.dut_counters import counter_series
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.as_json.verdict import verdict_to_json
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Page
 from emulator.views.html.sections.chosen import whole_iterations
 from emulator.views.html.sections.completion import completion
@@ -25,7 +25,7 @@ from emulator.views.html.sections.verdict import answer, checks
 from emulator.views.html.sections.worst import recorded_steps, worst
 
 
-def run_page(facts: RunFacts) -> Page:
+def run_page(facts: PageFacts) -> Page:
     """The page of one run."""
     summary, manifest = facts.summary, facts.manifest
     name = PurePath(summary.trace).name or summary.trace  # the method section has the whole path
@@ -55,7 +55,7 @@ def run_page(facts: RunFacts) -> Page:
     )
 
 
-def facts_to_json(facts: RunFacts) -> dict[str, Any]:
+def facts_to_json(facts: PageFacts) -> dict[str, Any]:
     """Everything on the page as JSON: the summary of `charkha run --json` with further keys."""
     return summary_to_json(facts.summary) | {
         "verdict": verdict_to_json(facts.verdict),
@@ -73,7 +73,7 @@ def facts_to_json(facts: RunFacts) -> dict[str, Any]:
     }
 
 
-def _pairs(facts: RunFacts) -> Iterator[dict[str, Any]]:
+def _pairs(facts: PageFacts) -> Iterator[dict[str, Any]]:
     pairs = pairs_of(facts)
     columns = (column.tolist() for column in (pairs.grid.src, pairs.grid.dst, pairs.grid.bytes, pairs.goodput))
     for at, (src, dst, size, goodput) in enumerate(zip(*columns, strict=True)):

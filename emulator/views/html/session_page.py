@@ -7,8 +7,8 @@ from pathlib import Path
 
 from emulator.host.files import write_text
 from emulator.results.comparison.interference import covered_iterations, window_of
-from emulator.results.run_folder.schema import Part
-from emulator.results.run_folder.session import Session
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.session import StoredSession
 from emulator.results.statistics.samples.iterations import iteration_spans
 from emulator.results.verdict.session import JudgedJob, JudgedSession, judge_session
 from emulator.views.columns.columns import Column
@@ -21,7 +21,7 @@ from emulator.views.columns.interference_columns import (
     session_words,
     tester_problems,
 )
-from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, render, table_of
+from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, PageSection, render, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.sections.verdict import TONES
 from emulator.views.html.writing import REPORT
@@ -45,7 +45,7 @@ _JOBS: tuple[Column[_JobRow], ...] = (
 )
 
 
-def write_session_report(session: Session, path: Path | None = None) -> Path:
+def write_session_report(session: StoredSession, path: Path | None = None) -> Path:
     """Write the report of a session and return its path.
 
     Args:
@@ -97,17 +97,17 @@ def _warnings(judged: JudgedSession) -> Iterator[str]:
         yield f"Without a run folder: {', '.join(missing)}."
 
 
-def _jobs(judged: JudgedSession) -> Section:
+def _jobs(judged: JudgedSession) -> PageSection:
     starts = judged.session.starts_ns
     first = min(starts.values(), default=0)
     rows = [
         (name, one, duration_cell(starts[name] - first) if name in starts else NONE)
         for name, one in judged.jobs.items()
     ]
-    return Section("jobs", "Jobs", [table_of("job-table", "Jobs", _JOBS, rows)], is_wide=True)
+    return PageSection("jobs", "Jobs", [table_of("job-table", "Jobs", _JOBS, rows)], is_wide=True)
 
 
-def _interference(judged: JudgedSession) -> Section:
+def _interference(judged: JudgedSession) -> PageSection:
     found = judged.interference
     table = table_of("factors", "Interference factors", COLUMNS, interference_rows(found))
     about = (
@@ -115,15 +115,15 @@ def _interference(judged: JudgedSession) -> Section:
         "other jobs cover count."
     )
     blocks: list[Block] = [table, Facts("interference-facts", "What counts", list(interference_facts(found)))]
-    return Section("interference", "Interference", blocks, about, is_wide=True)
+    return PageSection("interference", "Interference", blocks, about, is_wide=True)
 
 
-def _time_line(judged: JudgedSession) -> Section:
+def _time_line(judged: JudgedSession) -> PageSection:
     bars, session = Rows(), judged.session
     windows = {name: window_of(run) for name, run in session.jobs.items()}
     first = min((one.start_ns for one in windows.values() if one is not None), default=0)
     for name, run in session.jobs.items():
-        spans = iteration_spans(run.table(Part.ITERATIONS), run.manifest)
+        spans = iteration_spans(run.table(RunTable.ITERATIONS), run.manifest)
         others = [window for other, window in windows.items() if other != name]
         counted = set(covered_iterations(spans, others).tolist())
         for number, span in list(spans.items())[:DRAWN]:
@@ -137,7 +137,7 @@ def _time_line(judged: JudgedSession) -> Section:
         Picture("session_line", {"bars": bars.columns}),
         is_wide=True,
     )
-    return Section("time-line", "Time line", [chart] if bars.columns else [], is_wide=True)
+    return PageSection("time-line", "Time line", [chart] if bars.columns else [], is_wide=True)
 
 
 def _what(number: int, counted: set[int]) -> str:

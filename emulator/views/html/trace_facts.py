@@ -25,7 +25,7 @@ class WindowFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceFacts:
+class TracePageFacts:
     """A trace set and what follows from it.
 
     Attributes:

@@ -9,15 +9,15 @@ from typing import Any
 from emulator.units import format_duration, format_size
 from emulator.views.as_json.trace import trace_to_json
 from emulator.views.columns.figures import count_of, describe_warning, percent_cell
-from emulator.views.html.page.document import Block, Figure, Figures, Page, Section
-from emulator.views.html.trace_facts import TraceFacts
+from emulator.views.html.page.document import Block, Figures, KeyFigure, Page, PageSection
+from emulator.views.html.trace_facts import TracePageFacts
 from emulator.views.html.trace_sections.graph import graph
 from emulator.views.html.trace_sections.lines import lines, usage_of
 from emulator.views.html.trace_sections.path import critical_path
 from emulator.views.html.trace_sections.traffic import traffic
 
 
-def trace_page(facts: TraceFacts) -> Page:
+def trace_page(facts: TracePageFacts) -> Page:
     """The page of a trace set."""
     summary = facts.summary
     return Page(
@@ -35,7 +35,7 @@ def trace_page(facts: TraceFacts) -> Page:
     )
 
 
-def facts_to_json(facts: TraceFacts) -> dict[str, Any]:
+def facts_to_json(facts: TracePageFacts) -> dict[str, Any]:
     """The facts of the page: the summary of `charkha trace check --json` with further keys."""
     usage = None if facts.line is None else [asdict(one) for one in usage_of(facts.workload.recorded, facts.line)]
     return trace_to_json(facts.summary) | {
@@ -49,14 +49,14 @@ def facts_to_json(facts: TraceFacts) -> dict[str, Any]:
     }
 
 
-def _pairs(facts: TraceFacts) -> Iterator[dict[str, int]]:
+def _pairs(facts: TracePageFacts) -> Iterator[dict[str, int]]:
     assert facts.pairs is not None
     columns = (facts.pairs.src.tolist(), facts.pairs.dst.tolist(), facts.pairs.bytes.tolist())
     for src, dst, size in zip(*columns, strict=True):
         yield {"src": src, "dst": dst, "bytes": size}
 
 
-def _sentence(facts: TraceFacts) -> str:
+def _sentence(facts: TracePageFacts) -> str:
     summary = facts.summary
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.communication_nodes.items())
     nodes = sum(summary.communication_nodes.values())
@@ -65,25 +65,25 @@ def _sentence(facts: TraceFacts) -> str:
     return f"{text} in {count_of(len(summary.groups), 'process group')}. {finish}."
 
 
-def _overview(facts: TraceFacts) -> Section:
+def _overview(facts: TracePageFacts) -> PageSection:
     summary = facts.summary
     payload = sum(one.payload_bytes_all_ranks for one in summary.operations)
     whose = "all ranks" if summary.only is None else f"the nodes of rank {summary.only}"
     figures = [
-        Figure("Critical path", format_duration(facts.path_ns), facts.communication_about, is_leading=True),
-        Figure("Payload", format_size(payload), f"comm_size over {whose}, one iteration"),
+        KeyFigure("Critical path", format_duration(facts.path_ns), facts.communication_about, is_leading=True),
+        KeyFigure("Payload", format_size(payload), f"comm_size over {whose}, one iteration"),
     ]
     if facts.line is not None:
         usage = usage_of(facts.workload.recorded, facts.line)
         both, talking = sum(one.both_ns for one in usage), sum(one.communication_ns for one in usage)
         how = "recorded" if facts.line.is_recorded else "computed"
-        figures.append(Figure("Time line", format_duration(facts.line.length_ns), f"{how}, first to last node"))
+        figures.append(KeyFigure("Time line", format_duration(facts.line.length_ns), f"{how}, first to last node"))
         covered = percent_cell(both / talking if talking else None)
-        figures.append(Figure("Overlap", covered, "of communication, during which the rank computes"))
+        figures.append(KeyFigure("Overlap", covered, "of communication, during which the rank computes"))
     figures += [
-        Figure("Compute, device", format_duration(summary.device_ns.middle), "of a rank, median"),
-        Figure("Compute, CPU", format_duration(summary.cpu_ns.middle), "of a rank, median"),
-        Figure("Operations", f"{facts.workload.instances:,}", "collectives, and sends with their receives"),
+        KeyFigure("Compute, device", format_duration(summary.device_ns.middle), "of a rank, median"),
+        KeyFigure("Compute, CPU", format_duration(summary.cpu_ns.middle), "of a rank, median"),
+        KeyFigure("Operations", f"{facts.workload.instances:,}", "collectives, and sends with their receives"),
     ]
     blocks: list[Block] = [Figures("figures", figures)]
-    return Section("overview", "", blocks)
+    return PageSection("overview", "", blocks)

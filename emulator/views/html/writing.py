@@ -6,7 +6,7 @@ from pathlib import Path
 
 from emulator.host.files import write_text
 from emulator.results.run_folder.reader import Run
-from emulator.views.html.facts import RunFacts, read_facts
+from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page.document import render
 from emulator.views.html.run_page import run_page
 
@@ -30,6 +30,6 @@ def write_report(run: Run, path: Path | None = None) -> Path:
     return target
 
 
-def report_html(facts: RunFacts) -> str:
+def report_html(facts: PageFacts) -> str:
     """The report as one self-contained HTML document."""
     return render(run_page(facts))

@@ -9,7 +9,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.results.comparison.causes import causes
-from emulator.results.comparison.verdicts import ClassComparison, Comparison, PairComparison, Rules, Verdict
+from emulator.results.comparison.verdicts import (
+    ClassComparison,
+    ClassVerdict,
+    ComparisonRules,
+    GroupComparison,
+    PairComparison,
+)
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.comparison_columns import (
@@ -25,12 +31,17 @@ from emulator.views.text.comparison_text import fact_lines, runs_text, trend_row
 from emulator.visible import visible
 
 _LETTERS = {"baseline": "A", "other": "B"}
-MARKS = {Verdict.SLOWER: "slower", Verdict.FASTER: "faster", Verdict.NO_DIFFERENCE: "=", Verdict.INCONCLUSIVE: "?"}
+MARKS = {
+    ClassVerdict.SLOWER: "slower",
+    ClassVerdict.FASTER: "faster",
+    ClassVerdict.NO_DIFFERENCE: "=",
+    ClassVerdict.INCONCLUSIVE: "?",
+}
 """Verdict -> what follows a ratio."""
 _TrendRow: TypeAlias = tuple[ClassKey, Sequence[ClassComparison | None]]
 
 
-def render(comparison: Comparison) -> RenderableType:
+def render(comparison: GroupComparison) -> RenderableType:
     """The comparison for a console."""
     parts: list[RenderableType] = []
     if comparison.is_forced:
@@ -42,7 +53,7 @@ def render(comparison: Comparison) -> RenderableType:
     return Group(*parts, facts_grid(fact_lines(comparison)))
 
 
-def forced_lines(comparison: Comparison) -> Iterator[Text]:
+def forced_lines(comparison: GroupComparison) -> Iterator[Text]:
     """The warning above a forced comparison, and what makes its runs incomparable."""
     yield Text("FORCED: these runs are not comparable; do not rely on any verdict below.", style="bold red")
     for one in comparison.comparability.refused:
@@ -54,7 +65,7 @@ def _headline(pair: PairComparison) -> Text:
     return Text.assemble((other.name, "bold"), " against ", (baseline.name, "bold"), f": {runs_text(pair)}")
 
 
-def _table(pair: PairComparison, rules: Rules) -> RenderableType:
+def _table(pair: PairComparison, rules: ComparisonRules) -> RenderableType:
     if not pair.classes:
         return Text("No class was measured in both groups.")
     return FittedTable(terminal_columns(rules, **_names(pair)), pair.classes)
@@ -109,7 +120,7 @@ def _trend_style(at: int) -> Callable[[_TrendRow], str]:
     return style
 
 
-def render_trend(comparison: Comparison) -> RenderableType:
+def render_trend(comparison: GroupComparison) -> RenderableType:
     """The trend for a console."""
     names = [group.name for group in comparison.groups]
     table = FittedTable(_trend_columns(names, statistic_name(comparison.rules)), list(trend_rows(comparison)))
@@ -119,6 +130,6 @@ def render_trend(comparison: Comparison) -> RenderableType:
 
 
 EXPLAIN = paragraphs(
-    explain(terminal_columns(Rules(), **_LETTERS), title="A is the baseline, B the group compared with it:"),
+    explain(terminal_columns(ComparisonRules(), **_LETTERS), title="A is the baseline, B the group compared with it:"),
     explain(_trend_columns(("FIRST", "NEXT"), "p50"), title="FIRST is the first group, NEXT each of the others:"),
 )

@@ -17,7 +17,7 @@ from emulator.views.terminal.table import FittedTable
 SHOWN_LINKS = 12
 
 
-class _Link(NamedTuple):
+class _LinkRow(NamedTuple):
     load: LinkLoad
     plan: Plan
 
@@ -33,7 +33,7 @@ _FLOWS: tuple[Column[FlowLoad], ...] = (
     Column("payload", "of the whole run; a dash: as much as time allows", key="payload_bytes", show=size_cell),
     Column("alongside the job", "what is played", key="about", is_number=False, folds=30),
 )
-_LINKS: tuple[Column[_Link], ...] = (
+_LINKS: tuple[Column[_LinkRow], ...] = (
     Column(
         "links of flows",
         "directed link that flows cross",
@@ -75,4 +75,4 @@ def link_table(links: Sequence[LinkLoad], plan: Plan) -> Iterator[RenderableType
         hidden = len(links) - SHOWN_LINKS
         more = f"… {hidden:,} more in --json" if hidden > 0 else ""
         yield ""
-        yield FittedTable(_LINKS, [_Link(one, plan) for one in links[:SHOWN_LINKS]], more=more)
+        yield FittedTable(_LINKS, [_LinkRow(one, plan) for one in links[:SHOWN_LINKS]], more=more)

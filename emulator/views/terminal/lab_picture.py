@@ -8,8 +8,8 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.device.lab.links import Link
-from emulator.device.lab.model import Node, Port
+from emulator.device.lab.links import PortLink
+from emulator.device.lab.model import LabPort, Node
 from emulator.device.lab.packet_sockets import SOCKET_DROPS
 from emulator.device.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.units import format_size
@@ -25,8 +25,8 @@ class _PortRow(NamedTuple):
     """A port with its link and counters; no link and no counters if they cannot be read."""
 
     node: Node
-    port: Port
-    link: Link | None
+    port: LabPort
+    link: PortLink | None
     counters: Mapping[str, int]
 
     def size(self, counter: str) -> str:

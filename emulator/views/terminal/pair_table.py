@@ -22,7 +22,7 @@ MOST_IN_MATRIX = 8
 _DOES = {Direction.SEND: "sends", Direction.RECEIVE: "receives"}
 
 
-class _PortRow(NamedTuple):
+class _PairPortRow(NamedTuple):
     """A port: medians over its pairs, and its slowest pair as a sender."""
 
     port: str
@@ -37,7 +37,7 @@ class _SourceRow(NamedTuple):
     rates: Sequence[float | None]
 
 
-_PORTS: tuple[Column[_PortRow], ...] = (
+_PORTS: tuple[Column[_PairPortRow], ...] = (
     Column("port", "of a host; `rank N` if the topology has none", key="port", is_number=False),
     Column("sends\nGbit/s", "median over the ports it sent to", key="sends", show=gbps_cell),
     Column("receives\nGbit/s", "median over the ports that sent to it", key="receives", show=gbps_cell),
@@ -83,12 +83,12 @@ def _pair_text(pair: SlowPair) -> str:
     return f"Slow: {pair.source} to {pair.destination} {link_rate_cell(pair.bits_per_s)}, {usual}"
 
 
-def _rows(table: PairTable) -> Iterator[_PortRow]:
+def _rows(table: PairTable) -> Iterator[_PairPortRow]:
     for port in table.ports:
         sends = {there: rate for (here, there), rate in table.bits_per_s.items() if here == port}
         receives = [rate for (_, there), rate in table.bits_per_s.items() if there == port]
         slowest = min(sends, key=lambda there: sends[there], default=None)
-        yield _PortRow(
+        yield _PairPortRow(
             port,
             median(sends.values()) if sends else None,
             median(receives) if receives else None,

@@ -10,7 +10,7 @@ from rich.text import Text
 from emulator.results.run_folder.manifest import COMPLETE, LAST_DONE
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.samples.iterations import IterationSummary
-from emulator.results.statistics.samples.transfers import Times, TransferSummary
+from emulator.results.statistics.samples.transfers import TransferSummary, TransferTimes
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.traffic.dut_counters import describe_device
 from emulator.results.verdict.tester import judge_tester
@@ -150,7 +150,7 @@ def _request_lines(transfers: TransferSummary) -> Iterator[tuple[str, str]]:
         yield "Incomplete", f"{count_of(transfers.incomplete_requests, 'request')} lack a sample and are omitted"
 
 
-def _times(times: Times) -> str:
+def _times(times: TransferTimes) -> str:
     named = {"median": times.p50_ns, "p99": times.p99_ns, "longest": times.max_ns}
     return ", ".join(f"{NONE if value is None else format_duration(value)} {name}" for name, value in named.items())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from emulator.trace.analysis.compare import Aspect, Difference, Finding
+from emulator.trace.analysis.compare import Aspect, Difference, TraceFinding
 from emulator.views.columns.columns import Column, Header, explain, paragraphs
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
@@ -25,7 +25,7 @@ _MEANING = {
 }
 _WORK = {Aspect.RANKS, Aspect.GROUPS, Aspect.OPERATIONS, Aspect.TYPES}
 """Sets that differ in one of them do not play variants of one job."""
-_Row = tuple[Aspect, Finding]
+_Row = tuple[Aspect, TraceFinding]
 _COLUMNS: tuple[Column[_Row], ...] = (
     Column("aspect", "what was compared", cell=lambda row: row[0].value, is_number=False),
     Column("differ", "how many differ, or are in only one set", cell=lambda row: f"{row[1].differing:,}"),

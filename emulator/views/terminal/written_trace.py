@@ -8,14 +8,14 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, Traffic
+from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkloadTraffic
 from emulator.units import NS_PER_US, format_duration, format_size
 from emulator.views.columns.columns import Column, explain
 from emulator.views.columns.figures import count_of
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 
-_COLUMNS: tuple[Column[Traffic], ...] = (
+_COLUMNS: tuple[Column[WorkloadTraffic], ...] = (
     Column(
         "role",
         f"why the ranks communicate: {', '.join(role.value for role in GroupRole)}",

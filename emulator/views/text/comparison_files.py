@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from emulator.host.files import write_text
-from emulator.results.comparison.verdicts import Comparison
+from emulator.results.comparison.verdicts import GroupComparison
 
 
-def write_comparison(comparison: Comparison, *, html: Path | None, junit: Path | None, is_strict: bool) -> None:
+def write_comparison(comparison: GroupComparison, *, html: Path | None, junit: Path | None, is_strict: bool) -> None:
     """Write the files that are requested.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from emulator.results.comparison.verdicts import Comparison, PairComparison
+from emulator.results.comparison.verdicts import GroupComparison, PairComparison
 from emulator.views.columns.columns import Column
 from emulator.views.columns.comparison_columns import markdown_columns
 from emulator.views.text.comparison_text import answer_words, fact_lines, pair_sentence
@@ -15,12 +15,12 @@ R = TypeVar("R")
 _MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
 
 
-def comparison_to_markdown(comparison: Comparison) -> str:
+def comparison_to_markdown(comparison: GroupComparison) -> str:
     """The comparison in GitHub's Markdown, which GitLab and Jenkins read too."""
     return "\n".join(_lines(comparison)) + "\n"
 
 
-def _lines(comparison: Comparison) -> Iterator[str]:
+def _lines(comparison: GroupComparison) -> Iterator[str]:
     word, counts = answer_words(comparison)
     yield f"### {escaped(word)}"
     yield ""
@@ -37,7 +37,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield from (f"- {escaped(name)}: {escaped(fact)}" for name, fact in fact_lines(comparison))
 
 
-def _table(pair: PairComparison, comparison: Comparison) -> Iterator[str]:
+def _table(pair: PairComparison, comparison: GroupComparison) -> Iterator[str]:
     names = {"baseline": visible(pair.baseline.name), "other": visible(pair.other.name)}
     yield from markdown_table(markdown_columns(comparison.rules, **names), pair.classes)
 

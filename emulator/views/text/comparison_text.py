@@ -12,9 +12,9 @@ from emulator.results.comparison.inference import MAX_RUNS
 from emulator.results.comparison.verdicts import (
     TAIL,
     ClassComparison,
-    Comparison,
+    ClassVerdict,
+    GroupComparison,
     PairComparison,
-    Verdict,
 )
 from emulator.results.run_folder.store import firmware_of
 from emulator.results.statistics.metrics import METRICS
@@ -32,17 +32,17 @@ def runs_text(pair: PairComparison) -> str:
 
 def largest_effect(pair: PairComparison) -> ClassComparison | None:
     """Of the classes with a verdict of faster or slower, the one farthest from equality; None if there is none."""
-    found = [one for one in pair.classes if one.effect and one.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    found = [one for one in pair.classes if one.effect and one.verdict in (ClassVerdict.SLOWER, ClassVerdict.FASTER)]
     return max(found, key=lambda one: abs(math.log(one.effect.ratio)) if one.effect else 0.0, default=None)
 
 
-def gravest_verdict(comparison: Comparison) -> Verdict:
+def gravest_verdict(comparison: GroupComparison) -> ClassVerdict:
     """What a comparison says in one word: slower before inconclusive before faster; no difference is the last."""
-    order = (Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.FASTER)
-    return next(filter(comparison.has, order), Verdict.NO_DIFFERENCE)
+    order = (ClassVerdict.SLOWER, ClassVerdict.INCONCLUSIVE, ClassVerdict.FASTER)
+    return next(filter(comparison.has, order), ClassVerdict.NO_DIFFERENCE)
 
 
-def answer_words(comparison: Comparison) -> tuple[str, str]:
+def answer_words(comparison: GroupComparison) -> tuple[str, str]:
     """The verdict above everything else, and the counts behind it."""
     word = "UNDECIDED" if comparison.is_undecided else gravest_verdict(comparison).value.upper()
     return word, _counts(comparison)
@@ -50,7 +50,7 @@ def answer_words(comparison: Comparison) -> tuple[str, str]:
 
 def pair_sentence(pair: PairComparison) -> str:
     """The largest difference of two groups, how many classes have which verdict, and the counter that explains it."""
-    counts = [f"{count} {verdict.value}" for verdict in Verdict if (count := pair.count(verdict))]
+    counts = [f"{count} {verdict.value}" for verdict in ClassVerdict if (count := pair.count(verdict))]
     classes = count_of(len(pair.classes), "class", "classes")
     most = largest_effect(pair)
     largest = f"{most.key} is {most.verdict.value}, ratio {ratio_text(most.effect)}; " if most is not None else ""
@@ -68,7 +68,7 @@ def cause_text(pair: PairComparison) -> str:
     return f"{METRICS[one.metric].title}: {cause_count(one.baseline)} → {cause_count(one.other)} a run"
 
 
-def undecided_text(comparison: Comparison) -> str:
+def undecided_text(comparison: GroupComparison) -> str:
     """Why a gate has decided nothing."""
     needs = [one.needs for pair in comparison.pairs for one in pair.classes if one.needs is not None]
     hint = f": play {max(needs)} runs of each group" if needs else ""
@@ -77,14 +77,14 @@ def undecided_text(comparison: Comparison) -> str:
     return f"UNDECIDED: the gate decided nothing, {which}{hint}"
 
 
-def trend_rows(comparison: Comparison) -> Iterator[tuple[ClassKey, Sequence[ClassComparison | None]]]:
+def trend_rows(comparison: GroupComparison) -> Iterator[tuple[ClassKey, Sequence[ClassComparison | None]]]:
     """(class, its comparison in every pair, None if the pair does not have it), in the order of the first pair."""
     found = [{one.key: one for one in pair.classes} for pair in comparison.pairs]
     for key in dict.fromkeys(key for pair in found for key in pair):
         yield key, [pair.get(key) for pair in found]
 
 
-def fact_lines(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def fact_lines(comparison: GroupComparison) -> Iterator[tuple[str, str]]:
     """(name, fact): groups, counts of verdicts, rules, runs left out, notes."""
     for number, group in enumerate(comparison.groups):
         yield "B" if number else "A, the baseline", _group_text(group)
@@ -110,18 +110,18 @@ def _group_text(group: RunGroup) -> str:
     return ", ".join(filter(None, [group.name, firmware and f"firmware {firmware}", counted, when]))
 
 
-def _counts(comparison: Comparison) -> str:
-    counts = [(verdict.value, sum(pair.count(verdict) for pair in comparison.pairs)) for verdict in Verdict]
+def _counts(comparison: GroupComparison) -> str:
+    counts = [(verdict.value, sum(pair.count(verdict) for pair in comparison.pairs)) for verdict in ClassVerdict]
     return ", ".join(f"{count} {name}" for name, count in counts if count) or "none"
 
 
-def _reasons(comparison: Comparison) -> Iterator[str]:
+def _reasons(comparison: GroupComparison) -> Iterator[str]:
     reasons = Counter(one.why for pair in comparison.pairs for one in pair.classes if one.why)
     for why, count in reasons.most_common():
         yield f"{count_of(count, 'class', 'classes')}: {why}"
 
 
-def _diluted(comparison: Comparison) -> Iterator[str]:
+def _diluted(comparison: GroupComparison) -> Iterator[str]:
     shares = {one.key: one.tester_percent for pair in comparison.pairs for one in pair.classes if one.is_diluted}
     if shares:
         named = "; ".join(f"{percent:.0f} % of {key}" for key, percent in shares.items())
@@ -131,7 +131,7 @@ def _diluted(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _power(comparison: Comparison) -> Iterator[str]:
+def _power(comparison: GroupComparison) -> Iterator[str]:
     """`+3 % is found in 95 of 100 comparisons with this many runs per side: 10 (4 classes)`; empty without `--find`."""
     find = comparison.rules.find
     if find is None:
@@ -144,7 +144,7 @@ def _power(comparison: Comparison) -> Iterator[str]:
         yield f"+{100 * find:g} % is found in 95 of 100 comparisons with this many runs per side: {', '.join(words)}"
 
 
-def _rules_text(comparison: Comparison) -> str:
+def _rules_text(comparison: GroupComparison) -> str:
     """How verdicts are reached, in a sentence."""
     rules = comparison.rules
     text = (

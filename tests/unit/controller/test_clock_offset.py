@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from emulator.controller.clocks.clock_offset import ClockEstimate, ClockWatch, Exchange, difference_error_ns
+from emulator.controller.clocks.clock_offset import ClockEstimate, ClockExchange, ClockWatch, difference_error_ns
 
 
 class Agent:
@@ -20,10 +20,10 @@ class Agent:
     def clock(self, at_ns: float) -> int:
         return int(at_ns + self._offset_ns + at_ns * self._drift_ppm / 1e6)
 
-    def exchange(self, *, delay_ns: int) -> Exchange:
+    def exchange(self, *, delay_ns: int) -> ClockExchange:
         there, held, back = (self._random.randrange(100_000, delay_ns) for _ in range(3))
         sent, self.now_ns = self.now_ns, self.now_ns + there + held + back
-        return Exchange(sent, self.clock(sent + there), self.clock(sent + there + held), self.now_ns)
+        return ClockExchange(sent, self.clock(sent + there), self.clock(sent + there + held), self.now_ns)
 
 
 def _watched(agent: Agent, *, iterations: int, seconds: float, strays: int = 0) -> ClockWatch:
@@ -62,8 +62,8 @@ def test_a_clock_that_drifts_evenly_is_corrected_within_the_error(offset_ns: int
 def test_a_burst_bounds_better_than_half_its_quickest_exchange() -> None:
     watch = ClockWatch(lambda: None)
     watch.burst(2)
-    watch.heard(Exchange(0, 1_100, 1_200, 10_000))  # slow on the way back
-    watch.heard(Exchange(20_000, 29_000, 29_100, 29_200))  # slow on the way there
+    watch.heard(ClockExchange(0, 1_100, 1_200, 10_000))  # slow on the way back
+    watch.heard(ClockExchange(20_000, 29_000, 29_100, 29_200))  # slow on the way there
     estimate = watch.estimate()
     assert estimate is not None
     assert estimate.error_ns < 700  # 100 ns, and what the clock may have drifted since; alone they say 4,450 and 4,550
@@ -74,9 +74,9 @@ def test_a_clock_that_jumps_in_mid_run_is_noticed_by_what_was_asked_there() -> N
     watch = _watched(agent, iterations=1, seconds=1)
     calm = watch.estimate()
     first, last = agent.now_ns - int(0.9e9), agent.now_ns
-    watch.heard(Exchange(first, first + 100_000 + 50_000_000, first + 150_000 + 50_000_000, first + 200_000))
+    watch.heard(ClockExchange(first, first + 100_000 + 50_000_000, first + 150_000 + 50_000_000, first + 200_000))
     watch.burst(1)
-    watch.heard(Exchange(last, last + 100_000, last + 150_000, last + 200_000))
+    watch.heard(ClockExchange(last, last + 100_000, last + 150_000, last + 200_000))
     bent = watch.estimate()
     assert calm is not None
     assert bent is not None
@@ -96,7 +96,7 @@ def test_a_run_that_broke_off_is_bounded_by_what_was_said_last() -> None:
 def test_without_a_whole_burst_nothing_is_known() -> None:
     watch = ClockWatch(lambda: None)
     watch.burst(2)
-    watch.heard(Exchange(0, 1, 2, 3))
+    watch.heard(ClockExchange(0, 1, 2, 3))
     assert watch.estimate() is None
 
 

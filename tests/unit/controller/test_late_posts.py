@@ -11,7 +11,7 @@ import pytest
 from emulator.controller.recording import late_posts
 from emulator.controller.recording.late_posts import add_remaining_ideals
 from emulator.planner.network.header_overhead import WireOverhead
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.topology.model import Host, Topology
 from emulator.trace.meaning.workload import build_workload
@@ -45,7 +45,7 @@ def remaining(folder: Path, rows: Sequence[Row]) -> dict[tuple[int, int], set[in
             overhead=WireOverhead(1, 1),
             seed=1,
         )
-        table = writer.run().table(Part.SAMPLES, ["iteration", "instance", "remaining_ideal_ns"])
+        table = writer.run().table(RunTable.SAMPLES, ["iteration", "instance", "remaining_ideal_ns"])
     found: dict[tuple[int, int], set[int | None]] = {}
     for row in table.to_pylist():
         found.setdefault((row["iteration"], row["instance"]), set()).add(row["remaining_ideal_ns"])

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
-from emulator.controller.ledger import TOLERANCE_NS, Ledger, Span, span_of
+from emulator.controller.ledger import TOLERANCE_NS, Ledger, PossibleTimes, span_of
 from emulator.controller.run_plan import RunPlan
 from emulator.errors import RemoteProtocolError
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import coll, rank_trace
 
-SPAN = Span(100, 200)
+SPAN = PossibleTimes(100, 200)
 NODES = [7, 1 << 63, 9]
 
 
@@ -144,4 +144,4 @@ def test_an_agent_has_an_end_of_every_flow_that_it_counts(src: int, dst: int) ->
 
 
 def test_times_may_be_off_by_the_error_of_the_clock() -> None:
-    assert span_of(1000, 2000, error_ns=30) == Span(970 - TOLERANCE_NS, 2030 + TOLERANCE_NS)
+    assert span_of(1000, 2000, error_ns=30) == PossibleTimes(970 - TOLERANCE_NS, 2030 + TOLERANCE_NS)

@@ -12,8 +12,8 @@ import pytest
 from emulator.control.observations import Completions, FlowCounters, FlowEvents, RankSteps, StepRecords
 from emulator.controller.recording.recorder import Recorder
 from emulator.controller.recording.worst_instances import WorstInstances
-from emulator.results.run_folder.catalogue import Catalogue
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.catalogue import NodeCatalogue
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.trace.meaning.workload import build_workload
 from tests.support.playing import everyone
@@ -40,7 +40,7 @@ def writer(tmp_path: Path) -> Iterator[RunWriter]:
 def recorder(writer: RunWriter, worst: WorstInstances | None = None) -> Recorder:
     """Of two ranks that play two all-reduces, nodes 1 and 2."""
     workload = build_workload(everyone(2, [coll(1, "all_reduce", 64), coll(2, "all_reduce", 64, deps=[1])]))
-    catalogue = Catalogue(workload, algorithm_of=lambda node: "ring")
+    catalogue = NodeCatalogue(workload, algorithm_of=lambda node: "ring")
     device: Any = NoDevice()
     return Recorder(writer, catalogue, (), device, worst=worst)
 
@@ -69,11 +69,11 @@ def test_events_of_a_flow_are_joined_when_the_next_iteration_starts(writer: RunW
     record.iteration_started(0)
     record.flow_events(FlowEvents(0, [FlowCounters(0, 1, qpn=17, retransmits=3)]))
     record.flow_events(FlowEvents(0, [FlowCounters(0, 1, qpn=17, duplicates=2)]))
-    assert writer.run().table(Part.FLOW_EVENTS).num_rows == 0
+    assert writer.run().table(RunTable.FLOW_EVENTS).num_rows == 0
     record.iteration_started(1)
     record.flow_events(FlowEvents(1, [FlowCounters(1, 0, qpn=16, timeouts=1)]))
     record.flush()
-    rows = writer.run().table(Part.FLOW_EVENTS).to_pylist()
+    rows = writer.run().table(RunTable.FLOW_EVENTS).to_pylist()
     names = ("iteration", "src", "qpn", "retransmits", "duplicates", "timeouts")
     assert [tuple(row[name] for name in names) for row in rows] == [(0, 0, 17, 3, 2, None), (1, 1, 16, None, None, 1)]
 
@@ -93,7 +93,7 @@ def test_the_slowest_are_wanted_once_and_missing_until_they_are_whole(writer: Ru
     assert record.wanted_steps() == {0: [1]}
     assert record.steps_missing == 1
     record.flush()
-    rows = writer.run().table(Part.STEPS).to_pylist()
+    rows = writer.run().table(RunTable.STEPS).to_pylist()
     assert [(row["instance"], row["src"], row["dst"], row["arrival_ns"]) for row in rows] == [
         (0, 0, 1, 2),
         (0, 1, 0, 2),
@@ -107,4 +107,4 @@ def test_without_a_choice_nothing_is_wanted_and_what_is_incomplete_is_counted(wr
     record.steps_recorded(steps(0, 1))
     record.flush()
     assert record.steps_missing == 1
-    assert writer.run().table(Part.STEPS).num_rows == 2
+    assert writer.run().table(RunTable.STEPS).num_rows == 2

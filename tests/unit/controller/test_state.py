@@ -17,9 +17,9 @@ from emulator.controller.state import (
     EndRun,
     FinishRun,
     Instruction,
-    Phase,
     PrepareIteration,
     RanksBound,
+    RunPhase,
     RunState,
     SendDirectory,
     SendSetup,
@@ -30,14 +30,14 @@ from emulator.errors import AgentLost, RemoteProtocolError, RunError, TransferFa
 
 RANKS = {"a": [0, 1], "b": [2]}
 PLACES = {"a": {0: ("127.0.0.1", 5), 1: ("127.0.0.2", 6)}, "b": {2: ("127.0.0.3", 7)}}
-PHASES = [phase for phase in Phase if phase is not Phase.OVER]
+PHASES = [phase for phase in RunPhase if phase is not RunPhase.OVER]
 
 
 def machine(iterations: Sequence[int] = (-1, 0)) -> RunState:
     return RunState(RANKS, iterations)
 
 
-def in_phase(phase: Phase) -> RunState:
+def in_phase(phase: RunPhase) -> RunState:
     """A machine of two iterations that is in a phase of the first, nobody having done what it waits for."""
     state = machine()
     for stimulus in happy_path():
@@ -100,7 +100,7 @@ def test_agents_that_know_iterations_ahead_are_not_asked_between_them() -> None:
     assert state.handle(AgentFinished("b", -1)) == [ContinueThrough(2)]
     assert [state.handle(AgentFinished("a", number)) for number in (1, 2)] == [[], []]
     assert [state.handle(AgentFinished("b", number)) for number in (0, 1)] == [[], []]
-    assert (state.phase, state.iteration) == (Phase.PLAYING, 2)
+    assert (state.phase, state.iteration) == (RunPhase.PLAYING, 2)
     assert state.handle(AgentFinished("b", 2)) == [FinishRun()]
 
 
@@ -140,13 +140,13 @@ def test_agents_may_come_in_any_order_and_are_counted() -> None:
     assert state.missing_agents == ["a"]
 
 
-def out_of_turn() -> list[tuple[Phase, Stimulus]]:
-    said: dict[Phase, Stimulus] = {
-        Phase.GATHERING: AgentJoined("a"),
-        Phase.BINDING: RanksBound("a", PLACES["a"]),
-        Phase.PREPARING: AgentReady("a"),
-        Phase.PLAYING: AgentFinished("a", -1),
-        Phase.FINISHING: AgentSaidFarewell("a"),
+def out_of_turn() -> list[tuple[RunPhase, Stimulus]]:
+    said: dict[RunPhase, Stimulus] = {
+        RunPhase.GATHERING: AgentJoined("a"),
+        RunPhase.BINDING: RanksBound("a", PLACES["a"]),
+        RunPhase.PREPARING: AgentReady("a"),
+        RunPhase.PLAYING: AgentFinished("a", -1),
+        RunPhase.FINISHING: AgentSaidFarewell("a"),
     }
     return [(phase, stimulus) for phase in PHASES for turn, stimulus in said.items() if turn is not phase]
 
@@ -159,48 +159,48 @@ def only_error(instructions: list[Instruction]) -> Exception:
 
 
 @pytest.mark.parametrize(("phase", "stimulus"), out_of_turn(), ids=str)
-def test_who_speaks_out_of_turn_ends_the_run(phase: Phase, stimulus: Stimulus) -> None:
+def test_who_speaks_out_of_turn_ends_the_run(phase: RunPhase, stimulus: Stimulus) -> None:
     state = in_phase(phase)
     error = only_error(state.handle(stimulus))
     assert isinstance(error, RemoteProtocolError)
     assert str(error).startswith("agent a ")
-    assert state.phase is Phase.OVER
+    assert state.phase is RunPhase.OVER
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_who_says_it_twice_ends_the_run(phase: Phase) -> None:
+def test_who_says_it_twice_ends_the_run(phase: RunPhase) -> None:
     state = in_phase(phase)
     (turn,) = [stimulus for other, stimulus in out_of_turn() if other is not phase and _turn(stimulus) is phase][:1]
-    iteration = AgentFinished("a", state.iteration) if phase is Phase.PLAYING else turn
+    iteration = AgentFinished("a", state.iteration) if phase is RunPhase.PLAYING else turn
     assert state.handle(iteration) == []
     assert isinstance(only_error(state.handle(iteration)), RemoteProtocolError)
 
 
-def _turn(stimulus: Stimulus) -> Phase:
+def _turn(stimulus: Stimulus) -> RunPhase:
     turns = {
-        AgentJoined: Phase.GATHERING,
-        RanksBound: Phase.BINDING,
-        AgentReady: Phase.PREPARING,
-        AgentFinished: Phase.PLAYING,
-        AgentSaidFarewell: Phase.FINISHING,
+        AgentJoined: RunPhase.GATHERING,
+        RanksBound: RunPhase.BINDING,
+        AgentReady: RunPhase.PREPARING,
+        AgentFinished: RunPhase.PLAYING,
+        AgentSaidFarewell: RunPhase.FINISHING,
     }
     return turns[type(stimulus)]
 
 
 @pytest.mark.parametrize("iteration", [0, 7])
 def test_an_iteration_that_is_not_played_cannot_be_finished(iteration: int) -> None:
-    error = only_error(in_phase(Phase.PLAYING).handle(AgentFinished("b", iteration)))
+    error = only_error(in_phase(RunPhase.PLAYING).handle(AgentFinished("b", iteration)))
     assert str(error) == f"agent b finished iteration {iteration} out of turn"
 
 
 @pytest.mark.parametrize("places", [{}, {0: ("h", 1)}, PLACES["a"] | PLACES["b"], PLACES["b"]])
 def test_an_agent_binds_exactly_its_ranks(places: dict[int, tuple[str, int]]) -> None:
-    error = only_error(in_phase(Phase.BINDING).handle(RanksBound("a", places)))
+    error = only_error(in_phase(RunPhase.BINDING).handle(RanksBound("a", places)))
     assert str(error) == "agent a bound other ranks than it was given"
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_vanished_agent_ends_the_run_with_its_name_and_ranks(phase: Phase) -> None:
+def test_a_vanished_agent_ends_the_run_with_its_name_and_ranks(phase: RunPhase) -> None:
     state = in_phase(phase)
     error = only_error(state.handle(AgentVanished("a", "signal 9")))
     assert isinstance(error, AgentLost)
@@ -209,17 +209,17 @@ def test_a_vanished_agent_ends_the_run_with_its_name_and_ranks(phase: Phase) -> 
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_an_agent_that_cannot_go_on_ends_the_run_with_its_reason(phase: Phase) -> None:
+def test_an_agent_that_cannot_go_on_ends_the_run_with_its_reason(phase: RunPhase) -> None:
     error = only_error(in_phase(phase).handle(AgentAborted("b", "no more sockets", [2])))
     assert isinstance(error, RunError)
     assert str(error) == "agent b: no more sockets"
 
 
 def test_who_said_farewell_may_go_and_the_others_may_not() -> None:
-    state = in_phase(Phase.FINISHING)
+    state = in_phase(RunPhase.FINISHING)
     state.handle(AgentSaidFarewell("a"))
     assert state.handle(AgentVanished("a", "exited")) == []
-    assert state.phase is Phase.FINISHING
+    assert state.phase is RunPhase.FINISHING
     assert isinstance(only_error(state.handle(AgentVanished("b", "exited"))), AgentLost)
 
 
@@ -245,10 +245,10 @@ def test_after_the_end_nothing_happens() -> None:
     state.handle(AgentVanished("a", "gone"))
     for stimulus in [*happy_path(), AgentVanished("b", "gone"), AgentAborted("b", "no", []), AgentJoined("x")]:
         assert state.handle(stimulus) == []
-    assert state.phase is Phase.OVER
+    assert state.phase is RunPhase.OVER
 
 
 def test_two_ranks_that_cannot_reach_each_other_are_told_as_such() -> None:
-    error = only_error(in_phase(Phase.PLAYING).handle(AgentAborted("b", "no answer after 7 retries", [2, 0])))
+    error = only_error(in_phase(RunPhase.PLAYING).handle(AgentAborted("b", "no answer after 7 retries", [2, 0])))
     assert isinstance(error, TransferFailed)
     assert (error.between, str(error)) == ((2, 0), "agent b: no answer after 7 retries")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from emulator.control.observations import RankSteps
 from emulator.controller.recording import step_assembly
 from emulator.controller.recording.step_assembly import StepAssembly, joined
-from emulator.results.run_folder.schema import Part, to_batch
+from emulator.results.run_folder.schema import RunTable, to_batch
 
 Sent = tuple[int, int, int]
 """(source, destination, lane)"""
@@ -41,7 +41,7 @@ def block(rank: int, sends: list[Sent], receives: list[Sent], *, instance: int =
 
 
 def rows(columns: Any) -> list[dict[str, Any]]:
-    return to_batch(Part.STEPS.schema, {"iteration": 0, "instance": 0} | columns).to_pylist()
+    return to_batch(RunTable.STEPS.schema, {"iteration": 0, "instance": 0} | columns).to_pylist()
 
 
 @given(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from emulator.control.observations import FlowCounters
-from emulator.controller.recording.step_facts import QueuePair, StepFacts, complete_steps
+from emulator.controller.recording.step_facts import StepFacts, StepQueuePair, complete_steps
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.header_overhead import WireOverhead
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.meaning.workload import build_workload
@@ -39,8 +39,8 @@ def flow(src: int, dst: int, *, qpn: int, size: int = 1, port: int = 50_000) -> 
 def test_a_queue_pair_is_named_if_it_alone_carried_the_payload() -> None:
     flows = [flow(0, 1, qpn=16, size=0), flow(0, 1, qpn=17), flow(1, 0, qpn=17), flow(1, 0, qpn=18)]
     found = facts(default_loopback(2), flows)
-    assert found.queue_pair(0, 1) == QueuePair(17, 50_000)
-    assert found.queue_pair(1, 0) == found.queue_pair(0, 5) == QueuePair()
+    assert found.queue_pair(0, 1) == StepQueuePair(17, 50_000)
+    assert found.queue_pair(1, 0) == found.queue_pair(0, 5) == StepQueuePair()
 
 
 def test_a_network_without_rates_has_no_ideal() -> None:
@@ -80,7 +80,7 @@ def write(folder: Path, found: StepFacts, instances: Sequence[int], kept: Any) -
             fixed = {"iteration": 0, "instance": instance, "lane": 0, "src": 1, "dst": 2}
             writer.add_steps(fixed | {"step": [1, 0, 2], "start_ns": [3, 1, 5]})
         complete_steps(writer, found, kept=kept)
-        return writer.run().table(Part.STEPS).to_pylist()
+        return writer.run().table(RunTable.STEPS).to_pylist()
 
 
 def test_rows_are_completed_by_the_order_of_their_steps(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from emulator.controller.clocks.clock_offset import ClockEstimate, Offset, difference_error_ns
 from emulator.controller.recording.timebase import ONE_CLOCK, SEVERAL_CLOCKS, describe_clock, settle_stamps
 from emulator.controller.run_plan import RunOutcome
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import manifest
 
@@ -33,6 +33,6 @@ def test_each_end_of_a_step_is_put_right_by_the_clock_of_its_rank(tmp_path: Path
         for src, dst in ((0, 1), (1, 0)):
             writer.add_steps({"iteration": 0, "instance": 0, "lane": 0, "src": [src], "dst": [dst]} | stamps)
         settle_stamps(writer, outcome, {"near": [0], "far": [1]})
-        there, back = writer.run().table(Part.STEPS).to_pylist()
+        there, back = writer.run().table(RunTable.STEPS).to_pylist()
     assert [there[name] for name in stamps] == [10_000, 10_001, None, 9_903]
     assert [back[name] for name in stamps] == [9_900, 9_901, None, 10_003]

@@ -10,7 +10,7 @@ from emulator.roce.connection.messages import ConnectionSettings, Message, Reply
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.wire.headers import Aeth, Bth, Deth, Extension, ImmDt, Reth, Syndrome
 from emulator.roce.wire.icrc import UdpPath, icrc
-from emulator.roce.wire.opcodes import Opcode, Operation
+from emulator.roce.wire.opcodes import Opcode, PacketOperation
 from emulator.roce.wire.packet import CNP_PAYLOAD, Packet, pack_icrc, pack_packet, pad_bytes
 from emulator.roce.wire.psn import Psn
 
@@ -67,7 +67,7 @@ def test_a_send_of_any_payload_is_delivered(size: int, *, is_v6: bool) -> None:
     end, payload = End(is_v6=is_v6), bytes(range(256))[:size]
     end.receive(end.packet(Opcode.RC_SEND_ONLY_IMM, ImmDt(9), payload=payload))
     (delivered,) = end.pair.responder.delivered
-    assert (delivered.operation, delivered.size, delivered.imm) == (Operation.SEND, size, 9)
+    assert (delivered.operation, delivered.size, delivered.imm) == (PacketOperation.SEND, size, 9)
     assert [one.payload for one in end.taken] == ([payload] if size else [])
     assert end.pair.drops == {}
 
@@ -87,7 +87,7 @@ def test_a_write_over_several_packets_is_delivered_with_its_place() -> None:
     assert end.pair.responder.delivered == []
     end.receive(last)
     (delivered,) = end.pair.responder.delivered
-    assert (delivered.operation, delivered.address, delivered.size) == (Operation.WRITE, 1 << 40, 300)
+    assert (delivered.operation, delivered.address, delivered.size) == (PacketOperation.WRITE, 1 << 40, 300)
     assert end.region.content == bytes(range(256)) + b"z" * 44 + bytes(1024 - 300)
 
 

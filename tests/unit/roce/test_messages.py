@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.roce.connection.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Run, Verb, packets_of
+from emulator.roce.connection.messages import (
+    LEAST_REACH_PACKETS,
+    ConnectionSettings,
+    Message,
+    PacketRun,
+    Verb,
+    packets_of,
+)
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.psn import PSN_SPACE, Psn
 
 
@@ -38,10 +45,10 @@ def test_a_psn_within_reach_cannot_be_taken_for_one_of_the_other_half() -> None:
 def test_a_run_ends_its_message_with_the_last_packet(offset: int, packets: int, *, ends: bool) -> None:
     message = Message(Verb.WRITE, 10)
     message.packets = 10
-    assert Run(message, Psn(0), offset, packets, ack_request=False, is_again=False).ends_message is ends
+    assert PacketRun(message, Psn(0), offset, packets, ack_request=False, is_again=False).ends_message is ends
 
 
 def test_verbs_differ_in_operation_and_immediate_data() -> None:
     assert len({verb.value for verb in Verb}) == len(Verb)
     assert {verb for verb in Verb if verb.value[1]} == {Verb.SEND_IMM, Verb.WRITE_IMM}
-    assert Verb.READ.value[0] is Operation.READ_REQUEST
+    assert Verb.READ.value[0] is PacketOperation.READ_REQUEST

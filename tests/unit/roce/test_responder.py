@@ -17,7 +17,7 @@ from emulator.roce.connection.messages import (
 from emulator.roce.connection.responder import Responder
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.wire.opcodes import Opcode, Operation
+from emulator.roce.wire.opcodes import Opcode, PacketOperation
 from emulator.roce.wire.psn import Psn
 
 
@@ -115,7 +115,7 @@ def test_packets_that_come_as_a_run_count_one_by_one() -> None:
     responder.receive(first(7))
     responder.receive(replace(middle(1), packets=5))
     responder.receive(Arrival(Opcode.RC_WRITE_LAST, Psn(6), size=256, ack_request=True))
-    assert responder.delivered == [Delivered(Operation.WRITE, 5, 7 * 256, None)]
+    assert responder.delivered == [Delivered(PacketOperation.WRITE, 5, 7 * 256, None)]
     assert responder.unacknowledged == 7
     assert responder.take_reply() == Reply(Psn(6), NO_CREDIT_LIMIT, 1)
     assert (responder.take_reply(), responder.unacknowledged) == (None, 0)
@@ -137,12 +137,12 @@ def test_a_message_that_came_before_the_end_of_another_is_delivered_after_it() -
     responder = Responder(ConnectionSettings(path_mtu=256, is_ooo=True))
     responder.receive(first(2))
     responder.receive(replace(first(2), psn=Psn(2)))
-    assert not responder.receive_writes(Delivered(Operation.WRITE, 5, 1, None), ack_request=True)
+    assert not responder.receive_writes(Delivered(PacketOperation.WRITE, 5, 1, None), ack_request=True)
     responder.receive(Arrival(Opcode.RC_WRITE_LAST, Psn(1), size=256))
     assert (responder.expected, len(responder.delivered)) == (3, 1)
     responder.receive(Arrival(Opcode.RC_WRITE_LAST, Psn(3), size=256))
-    assert responder.delivered == 2 * [Delivered(Operation.WRITE, 5, 512, None)]
-    assert responder.receive_writes(Delivered(Operation.WRITE, 5, 1, None, 3), ack_request=True)
+    assert responder.delivered == 2 * [Delivered(PacketOperation.WRITE, 5, 512, None)]
+    assert responder.receive_writes(Delivered(PacketOperation.WRITE, 5, 1, None, 3), ack_request=True)
     assert (responder.expected, len(responder.delivered)) == (7, 3)
 
 
@@ -154,7 +154,7 @@ def test_a_write_is_delivered_with_its_immediate_data_and_acknowledged_as_asked(
     responder.receive(middle(0))
     assert (responder.received_bytes, responder.length, responder.is_urgent) == (512, 700, False)
     responder.receive(Arrival(last, Psn(1), size=188, ack_request=True, imm=imm or 0))
-    assert responder.delivered == [Delivered(Operation.WRITE, 5, 700, imm)]
+    assert responder.delivered == [Delivered(PacketOperation.WRITE, 5, 700, imm)]
     assert (responder.expected, responder.unacknowledged, responder.is_urgent) == (2, 3, True)
     assert (responder.received_bytes, responder.take_reply()) == (0, Reply(Psn(1), NO_CREDIT_LIMIT, 1))
 
@@ -163,7 +163,7 @@ def test_writes_of_one_packet_that_are_alike_are_delivered_together() -> None:
     responder = Responder(ConnectionSettings(path_mtu=256))
     writes = Arrival(Opcode.RC_WRITE_ONLY_IMM, Psn(0), 5, 20, ack_request=True, address=7, length=20, imm=1)
     responder.receive(writes)
-    assert responder.delivered == [Delivered(Operation.WRITE, 7, 20, 1, 5)]
+    assert responder.delivered == [Delivered(PacketOperation.WRITE, 7, 20, 1, 5)]
     assert responder.take_reply() == Reply(Psn(4), NO_CREDIT_LIMIT, 5)
     responder.now_ns += responder.settings.timeout_ns
     responder.receive(replace(writes, psn=Psn(3)))
@@ -489,7 +489,7 @@ def test_of_messages_that_came_together_as_many_are_taken_as_there_are_receives(
     responder = with_region(receives=2)
     sends = Arrival(Opcode.RC_SEND_ONLY, Psn(0), 5, 20, ack_request=True)
     responder.receive(sends)
-    assert responder.delivered == [Delivered(Operation.SEND, 0, 20, None, 2)]
+    assert responder.delivered == [Delivered(PacketOperation.SEND, 0, 20, None, 2)]
     assert replies(responder) == [Reply(Psn(2), Syndrome.RNR | 12, 2)]
     responder.receive(replace(sends, psn=Psn(5)))
     assert replies(responder) == [], "what follows is not a sequence error"

@@ -8,29 +8,29 @@ from xml.etree import ElementTree
 import pytest
 
 from emulator.results.comparison.groups import RunGroup
-from emulator.results.comparison.verdicts import Comparison
+from emulator.results.comparison.verdicts import GroupComparison
 from emulator.views.text.comparison_files import write_comparison
 from tests.support.recorded import compared, recorded
 
 
 @pytest.fixture(scope="module")
-def same() -> Comparison:
+def same() -> GroupComparison:
     runs = recorded("paced")
     return compared(RunGroup("a", runs[0:4:2]), RunGroup("b", runs[1:4:2]))
 
 
-def test_nothing_is_written_if_nothing_is_requested(tmp_path: Path, same: Comparison) -> None:
+def test_nothing_is_written_if_nothing_is_requested(tmp_path: Path, same: GroupComparison) -> None:
     write_comparison(same, html=None, junit=None, is_strict=False)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_names_both_groups(tmp_path: Path, same: Comparison) -> None:
+def test_a_page_names_both_groups(tmp_path: Path, same: GroupComparison) -> None:
     write_comparison(same, html=tmp_path / "page.html", junit=None, is_strict=False)
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert "<html" in (tmp_path / "page.html").read_text()
 
 
-def test_an_inconclusive_class_fails_only_if_strict(tmp_path: Path, same: Comparison) -> None:
+def test_an_inconclusive_class_fails_only_if_strict(tmp_path: Path, same: GroupComparison) -> None:
     failures = []
     for is_strict in (False, True):
         write_comparison(same, html=None, junit=tmp_path / "junit.xml", is_strict=is_strict)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from emulator.results.comparison.groups import RunGroup
-from emulator.results.comparison.verdicts import Rules, Verdict
+from emulator.results.comparison.verdicts import ClassVerdict, ComparisonRules
 from emulator.views.columns.comparison_columns import (
     interval_text,
     needs_text,
@@ -36,7 +36,7 @@ def test_an_inconclusive_class_says_how_many_runs_would_decide() -> None:
     assert needs_text(one).startswith("≥ ")
     assert needs_text(replace(one, is_too_few=False, needs=12)) == "12"
     assert needs_text(replace(one, needs=None)) == "> 100"
-    assert needs_text(replace(one, verdict=Verdict.SLOWER)) == NONE
+    assert needs_text(replace(one, verdict=ClassVerdict.SLOWER)) == NONE
     without = replace(one, effect=None)
     assert verdict_text(without) == "inconclusive (n=2)"
     assert verdict_text(replace(without, other=replace(one.other, values_ns=(1.0,)))) == "inconclusive (n=2 and 1)"
@@ -49,13 +49,13 @@ def test_without_an_effect_there_are_dashes() -> None:
 
 @pytest.mark.parametrize(("quantile", "name"), [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")])
 def test_the_statistic_is_named_after_its_quantile(quantile: float, name: str) -> None:
-    assert statistic_name(Rules(quantile=quantile)) == name
+    assert statistic_name(ComparisonRules(quantile=quantile)) == name
 
 
 def test_a_verdict_about_the_tail_does_not_mention_the_tail_apart() -> None:
     runs = recorded("paced")
     groups = [RunGroup("a", runs[0:4]), RunGroup("b", runs[4:8])]
-    tail = dict(fact_lines(compared(*groups, rules=Rules(resamples=199, quantile=0.99))))["Rules"]
+    tail = dict(fact_lines(compared(*groups, rules=ComparisonRules(resamples=199, quantile=0.99))))["Rules"]
     assert "p99 ratio does not affect" not in tail
     assert "p99 ratio does not affect" in dict(fact_lines(compared(*groups)))["Rules"]
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from junitparser import Failure, TestCase, TestSuite
 
 from emulator.control.observations import FlowCounters
-from emulator.results.comparison.verdicts import Comparison
+from emulator.results.comparison.verdicts import GroupComparison
 from emulator.results.run_folder.reader import Run
 from emulator.views.junit import add_properties, comparison_to_xml, run_to_xml, to_text
 from tests.support.recorded import slower_firmware, too_few_runs
@@ -109,7 +109,7 @@ def test_a_run_without_iterations_has_no_time(tmp_path: Path) -> None:
     assert case.get("time") is None
 
 
-def cases(comparison: Comparison, *, is_strict: bool = False) -> list[ElementTree.Element]:
+def cases(comparison: GroupComparison, *, is_strict: bool = False) -> list[ElementTree.Element]:
     return list(ElementTree.fromstring(comparison_to_xml(comparison, is_strict=is_strict)).iter("testcase"))
 
 

@@ -12,7 +12,7 @@ from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.statistics.traffic.flow_figures import FlowKey
 from emulator.results.verdict.judge import Finding, Outcome, judge
-from emulator.results.verdict.rules import Bound, Rule, Rules, Selection
+from emulator.results.verdict.rules import MetricBound, Rule, Rules, Selection
 from emulator.views.text.verdict_text import describe_finding, describe_subject, headline, metric_cell, value_cell
 from tests.support.runs import collective, ranks, write_run
 
@@ -27,9 +27,9 @@ def said(summary: RunSummary, *rules: Rule, is_example: bool = False) -> str:
     return headline(judge(summary, Rules("my rules", rules, is_example)))
 
 
-AT_MOST_1_MS = Rule(METRICS["jct"], Bound("at most", 1e6, "1 ms"), Selection())
-AT_MOST_9_MS = Rule(METRICS["jct"], Bound("at most", 9e6, "9 ms"), Selection())
-IDEAL = Rule(METRICS["busbw_to_ideal"], Bound("at least", 90, "90 %"), Selection())
+AT_MOST_1_MS = Rule(METRICS["jct"], MetricBound("at most", 1e6, "1 ms"), Selection())
+AT_MOST_9_MS = Rule(METRICS["jct"], MetricBound("at most", 9e6, "9 ms"), Selection())
+IDEAL = Rule(METRICS["busbw_to_ideal"], MetricBound("at least", 90, "90 %"), Selection())
 
 
 def test_the_first_line_has_the_answer_the_figure_the_bound_and_the_state_of_the_tester(summary: RunSummary) -> None:
@@ -61,7 +61,7 @@ def test_an_aborted_run_says_so(summary: RunSummary) -> None:
 
 
 def test_what_was_not_measured_is_named(summary: RunSummary) -> None:
-    drops = Rule(METRICS["device_drops"], Bound("at most", 0, "0"), Selection())
+    drops = Rule(METRICS["device_drops"], MetricBound("at most", 0, "0"), Selection())
     assert said(summary, drops).startswith("UNDECIDED: device_drops: not measured (at most 0)")
 
 
@@ -92,7 +92,7 @@ def test_values_carry_their_unit(value: float, unit: Unit, text: str) -> None:
 
 @pytest.mark.parametrize(("bound", "text"), [("105 %", "170 %"), ("1.05", "1.70")])
 def test_a_ratio_is_written_as_its_bound_is(bound: str, text: str) -> None:
-    rule = Rule(METRICS["jct_to_ideal"], Bound("at most", 1.05, bound), Selection())
+    rule = Rule(METRICS["jct_to_ideal"], MetricBound("at most", 1.05, bound), Selection())
     assert value_cell(Finding(rule, None, 1.7, Outcome.FAIL)) == text
 
 

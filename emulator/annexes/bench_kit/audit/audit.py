@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from emulator.annexes.bench_kit.audit.collect import Collector
-from emulator.annexes.bench_kit.audit.flow import CapturedPacket, Flow, FlowKey
+from emulator.annexes.bench_kit.audit.flow import CapturedFlow, CapturedFlowKey, CapturedPacket
 from emulator.annexes.bench_kit.audit.messages import assemble, path_mtu
 from emulator.annexes.bench_kit.audit.reads import path_mtu_of_reads
-from emulator.annexes.bench_kit.audit.report import AuditReport, FlowReport, goodput_bps, opcode_name
+from emulator.annexes.bench_kit.audit.report import AuditedFlow, AuditReport, goodput_bps, opcode_name
 from emulator.annexes.bench_kit.audit.responses import check_answers, count_answers
 from emulator.annexes.bench_kit.audit.rules import NEED_EVERY_FRAME, Violation
 from emulator.annexes.bench_kit.audit.tracking import Tracker
@@ -56,7 +56,7 @@ class Audit:
         )
 
 
-def _ends(flow: Flow) -> frozenset[bytes]:
+def _ends(flow: CapturedFlow) -> frozenset[bytes]:
     return frozenset((flow.key.source, flow.key.destination))
 
 
@@ -65,7 +65,9 @@ def _sprayed(collector: Collector) -> set[frozenset[bytes]]:
     return {_ends(flow) for flow in collector.flows.values() if SELECTIVE_ACK in flow.opcodes}
 
 
-def _report(flow: Flow, responses: Flow | None, violations: list[Violation] | None, *, has_unread: bool) -> FlowReport:
+def _report(
+    flow: CapturedFlow, responses: CapturedFlow | None, violations: list[Violation] | None, *, has_unread: bool
+) -> AuditedFlow:
     """Report on one flow, and add its violations to `violations`.
 
     Args:
@@ -87,7 +89,7 @@ def _report(flow: Flow, responses: Flow | None, violations: list[Violation] | No
         messages.sizes[datagram.payload_bytes] += 1
     carried = count_answers(flow)
     payload_bytes = stats.new_bytes + sum(one.payload_bytes for one in flow.datagrams) + carried.read_bytes
-    return FlowReport(
+    return AuditedFlow(
         flow=flow,
         stats=stats,
         messages=messages,
@@ -100,7 +102,7 @@ def _report(flow: Flow, responses: Flow | None, violations: list[Violation] | No
     )
 
 
-def _payload_times(flow: Flow) -> Iterator[int | None]:
+def _payload_times(flow: CapturedFlow) -> Iterator[int | None]:
     for packets in (flow.requests, flow.datagrams, flow.responses):
         yield from (one.time_ns for one in packets if one.payload_bytes)
 
@@ -163,7 +165,7 @@ def _unmatched(collector: Collector) -> int:
 _SAMPLE = 64
 
 
-def pair(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
+def pair(flows: Iterable[CapturedFlow]) -> dict[CapturedFlowKey, CapturedFlow]:
     """Match each flow of requests with the flow of their responses.
 
     Responses go in the opposite direction between the same addresses, and name PSNs that were sent before. Of several
@@ -172,13 +174,13 @@ def pair(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
     Returns:
         Flow of the responses by the key of the requests. Flows without a match are not in it.
     """
-    by_addresses: dict[tuple[bytes, bytes], list[Flow]] = defaultdict(list)
+    by_addresses: dict[tuple[bytes, bytes], list[CapturedFlow]] = defaultdict(list)
     flows = list(flows)
     for flow in flows:
         if flow.requests:
             by_addresses[flow.key.source, flow.key.destination].append(flow)
     first_frames = {flow.key: _first_frames(flow.requests) for some in by_addresses.values() for flow in some}
-    claims: list[tuple[tuple[int, bool, bool], Flow, Flow]] = []
+    claims: list[tuple[tuple[int, bool, bool], CapturedFlow, CapturedFlow]] = []
     for answers in flows:
         for requesting in by_addresses.get((answers.key.destination, answers.key.source), ()):
             score = _score(first_frames[requesting.key], answers.responses)
@@ -188,10 +190,12 @@ def pair(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
     return _settle(claims)
 
 
-def _settle(claims: list[tuple[tuple[int, bool, bool], Flow, Flow]]) -> dict[FlowKey, Flow]:
+def _settle(
+    claims: list[tuple[tuple[int, bool, bool], CapturedFlow, CapturedFlow]],
+) -> dict[CapturedFlowKey, CapturedFlow]:
     """Accept claims, the strongest first; each flow gets at most one match."""
-    pairs: dict[FlowKey, Flow] = {}
-    taken: set[FlowKey] = set()
+    pairs: dict[CapturedFlowKey, CapturedFlow] = {}
+    taken: set[CapturedFlowKey] = set()
     for _, requesting, answers in sorted(claims, key=lambda claim: claim[0], reverse=True):
         if requesting.key not in pairs and answers.key not in taken:
             pairs[requesting.key] = answers

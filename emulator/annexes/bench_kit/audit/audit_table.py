@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.annexes.bench_kit.audit.report import AuditReport, FlowReport, opcode_name
+from emulator.annexes.bench_kit.audit.report import AuditedFlow, AuditReport, opcode_name
 from emulator.annexes.bench_kit.audit.responses import Answers
 from emulator.annexes.bench_kit.audit.rules import Violation
 from emulator.units import format_size
@@ -74,13 +74,13 @@ def _totals(report: AuditReport) -> str:
     return " · ".join(f"{name} {value}" for name, value in facts.items())
 
 
-def _rows(report: AuditReport) -> list[FlowReport]:
+def _rows(report: AuditReport) -> list[AuditedFlow]:
     """Flows with a row of their own: not those that only carry responses to another flow."""
     answering = {one.answered_by for one in report.flows}
     return [one for one in report.flows if one.data_frames or one.flow.key.label not in answering]
 
 
-def _answers(one: FlowReport) -> Answers:
+def _answers(one: AuditedFlow) -> Answers:
     return one.carried if one.answers is None and not one.data_frames else one.answers or Answers()
 
 
@@ -88,24 +88,24 @@ def _count(value: int) -> str:
     return str(value) if value else NONE
 
 
-def _naks(one: FlowReport) -> str:
+def _naks(one: AuditedFlow) -> str:
     answers = _answers(one)
     return _count(answers.naks.total() + answers.rnr_naks)
 
 
-def _missing(one: FlowReport) -> str:
+def _missing(one: AuditedFlow) -> str:
     return f"{one.stats.gaps} / {one.stats.missing}" if one.stats.gaps else NONE
 
 
-def _reordered(one: FlowReport) -> str:
+def _reordered(one: AuditedFlow) -> str:
     return f"{one.stats.reordered} / {one.stats.reordering_extent}" if one.stats.reordered else NONE
 
 
-def _cnp_gap(one: FlowReport) -> str:
+def _cnp_gap(one: AuditedFlow) -> str:
     return duration_cell(_answers(one).smallest_cnp_gap_ns)
 
 
-def _sizes(one: FlowReport) -> str:
+def _sizes(one: AuditedFlow) -> str:
     sizes = one.messages.sizes
     if not sizes:
         return NONE
@@ -114,11 +114,11 @@ def _sizes(one: FlowReport) -> str:
     return f"{count} × {format_size(size)}{others}"  # noqa: RUF001 (a multiplication sign)
 
 
-def _goodput(one: FlowReport) -> str:
+def _goodput(one: AuditedFlow) -> str:
     return NONE if one.goodput_bps is None else f"{one.goodput_bps / _GIGA:.3g}"
 
 
-def _go_back_n(one: FlowReport) -> str:
+def _go_back_n(one: AuditedFlow) -> str:
     verdict = one.stats.go_back_n
     return NONE if verdict == "none" else f"{verdict} ({one.stats.restarts})"
 
@@ -127,7 +127,7 @@ _OPCODES: tuple[Column[tuple[int, int]], ...] = (
     Column("opcode", "BTH opcode", cell=lambda row: opcode_name(row[0]), is_number=False),
     Column("packets", "packets with this opcode", cell=lambda row: str(row[1])),
 )
-_FLOWS: tuple[Column[FlowReport], ...] = (
+_FLOWS: tuple[Column[AuditedFlow], ...] = (
     Column(
         "flow",
         "source address > destination address and queue pair",

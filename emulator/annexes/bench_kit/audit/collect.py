@@ -6,15 +6,15 @@ from collections import Counter
 
 from emulator.annexes.bench_kit.audit.datagram import Datagram, Skipped
 from emulator.annexes.bench_kit.audit.encapsulation import Opened, open_frame
-from emulator.annexes.bench_kit.audit.flow import CapturedPacket, Flow, FlowKey
+from emulator.annexes.bench_kit.audit.flow import CapturedFlow, CapturedFlowKey, CapturedPacket
 from emulator.annexes.bench_kit.audit.link import CapturedFrame, is_supported
-from emulator.annexes.bench_kit.audit.rules import Rule, Violation
+from emulator.annexes.bench_kit.audit.rules import FrameRule, Violation
 from emulator.annexes.bench_kit.audit.superframe import LARGEST_PACKET, exceeds_one_packet, is_segment_intact, split
 from emulator.errors import InputError
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.wire.headers import P_KEYS, Bth
 from emulator.roce.wire.icrc import icrc_of_datagram
-from emulator.roce.wire.opcodes import MEANINGS, Operation, Service
+from emulator.roce.wire.opcodes import MEANINGS, PacketOperation, TransportService
 from emulator.roce.wire.packet import Packet, Problem, decode_body, is_congestion_notification
 
 MAX_FLOWS = 1_000_000
@@ -33,7 +33,7 @@ class Collector:
 
     def __init__(self, *, port: int) -> None:
         self._port = port
-        self.flows: dict[FlowKey, Flow] = {}
+        self.flows: dict[CapturedFlowKey, CapturedFlow] = {}
         self.violations: list[Violation] = []
         self.frames = 0
         self.roce_frames = 0
@@ -63,7 +63,7 @@ class Collector:
         elif opened.found in (Skipped.FRAGMENT, Skipped.CUT, Skipped.ENCAPSULATED):
             self._add_unread(opened)
 
-    def has_unread(self, flow: Flow) -> bool:
+    def has_unread(self, flow: CapturedFlow) -> bool:
         """Whether frames that could not be read can have packets of a flow, or of the responses to it."""
         return self._is_anything_unread or not self._unread_between.isdisjoint(flow.ends)
 
@@ -84,7 +84,9 @@ class Collector:
             datagram.ends = opened.ends
         payload = datagram.payload
         if datagram.payload_bytes < BTH_BYTES + ICRC_BYTES:
-            self._add_violation(frame, Rule.MALFORMED, flow="", problem=f"{datagram.payload_bytes} bytes: too short")
+            self._add_violation(
+                frame, FrameRule.MALFORMED, flow="", problem=f"{datagram.payload_bytes} bytes: too short"
+            )
         elif not datagram.is_whole:
             self._add_truncated(frame, datagram)
         elif int.from_bytes(payload[-ICRC_BYTES:], "little") == icrc_of_datagram(datagram.ip, datagram.header_bytes):
@@ -141,52 +143,54 @@ class Collector:
         if is_intact is False:
             flow.icrc_bad += 1
             flow.unreadable.add(bth.psn)
-            self._add_violation(frame, Rule.ICRC, flow=flow.key.label, problem="an endpoint drops this frame silently")
+            self._add_violation(
+                frame, FrameRule.ICRC, flow=flow.key.label, problem="an endpoint drops this frame silently"
+            )
         elif bth.version != 0:
             flow.unreadable.add(bth.psn)
-            self._add_violation(frame, Rule.TRANSPORT_VERSION, flow=flow.key.label, problem=f"it is {bth.version}")
+            self._add_violation(frame, FrameRule.TRANSPORT_VERSION, flow=flow.key.label, problem=f"it is {bth.version}")
         else:
             self._decode(frame, datagram, flow, bth, payload)
 
-    def _flow(self, datagram: Datagram, bth: Bth) -> Flow:
-        key = FlowKey(datagram.source, datagram.destination, bth.dest_qp)
+    def _flow(self, datagram: Datagram, bth: Bth) -> CapturedFlow:
+        key = CapturedFlowKey(datagram.source, datagram.destination, bth.dest_qp)
         flow = self.flows.get(key)
         if flow is None:
             if len(self.flows) == MAX_FLOWS:
                 raise InputError(f"the capture has more than {MAX_FLOWS:,} flows: cut it, for example with editcap")
-            flow = self.flows[key] = Flow(key, datagram.source_port, {frozenset((key.source, key.destination))})
+            flow = self.flows[key] = CapturedFlow(key, datagram.source_port, {frozenset((key.source, key.destination))})
         flow.ends.update(datagram.ends)
         return flow
 
-    def _decode(self, frame: CapturedFrame, datagram: Datagram, flow: Flow, bth: Bth, payload: bytes) -> None:
+    def _decode(self, frame: CapturedFrame, datagram: Datagram, flow: CapturedFlow, bth: Bth, payload: bytes) -> None:
         if bth.p_key not in P_KEYS:
-            self._add_violation(frame, Rule.P_KEY, flow=flow.key.label, problem=f"it is {bth.p_key:#06x}")
+            self._add_violation(frame, FrameRule.P_KEY, flow=flow.key.label, problem=f"it is {bth.p_key:#06x}")
         packet = decode_body(bth, payload)
         if packet is Problem.OPCODE and bth.opcode & _SERVICE_BITS in _OTHER_FAMILIES:
             self.other_families[bth.opcode] += 1
         elif isinstance(packet, Problem):
             flow.unreadable.add(bth.psn)
             self._add_violation(
-                frame, Rule.MALFORMED, flow=flow.key.label, problem=f"opcode {bth.opcode:#04x}: {packet}"
+                frame, FrameRule.MALFORMED, flow=flow.key.label, problem=f"opcode {bth.opcode:#04x}: {packet}"
             )
         else:
             self._keep(frame, datagram.source_port, flow, packet)
 
-    def _keep(self, frame: CapturedFrame, source_port: int, flow: Flow, packet: Packet) -> None:
+    def _keep(self, frame: CapturedFrame, source_port: int, flow: CapturedFlow, packet: Packet) -> None:
         meaning = packet.meaning
         captured = CapturedPacket.of(packet, frame=frame.number, time_ns=frame.time_ns, source_port=source_port)
-        if meaning.operation is Operation.CNP:
+        if meaning.operation is PacketOperation.CNP:
             flow.notifications.append(captured)
             if not is_congestion_notification(packet):
-                self._add_violation(frame, Rule.CNP_SHAPE, flow=flow.key.label, problem=_cnp_problem(packet))
-        elif meaning.service is Service.UD:
+                self._add_violation(frame, FrameRule.CNP_SHAPE, flow=flow.key.label, problem=_cnp_problem(packet))
+        elif meaning.service is TransportService.UD:
             flow.datagrams.append(captured)
         elif meaning.operation.is_response:
             flow.responses.append(captured)
         else:
             flow.requests.append(captured)
 
-    def _add_violation(self, frame: CapturedFrame, rule: Rule, *, flow: str, problem: str) -> None:
+    def _add_violation(self, frame: CapturedFrame, rule: FrameRule, *, flow: str, problem: str) -> None:
         self.violations.append(Violation(frame.number, rule, flow, problem))
 
 

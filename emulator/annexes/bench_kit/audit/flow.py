@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from emulator.roce.wire.headers import Aeth, Reth
-from emulator.roce.wire.opcodes import Meaning
+from emulator.roce.wire.opcodes import OpcodeMeaning
 from emulator.roce.wire.packet import Packet
 from emulator.roce.wire.psn import Psn
 
 
 @dataclass(frozen=True, slots=True)
-class FlowKey:
+class CapturedFlowKey:
     """The packets from one address to one queue pair of another address."""
 
     source: bytes
@@ -47,7 +47,7 @@ class CapturedPacket:
     frame: int
     time_ns: int | None
     opcode: int
-    meaning: Meaning
+    meaning: OpcodeMeaning
     psn: Psn
     payload_bytes: int
     syndrome: int | None
@@ -82,7 +82,7 @@ class CapturedPacket:
 
 
 @dataclass(slots=True)
-class Flow:
+class CapturedFlow:
     """All packets of a flow in the order of the capture.
 
     Attributes:
@@ -93,7 +93,7 @@ class Flow:
         ce_marked: packets that a switch marked Congestion Experienced.
     """
 
-    key: FlowKey
+    key: CapturedFlowKey
     source_port: int
     ends: set[frozenset[bytes]] = field(default_factory=set)
     requests: list[CapturedPacket] = field(default_factory=list)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from emulator.annexes.bench_kit.audit.flow import CapturedPacket
-from emulator.annexes.bench_kit.audit.rules import Rule, Violation
+from emulator.annexes.bench_kit.audit.rules import FrameRule, Violation
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.wire.opcodes import Operation, Place
+from emulator.roce.wire.opcodes import PacketOperation, PacketPlace
 
 
 @dataclass(slots=True)
-class Sent:
+class SentPacket:
     """A packet and the number of PSNs it takes: 1, or for a READ request one per packet of the response."""
 
     packet: CapturedPacket
@@ -39,12 +39,12 @@ def path_mtu(packets: Iterable[CapturedPacket]) -> int | None:
     lengths = Counter(
         one.payload_bytes
         for one in packets
-        if one.meaning.place in (Place.FIRST, Place.MIDDLE) and one.payload_bytes in PATH_MTUS
+        if one.meaning.place in (PacketPlace.FIRST, PacketPlace.MIDDLE) and one.payload_bytes in PATH_MTUS
     )
     return max(lengths, key=lambda length: (lengths[length], length)) if lengths else None
 
 
-def assemble(sent: Mapping[int, Sent], *, mtu: int | None, flow: str) -> Messages:
+def assemble(sent: Mapping[int, SentPacket], *, mtu: int | None, flow: str) -> Messages:
     """Reassemble the messages of a flow.
 
     Args:
@@ -67,7 +67,7 @@ class _Assembler:
         self._bytes: int | None = None  # of the message so far; None if its beginning is not in the capture
         self._reth_bytes: int | None = None
 
-    def take(self, psn: int, sent: Sent) -> None:
+    def take(self, psn: int, sent: SentPacket) -> None:
         packet = sent.packet
         previous = self._last if psn == self._next_psn else None
         self._check_length(packet)
@@ -76,7 +76,7 @@ class _Assembler:
         self._add(previous, packet)
         self._next_psn, self._last = psn + sent.psns, packet
 
-    def _add_violation(self, packet: CapturedPacket, rule: Rule, problem: str) -> None:
+    def _add_violation(self, packet: CapturedPacket, rule: FrameRule, problem: str) -> None:
         self.messages.violations.append(Violation(packet.frame, rule, self._flow, problem))
 
     def _check_length(self, packet: CapturedPacket) -> None:
@@ -84,22 +84,22 @@ class _Assembler:
         if not packet.meaning.carries_payload:
             return
         most = self._mtu or PATH_MTUS[-1]
-        if place in (Place.FIRST, Place.MIDDLE) and length != self._mtu:
+        if place in (PacketPlace.FIRST, PacketPlace.MIDDLE) and length != self._mtu:
             expected = f"the path MTU is {self._mtu}" if self._mtu else "which is not a path MTU"
-            self._add_violation(packet, Rule.PATH_MTU, f"{place.name} has {length} bytes, {expected}")
+            self._add_violation(packet, FrameRule.PATH_MTU, f"{place.name} has {length} bytes, {expected}")
         elif length > most:
-            self._add_violation(packet, Rule.PATH_MTU, f"{place.name} has {length} bytes, more than {most}")
-        elif place is Place.LAST and length == 0:
-            self._add_violation(packet, Rule.PATH_MTU, "LAST has no payload")
+            self._add_violation(packet, FrameRule.PATH_MTU, f"{place.name} has {length} bytes, more than {most}")
+        elif place is PacketPlace.LAST and length == 0:
+            self._add_violation(packet, FrameRule.PATH_MTU, "LAST has no payload")
 
     def _check_sequence(self, previous: CapturedPacket, packet: CapturedPacket) -> None:
         before, now = previous.meaning, packet.meaning
         if before.place.ends and not now.place.starts:
-            self._add_violation(packet, Rule.OPCODE_SEQUENCE, f"{_name(packet)} after {_name(previous)}: no FIRST")
+            self._add_violation(packet, FrameRule.OPCODE_SEQUENCE, f"{_name(packet)} after {_name(previous)}: no FIRST")
         elif not before.place.ends and now.place.starts:
-            self._add_violation(packet, Rule.OPCODE_SEQUENCE, f"{_name(packet)} after {_name(previous)}: no LAST")
+            self._add_violation(packet, FrameRule.OPCODE_SEQUENCE, f"{_name(packet)} after {_name(previous)}: no LAST")
         elif not now.place.starts and before.operation is not now.operation:
-            self._add_violation(packet, Rule.OPCODE_SEQUENCE, f"{_name(packet)} after {_name(previous)}")
+            self._add_violation(packet, FrameRule.OPCODE_SEQUENCE, f"{_name(packet)} after {_name(previous)}")
 
     def _add(self, previous: CapturedPacket | None, packet: CapturedPacket) -> None:
         place = packet.meaning.place
@@ -113,7 +113,7 @@ class _Assembler:
             self._close(packet)
 
     def _close(self, packet: CapturedPacket) -> None:
-        if packet.meaning.operation is Operation.READ_REQUEST:
+        if packet.meaning.operation is PacketOperation.READ_REQUEST:
             self.messages.sizes[packet.reth_bytes or 0] += 1
         elif self._bytes is None:
             self.messages.partial += 1
@@ -121,7 +121,7 @@ class _Assembler:
             self.messages.sizes[self._bytes] += 1
             if self._reth_bytes is not None and self._reth_bytes != self._bytes:
                 problem = f"the RETH announced {self._reth_bytes} bytes, the packets carried {self._bytes}"
-                self._add_violation(packet, Rule.MESSAGE_LENGTH, problem)
+                self._add_violation(packet, FrameRule.MESSAGE_LENGTH, problem)
 
 
 def _name(packet: CapturedPacket) -> str:

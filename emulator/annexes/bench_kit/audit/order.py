@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from emulator.annexes.bench_kit.audit.flow import CapturedPacket
 from emulator.annexes.bench_kit.audit.reads import Read, Reads
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.psn import PSN_SPACE, distance, unwrapped
 
 
@@ -57,8 +57,10 @@ def reordered_read_responses(
     requests: Sequence[CapturedPacket], responses: Sequence[CapturedPacket]
 ) -> list[Reordered]:
     """The reordered READ responses to a flow."""
-    reads = [one for one in requests if one.meaning.operation is Operation.READ_REQUEST]
-    return list(_Finder(reads).find([one for one in responses if one.meaning.operation is Operation.READ_RESPONSE], {}))
+    reads = [one for one in requests if one.meaning.operation is PacketOperation.READ_REQUEST]
+    return list(
+        _Finder(reads).find([one for one in responses if one.meaning.operation is PacketOperation.READ_RESPONSE], {})
+    )
 
 
 class _Finder:
@@ -91,7 +93,7 @@ class _Finder:
                 pending += self._late(packet, psn, place)
             self._seen.add(psn)
             end = psn + spans.get(packet.frame, 1)
-            if packet.meaning.operation is Operation.READ_REQUEST:
+            if packet.meaning.operation is PacketOperation.READ_REQUEST:
                 self._reads.add(Read(psn, end, packet))
             highest = max(highest, end - 1)
         yield from pending

@@ -23,7 +23,7 @@ _BLOCK_OVERHEAD = 12  # type, length, and the length again
 
 
 @dataclass(frozen=True, slots=True)
-class _Interface:
+class _CaptureInterface:
     """An interface of a section.
 
     Attributes:
@@ -79,7 +79,7 @@ class PcapngReader:
         self._seconds = struct.Struct(order + "q")
         self._packet = struct.Struct(order + "IIIII")  # interface, time (upper, lower), captured, original length
         self._old_packet = struct.Struct(order + "HxxIIII")  # the same; the gap counts drops
-        self._interfaces: list[_Interface] = []
+        self._interfaces: list[_CaptureInterface] = []
         self._body(self._word.unpack(head[:4])[0] - 4)  # the byte-order magic is read
 
     def _body(self, block_bytes: int) -> bytes:
@@ -113,12 +113,12 @@ class PcapngReader:
         captured = min(original, interface.snapshot_bytes or original)
         return CapturedFrame(number, None, interface.link_type, _cut(body, self._word.size, captured))
 
-    def _interface(self, index: int) -> _Interface:
+    def _interface(self, index: int) -> _CaptureInterface:
         if index >= len(self._interfaces):
             raise Damaged(f"a packet of interface {index}, which the file does not describe")
         return self._interfaces[index]
 
-    def _read_interface(self, body: bytes) -> _Interface:
+    def _read_interface(self, body: bytes) -> _CaptureInterface:
         link_type, snapshot_bytes = self._description.unpack_from(body)
         units_per_s, offset_ns = _DEFAULT_UNITS_PER_S, 0
         for code, value in self._options(body, self._description.size):
@@ -126,7 +126,7 @@ class PcapngReader:
                 units_per_s = _units_per_s(value)
             elif code == _TIME_OFFSET:
                 offset_ns = self._seconds.unpack_from(value)[0] * NS_PER_S
-        return _Interface(link_type, snapshot_bytes, units_per_s, offset_ns)
+        return _CaptureInterface(link_type, snapshot_bytes, units_per_s, offset_ns)
 
     def _options(self, body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         while at + self._option.size <= len(body):

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 
 from emulator.annexes.bench_kit.audit.flow import CapturedPacket
-from emulator.annexes.bench_kit.audit.messages import Sent
+from emulator.annexes.bench_kit.audit.messages import SentPacket
 from emulator.roce.connection.messages import packets_of
 from emulator.roce.constants import PATH_MTUS
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.psn import distance
 
 _RESPONSES = {
-    Operation.READ_REQUEST: Operation.READ_RESPONSE,
-    Operation.ATOMIC: Operation.ATOMIC_ACK,
+    PacketOperation.READ_REQUEST: PacketOperation.READ_RESPONSE,
+    PacketOperation.ATOMIC: PacketOperation.ATOMIC_ACK,
 }
 
 
@@ -35,7 +35,7 @@ def path_mtu_of_reads(requests: Sequence[CapturedPacket]) -> int | None:
 
 
 def _fitting_mtus(packet: CapturedPacket, following: CapturedPacket) -> list[int]:
-    if packet.meaning.operation is not Operation.READ_REQUEST:
+    if packet.meaning.operation is not PacketOperation.READ_REQUEST:
         return []
     step = distance(packet.psn, following.psn)
     return [mtu for mtu in PATH_MTUS if packets_of(packet.reth_bytes or 0, mtu) == step]
@@ -50,7 +50,7 @@ def psns_taken(requests: Sequence[CapturedPacket], mtu: int | None) -> dict[int,
     """
     taken: dict[int, int] = {}
     for packet, following in zip_longest(requests, requests[1:]):
-        if packet.meaning.operation is Operation.READ_REQUEST:
+        if packet.meaning.operation is PacketOperation.READ_REQUEST:
             fitting = _fitting_mtus(packet, following) if mtu is None and following is not None else []
             taken[packet.frame] = packets_of(packet.reth_bytes or 0, mtu or max(fitting, default=PATH_MTUS[-1]))
     return taken
@@ -97,7 +97,7 @@ def repeat_problem(packet: CapturedPacket, psn: int, psns: int, *, read: Read, m
         read: the earlier READ.
         mtu: the path MTU; None if unknown.
     """
-    if packet.meaning.operation is not Operation.READ_REQUEST:
+    if packet.meaning.operation is not PacketOperation.READ_REQUEST:
         return f"PSN {packet.psn:#x} belongs to the READ in frame {read.packet.frame}"
     if psn + psns > read.end:
         return f"it takes {psns} PSNs, {read.end - psn} are left of the READ in frame {read.packet.frame}"
@@ -109,7 +109,7 @@ def repeat_problem(packet: CapturedPacket, psn: int, psns: int, *, read: Read, m
     return None
 
 
-def response_problem(packet: CapturedPacket, psn: int, *, request: Read | Sent, mtu: int | None) -> str | None:
+def response_problem(packet: CapturedPacket, psn: int, *, request: Read | SentPacket, mtu: int | None) -> str | None:
     """What is wrong with the response of a READ or an atomic operation, given the request with its PSN."""
     operation = request.packet.meaning.operation
     needed = _RESPONSES.get(operation)

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from emulator.annexes.bench_kit.audit.flow import Flow, address
+from emulator.annexes.bench_kit.audit.flow import CapturedFlow, address
 from emulator.annexes.bench_kit.audit.messages import Messages
 from emulator.annexes.bench_kit.audit.responses import Answers
-from emulator.annexes.bench_kit.audit.rules import Rule, Violation
+from emulator.annexes.bench_kit.audit.rules import FrameRule, Violation
 from emulator.annexes.bench_kit.audit.tracking import RequestStats
 from emulator.roce.wire.opcodes import MEANINGS, Opcode
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class FlowReport:
+class AuditedFlow:
     """One flow: the packets from an address to a queue pair of another address.
 
     Attributes:
@@ -28,7 +28,7 @@ class FlowReport:
         goodput_bps: new payload over the time from the first to the last packet with payload; None without such a time.
     """
 
-    flow: Flow
+    flow: CapturedFlow
     stats: RequestStats
     messages: Messages
     carried: Answers
@@ -65,7 +65,7 @@ class AuditReport:
     frames: int
     roce_frames: int
     superframes: int
-    flows: tuple[FlowReport, ...]
+    flows: tuple[AuditedFlow, ...]
     violations: tuple[Violation, ...]
     notes: tuple[str, ...] = field(default=())
 
@@ -75,7 +75,7 @@ class AuditReport:
         return sum((one.flow.opcodes for one in self.flows), Counter[int]())
 
     @property
-    def by_rule(self) -> dict[Rule, int]:
+    def by_rule(self) -> dict[FrameRule, int]:
         """Violations by rule, for the rules that have any."""
         return dict(Counter(one.rule for one in self.violations))
 
@@ -131,7 +131,7 @@ def _total_to_json(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def _flow_to_json(one: FlowReport) -> dict[str, Any]:
+def _flow_to_json(one: AuditedFlow) -> dict[str, Any]:
     flow = one.flow
     return {
         "source": address(flow.key.source),

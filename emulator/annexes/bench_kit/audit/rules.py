@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Rule(Enum):
+class FrameRule(Enum):
     """A requirement on captured frames. Losses, NAKs and retransmissions violate no rule: they are counted."""
 
     def __init__(self, title: str, meaning: str) -> None:
@@ -44,7 +44,13 @@ class Rule(Enum):
 
 
 NEED_EVERY_FRAME = frozenset(
-    {Rule.PACKET_ORDER, Rule.PSN_CONTINUITY, Rule.ACK_UNSENT, Rule.NAK_EXPECTED, Rule.GO_BACK_N}
+    {
+        FrameRule.PACKET_ORDER,
+        FrameRule.PSN_CONTINUITY,
+        FrameRule.ACK_UNSENT,
+        FrameRule.NAK_EXPECTED,
+        FrameRule.GO_BACK_N,
+    }
 )
 """Rules that a packet seems to break if the one before it is in a frame that could not be read."""
 
@@ -59,6 +65,6 @@ class Violation:
     """
 
     frame: int
-    rule: Rule
+    rule: FrameRule
     flow: str
     problem: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 from emulator.annexes.bench_kit.audit.datagram import Datagram
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES, PATH_MTUS
 from emulator.roce.wire.icrc import UdpPath, icrc, recover_ip_id
-from emulator.roce.wire.opcodes import MEANINGS, Place
+from emulator.roce.wire.opcodes import MEANINGS, PacketPlace
 
 LARGEST_PACKET = 4096 + 3 + BTH_BYTES + 28 + ICRC_BYTES
 """Largest UDP payload of one RoCEv2 packet: path MTU, padding, and all headers."""
@@ -49,7 +49,7 @@ def exceeds_one_packet(captured: bytes, udp_payload_bytes: int) -> bool:
     meaning = MEANINGS.get(captured[0])
     if udp_payload_bytes > LARGEST_PACKET:
         return True
-    if meaning is None or meaning.place not in (Place.FIRST, Place.MIDDLE):
+    if meaning is None or meaning.place not in (PacketPlace.FIRST, PacketPlace.MIDDLE):
         return False
     return udp_payload_bytes - BTH_BYTES - meaning.extension_bytes - ICRC_BYTES not in PATH_MTUS
 

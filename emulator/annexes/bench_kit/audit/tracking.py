@@ -17,18 +17,18 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from emulator.annexes.bench_kit.audit.flow import CapturedPacket, Flow
-from emulator.annexes.bench_kit.audit.messages import Sent
+from emulator.annexes.bench_kit.audit.flow import CapturedFlow, CapturedPacket
+from emulator.annexes.bench_kit.audit.messages import SentPacket
 from emulator.annexes.bench_kit.audit.order import Reordered, reordered_read_responses, reordered_requests
 from emulator.annexes.bench_kit.audit.reads import Read, Reads, psns_taken, repeat_problem, response_problem
-from emulator.annexes.bench_kit.audit.rules import Rule, Violation
+from emulator.annexes.bench_kit.audit.rules import FrameRule, Violation
 from emulator.roce.wire.headers import Syndrome
-from emulator.roce.wire.opcodes import Operation, Service
+from emulator.roce.wire.opcodes import PacketOperation, TransportService
 from emulator.roce.wire.psn import PSN_SPACE, Psn, distance, wrap
 
 _REMEMBERED = 16  # acknowledgements that can still have been under way, or lost, when the sender went back
 _RNR = Syndrome.RNR >> 5
-_ANSWERED = (Operation.READ_REQUEST, Operation.ATOMIC)
+_ANSWERED = (PacketOperation.READ_REQUEST, PacketOperation.ATOMIC)
 _OUTSTANDING = 256  # READs and atomic operations whose responses can have been lost: their limit has 8 bits
 
 
@@ -120,7 +120,7 @@ class RequestStats:
     stray_restarts: int = 0
     stray_skips: int = 0
     new_bytes: int = 0
-    sent: dict[int, Sent] = field(default_factory=dict)
+    sent: dict[int, SentPacket] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
 
     @property
@@ -150,10 +150,12 @@ class Tracker:
         is_ordered: the sender goes back to what is lost, as reliable connections do; otherwise no order is expected.
     """
 
-    def __init__(self, flow: Flow, responses: Flow | None, *, mtu: int | None, is_ordered: bool = True) -> None:
+    def __init__(
+        self, flow: CapturedFlow, responses: CapturedFlow | None, *, mtu: int | None, is_ordered: bool = True
+    ) -> None:
         self._flow, self._mtu, self._is_ordered = flow, mtu, is_ordered
         self._answering = responses
-        self._is_reliable = any(one.meaning.service is Service.RC for one in flow.requests)
+        self._is_reliable = any(one.meaning.service is TransportService.RC for one in flow.requests)
         self._responses = responses.responses if responses is not None else []
         self._stats = RequestStats()
         self._first = self._next = self._newest = self._highest = 0  # _newest: where the newest request starts
@@ -194,7 +196,7 @@ class Tracker:
             self._check_order(answers, self._answering)
         return requests
 
-    def _check_order(self, reordered: list[Reordered], flow: Flow) -> None:
+    def _check_order(self, reordered: list[Reordered], flow: CapturedFlow) -> None:
         for one in reordered:
             if one.breaks_order_of_path:
                 late = "1 packet" if one.extent == 1 else f"{one.extent} packets"
@@ -202,7 +204,9 @@ class Tracker:
                     f"PSN {one.packet.psn:#x} arrives {late} late, after PSN {one.before.psn:#x} in frame "
                     f"{one.before.frame}"
                 )
-                self._stats.violations.append(Violation(one.packet.frame, Rule.PACKET_ORDER, flow.key.label, problem))
+                self._stats.violations.append(
+                    Violation(one.packet.frame, FrameRule.PACKET_ORDER, flow.key.label, problem)
+                )
 
     def _in_order(self, reordered: list[Reordered]) -> Iterator[CapturedPacket]:
         """Requests and responses as they were sent: reordered ones where the first newer packet arrived."""
@@ -227,7 +231,7 @@ class Tracker:
     def _is_unreadable(self, psn: int) -> bool:
         return wrap(psn) in self._flow.unreadable
 
-    def _add_violation(self, frame: int, rule: Rule, problem: str) -> None:
+    def _add_violation(self, frame: int, rule: FrameRule, problem: str) -> None:
         self._stats.violations.append(Violation(frame, rule, self._flow.key.label, problem))
 
     # requests
@@ -248,10 +252,10 @@ class Tracker:
         self._highest = max(self._highest, self._next - 1)
 
     def _take_first(self, packet: CapturedPacket, psn: int, psns: int) -> None:
-        self._stats.sent[psn] = Sent(packet, psns)
+        self._stats.sent[psn] = SentPacket(packet, psns)
         self._stats.new_bytes += packet.payload_bytes
         operation = packet.meaning.operation
-        if operation is Operation.READ_REQUEST:
+        if operation is PacketOperation.READ_REQUEST:
             self._reads.add(Read(psn, psn + psns, packet))
         if operation in _ANSWERED:
             self._acknowledged.expect_responses(psn, psn + psns)
@@ -283,7 +287,7 @@ class Tracker:
         if read is not None:
             stats.duplicates += 1
             if problem := repeat_problem(packet, psn, psns, read=read, mtu=self._mtu):
-                self._add_violation(packet.frame, Rule.RETRANSMISSION, problem)
+                self._add_violation(packet.frame, FrameRule.RETRANSMISSION, problem)
         elif before is not None:
             stats.duplicates += 1
             self._check_same(packet, before.packet)
@@ -297,7 +301,7 @@ class Tracker:
     def _check_same(self, packet: CapturedPacket, before: CapturedPacket) -> None:
         if packet.signature != before.signature:
             problem = f"PSN {packet.psn:#x} had another opcode or length in frame {before.frame}"
-            self._add_violation(packet.frame, Rule.RETRANSMISSION, problem)
+            self._add_violation(packet.frame, FrameRule.RETRANSMISSION, problem)
 
     def _check_restart(self, packet: CapturedPacket, psn: int) -> None:
         self._stats.restarts += 1
@@ -330,7 +334,7 @@ class Tracker:
             self._break_go_back_n(packet, f"it continues at PSN {packet.psn:#x} and skips {wrap(skipped):#x}")
 
     def _break_go_back_n(self, packet: CapturedPacket, problem: str) -> None:
-        self._go_back_n_violations.append(Violation(packet.frame, Rule.GO_BACK_N, self._flow.key.label, problem))
+        self._go_back_n_violations.append(Violation(packet.frame, FrameRule.GO_BACK_N, self._flow.key.label, problem))
 
     # responses
 
@@ -342,7 +346,7 @@ class Tracker:
         if psn < self._first:
             self._stats.is_behind_loss |= not is_ack
         elif psn > self._last_sent():
-            rule = Rule.NAK_EXPECTED if packet.syndrome == Syndrome.SEQUENCE_ERROR else Rule.ACK_UNSENT
+            rule = FrameRule.NAK_EXPECTED if packet.syndrome == Syndrome.SEQUENCE_ERROR else FrameRule.ACK_UNSENT
             newest = wrap(self._highest)
             self._add_violation(packet.frame, rule, f"PSN {packet.psn:#x} was not sent yet, the newest is {newest:#x}")
         elif is_ack:
@@ -352,12 +356,12 @@ class Tracker:
 
     def _take_ack(self, packet: CapturedPacket, psn: int) -> None:
         self._check_holes(packet, psn)
-        if packet.meaning.operation is Operation.ACK:
+        if packet.meaning.operation is PacketOperation.ACK:
             self._acknowledged.accept_before(psn + 1)
         else:
             request = self._reads.covering(psn) or self._stats.sent.get(psn)
             if request is not None and (problem := response_problem(packet, psn, request=request, mtu=self._mtu)):
-                self._add_violation(packet.frame, Rule.RESPONSE, problem)
+                self._add_violation(packet.frame, FrameRule.RESPONSE, problem)
             self._acknowledged.answer(psn)
         self._remember()
 
@@ -379,10 +383,10 @@ class Tracker:
         accepted = self._acknowledged.accepted
         if accepted is not None and psn < accepted:
             problem = f"PSN {packet.psn:#x} was acknowledged before; the oldest unacknowledged is {wrap(accepted):#x}"
-            self._add_violation(packet.frame, Rule.NAK_EXPECTED, problem)
+            self._add_violation(packet.frame, FrameRule.NAK_EXPECTED, problem)
         elif psn == self._newest:
             problem = f"PSN {packet.psn:#x} is the newest: no later packet can have arrived"
-            self._add_violation(packet.frame, Rule.NAK_EXPECTED, problem)
+            self._add_violation(packet.frame, FrameRule.NAK_EXPECTED, problem)
         elif (request := self._stats.sent.get(psn)) is not None:
             # A responder that owes as many responses as it remembers drops READs and atomics that it has received.
             self._stats.is_before_loss |= request.packet.meaning.operation not in _ANSWERED
@@ -403,8 +407,8 @@ class Tracker:
         missing = f"PSN {wrap(self._hole):#x}"
         if packet.syndrome == Syndrome.SEQUENCE_ERROR:
             problem = f"it names PSN {packet.psn:#x}, but the first that did not arrive is {missing}"
-            self._add_violation(packet.frame, Rule.NAK_EXPECTED, problem)
+            self._add_violation(packet.frame, FrameRule.NAK_EXPECTED, problem)
         else:
             frame = self._jumps.get(self._hole, packet.frame)
             problem = f"{missing} is not in the capture, but frame {packet.frame} acknowledges it"
-            self._add_violation(frame, Rule.PSN_CONTINUITY, problem)
+            self._add_violation(frame, FrameRule.PSN_CONTINUITY, problem)

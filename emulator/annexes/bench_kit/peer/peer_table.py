@@ -16,7 +16,7 @@ from emulator.views.columns.figures import NONE, count_of, duration_cell, number
 from emulator.views.terminal.table import FittedTable
 
 
-class _Row(NamedTuple):
+class _PeerRow(NamedTuple):
     what: str
     messages: int
     bytes: int
@@ -24,11 +24,11 @@ class _Row(NamedTuple):
     duration_ns: int | None = None
 
 
-def _gbps(row: _Row) -> str:
+def _gbps(row: _PeerRow) -> str:
     return number_cell(row.bytes_per_s * 8 / 1e9) if row.bytes_per_s else NONE
 
 
-_COLUMNS: tuple[Column[_Row], ...] = (
+_COLUMNS: tuple[Column[_PeerRow], ...] = (
     Column("direction", "what was counted, and where", cell=lambda row: row.what, is_number=False),
     Column("messages", "complete messages; for READ, requests", cell=lambda row: f"{row.messages:,}"),
     Column("bytes", "payload, each byte once", cell=lambda row: f"{row.bytes:,}"),
@@ -97,13 +97,15 @@ def _echo_parts(result: EchoResult) -> Iterator[RenderableType]:
     )
 
 
-def _rows(result: PeerResult) -> Iterator[_Row]:
+def _rows(result: PeerResult) -> Iterator[_PeerRow]:
     sent, received, peer = result.sent, result.received, result.peer
     verb = "read" if result.test.verb.operation == "read" else "sent"
     if sent.messages:
-        yield _Row(f"{verb} by this end", sent.messages, sent.bytes, sent.bytes_per_s, sent.duration_ns)
+        yield _PeerRow(f"{verb} by this end", sent.messages, sent.bytes, sent.bytes_per_s, sent.duration_ns)
     if received.messages:
         what = "read by the peer" if verb == "read" else "received by this end"
-        yield _Row(what, received.messages, received.bytes, received.bytes_per_s, received.duration_ns)
+        yield _PeerRow(what, received.messages, received.bytes, received.bytes_per_s, received.duration_ns)
     if peer is not None and peer.iterations:
-        yield _Row(f"{verb} by the peer, it says", peer.iterations, peer.iterations * peer.size_bytes, peer.bytes_per_s)
+        yield _PeerRow(
+            f"{verb} by the peer, it says", peer.iterations, peer.iterations * peer.size_bytes, peer.bytes_per_s
+        )

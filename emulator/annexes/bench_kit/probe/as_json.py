@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from emulator.annexes.bench_kit.probe.verdict import Outcome, Verdict
+from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict
 
 
-def probe_to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def probe_to_json(verdicts: Sequence[FrameVerdict]) -> dict[str, Any]:
     """Counts per outcome, and every verdict."""
     counts = Counter(one.outcome for one in verdicts)
     return {
-        "counts": {outcome.value: counts[outcome] for outcome in Outcome},
+        "counts": {outcome.value: counts[outcome] for outcome in FrameOutcome},
         "probes": [dataclasses.asdict(one) for one in verdicts],
     }

@@ -29,7 +29,7 @@ _MACS = 12
 _LARGEST = 1 << 16
 
 
-class Refusal(Enum):
+class FrameRefusal(Enum):
     """Why a frame did not leave this host."""
 
     TOO_LONG = "it is longer than the MTU of the interface"
@@ -137,7 +137,7 @@ class ProbePort:
         finally:
             self._ioctl(_SIOCSIFMTU, struct.pack("=i20x", before))
 
-    def send(self, frame: bytes) -> Refusal | None:
+    def send(self, frame: bytes) -> FrameRefusal | None:
         """Send a frame.
 
         Returns:
@@ -150,9 +150,9 @@ class ProbePort:
             self._socket.send(frame)
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
-                return Refusal.TOO_LONG
+                return FrameRefusal.TOO_LONG
             if error.errno == errno.ENOBUFS:
-                return Refusal.QUEUE
+                return FrameRefusal.QUEUE
             raise HostError(f"{self.device} cannot send ({error.strerror}): `ip link set {self.device} up`") from error
         return None
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from emulator.annexes.bench_kit.probe.frames import Probe, Wire, probes
-from emulator.annexes.bench_kit.probe.ports import ProbePort, Refusal
+from emulator.annexes.bench_kit.probe.ports import FrameRefusal, ProbePort
 from emulator.annexes.bench_kit.probe.side import Side
-from emulator.annexes.bench_kit.probe.verdict import Outcome, Verdict, judge
+from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict, judge
 from emulator.planner.network.header_overhead import DEFAULT_MTU
 
 WAIT_S, COPIES_S = 0.1, 0.005
@@ -17,7 +17,9 @@ WAIT_S, COPIES_S = 0.1, 0.005
 _ETHERNET_BYTES = 14
 
 
-def probe_between(near: Side, far: Side, *, next_mac: str | None, interval_s: float, raises_mtu: bool) -> list[Verdict]:
+def probe_between(
+    near: Side, far: Side, *, next_mac: str | None, interval_s: float, raises_mtu: bool
+) -> list[FrameVerdict]:
     """Send every probe from one interface to another.
 
     Args:
@@ -48,7 +50,7 @@ def probe_all(
     *,
     interval_s: float,
     raises_mtu: bool,
-) -> list[Verdict]:
+) -> list[FrameVerdict]:
     """The verdicts on frames, in their order.
 
     Args:
@@ -60,7 +62,7 @@ def probe_all(
     Raises:
         HostError: an interface goes down.
     """
-    verdicts: list[Verdict] = []
+    verdicts: list[FrameVerdict] = []
     for probe in probes:
         started = time.monotonic()
         verdicts.append(_probe(sender, receiver, probe, raises_mtu=raises_mtu))
@@ -68,19 +70,19 @@ def probe_all(
     return verdicts
 
 
-def _probe(sender: ProbePort, receiver: ProbePort, probe: Probe, *, raises_mtu: bool) -> Verdict:
+def _probe(sender: ProbePort, receiver: ProbePort, probe: Probe, *, raises_mtu: bool) -> FrameVerdict:
     receiver.discard_received()
     refusal = sender.send(probe.frame)
-    if refusal is Refusal.TOO_LONG and raises_mtu:
+    if refusal is FrameRefusal.TOO_LONG and raises_mtu:
         with sender.with_mtu(len(probe.frame) - _ETHERNET_BYTES):
             return _verdict(receiver, probe, sender.send(probe.frame))
     return _verdict(receiver, probe, refusal)
 
 
-def _verdict(receiver: ProbePort, probe: Probe, refusal: Refusal | None) -> Verdict:
+def _verdict(receiver: ProbePort, probe: Probe, refusal: FrameRefusal | None) -> FrameVerdict:
     if refusal is not None:
-        hint = " (--raise-mtu)" if refusal is Refusal.TOO_LONG else ""
-        return Verdict(probe.group, probe.name, Outcome.NOT_SENT, why=refusal.value + hint)
+        hint = " (--raise-mtu)" if refusal is FrameRefusal.TOO_LONG else ""
+        return FrameVerdict(probe.group, probe.name, FrameOutcome.NOT_SENT, why=refusal.value + hint)
     frames = receiver.received(probe.fingerprint, within_s=WAIT_S, more_within_s=COPIES_S)
     verdict = judge(probe.group, probe.name, probe.frame, frames)
     return replace(verdict, copies=len(frames))

@@ -32,7 +32,7 @@ _FOLLOWS = {"IP checksum": ("TTL", "DSCP", "ECN", "length"), "UDP checksum": ("l
 """Changes that follow from others, and are not reported next to them."""
 
 
-class Outcome(StrEnum):
+class FrameOutcome(StrEnum):
     """What the device did with a frame."""
 
     PASS = "pass"
@@ -42,7 +42,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FrameVerdict:
     """The outcome of a frame.
 
     Attributes:
@@ -53,13 +53,13 @@ class Verdict:
 
     group: str
     name: str
-    outcome: Outcome
+    outcome: FrameOutcome
     changes: Sequence[str] = ()
     copies: int = 0
     why: str = ""
 
 
-def judge(group: str, name: str, sent: bytes, received: Sequence[bytes]) -> Verdict:
+def judge(group: str, name: str, sent: bytes, received: Sequence[bytes]) -> FrameVerdict:
     """The verdict on a frame.
 
     Args:
@@ -68,11 +68,11 @@ def judge(group: str, name: str, sent: bytes, received: Sequence[bytes]) -> Verd
         received: the frames that the other side received.
     """
     if not received:
-        return Verdict(group, name, Outcome.DROPPED)
+        return FrameVerdict(group, name, FrameOutcome.DROPPED)
     changes = changes_between(sent, received[0])
     if changes and all(change.startswith(_ROUTING) for change in changes):
-        return Verdict(group, name, Outcome.PASS, ["routed"], len(received))
-    return Verdict(group, name, Outcome.ALTERED if changes else Outcome.PASS, changes, len(received))
+        return FrameVerdict(group, name, FrameOutcome.PASS, ["routed"], len(received))
+    return FrameVerdict(group, name, FrameOutcome.ALTERED if changes else FrameOutcome.PASS, changes, len(received))
 
 
 def changes_between(sent: bytes, received: bytes) -> list[str]:

@@ -16,7 +16,7 @@ from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phases import peer_totals
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
@@ -53,7 +53,7 @@ def observe(run: Run) -> Observed:
     Raises:
         ResultError: the samples are missing or damaged.
     """
-    samples = read_measured(run, Part.SAMPLES, MERGE_COLUMNS)
+    samples = read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS)
     merged = merge(samples, until=run.manifest.cct_until)
     links = _links(samples, run.manifest.topology.get("host_index") or [])
     found: dict[LinkClass, list[Observation]] = {link: [] for link in LinkClass}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
 from emulator.trace.meaning.model import CommKind
@@ -23,7 +23,7 @@ def overlapping(run: Run) -> tuple[int, int]:
         ResultError: the samples are missing or damaged.
     """
     names = ["iteration", "rank", "kind", "group_size", "post_ns", "done_ns"]
-    table = read_measured(run, Part.SAMPLES, names)
+    table = read_measured(run, RunTable.SAMPLES, names)
     labels, codes = labels_and_codes(table["kind"])
     is_recv = np.array([label == CommKind.RECV.label for label in labels], bool)[codes]
     keep = ~is_recv & (to_ints(table["group_size"]) != 1)

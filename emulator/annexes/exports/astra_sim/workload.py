@@ -17,7 +17,7 @@ import numpy as np
 
 from emulator.errors import ResultError
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
 from emulator.trace.files.astra_sim import (
     Node,
@@ -108,7 +108,7 @@ def _compute_factor(run: Run) -> float:
 def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
     """Per rank node id → how it was played, from the last iteration; and the groups. Storage is not among them."""
     names = ["iteration", "rank", "node_id", "kind", "size_bytes", "instance", "peer"]
-    table = run.table(Part.SAMPLES, names)
+    table = run.table(RunTable.SAMPLES, names)
     labels, codes = labels_and_codes(table["kind"])
     columns = {name: to_ints(table[name]) for name in ("iteration", "rank", "size_bytes", "instance", "peer")}
     node_id = table["node_id"].to_numpy()

@@ -49,7 +49,7 @@ class Entry(msgspec.Struct):
     time_discovered_completed_ns: int | None = None
 
 
-class _Group(msgspec.Struct):
+class _DumpGroup(msgspec.Struct):
     ranks: str = ""
     desc: str = ""
 
@@ -57,7 +57,7 @@ class _Group(msgspec.Struct):
 class _Dump(msgspec.Struct):
     version: str
     entries: list[Entry] = []
-    pg_config: dict[str, _Group] = {}
+    pg_config: dict[str, _DumpGroup] = {}
 
 
 class Dump(msgspec.Struct):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from emulator.annexes.importers.flight_recorder.dumps import Dump, Entry
-from emulator.annexes.importers.model import Fate, Losses, Operation
+from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
 from emulator.annexes.importers.pytorch.names import collective_kind, element_bytes, squeezed
 from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
@@ -19,7 +19,7 @@ _ROOT_ALONE = {CommKind.GATHER: "output_sizes", CommKind.SCATTER: "input_sizes"}
 """Kinds of which only the root has these tensors."""
 
 
-def operation_of(dump: Dump, entry: Entry, losses: Losses) -> Operation | None:
+def operation_of(dump: Dump, entry: Entry, losses: Losses) -> RecordedOperation | None:
     """The operation; None, and counted, if it moves nothing or cannot be told. Group and root are still open.
 
     Raises:
@@ -43,7 +43,9 @@ def operation_of(dump: Dump, entry: Entry, losses: Losses) -> Operation | None:
     if size is None:
         losses.count(Fate.DROPPED, f"{kind.label} with elements of unknown size", where)
         return None
-    operation = Operation(where=where, name=kind.label, kind=kind, size_bytes=size, group=entry.process_group[0])
+    operation = RecordedOperation(
+        where=where, name=kind.label, kind=kind, size_bytes=size, group=entry.process_group[0]
+    )
     if not kind.is_collective:
         operation.peer = _peer(kind, name, where)
     if kind is CommKind.ALL_TO_ALL and len(entry.input_sizes) > 1:
@@ -109,7 +111,7 @@ def _peer(kind: CommKind, name: str, where: str) -> int:
     return int(found[4])
 
 
-def _set_splits(operation: Operation, entry: Entry) -> None:
+def _set_splits(operation: RecordedOperation, entry: Entry) -> None:
     """A list of tensors shows what goes to and comes from each member."""
     parts = [_bytes([shape], [dtype], "") for shape, dtype in zip(entry.input_sizes, entry.input_dtypes, strict=True)]
     arrived = [

@@ -12,7 +12,7 @@ from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.flight_recorder.dumps import Dump, Entry, is_flight_recorder, read_dump
 from emulator.annexes.importers.flight_recorder.entry_operation import is_root, operation_of, own_rank
 from emulator.annexes.importers.importer import Importer, Version
-from emulator.annexes.importers.model import Fate, ImportedTrace, Losses, Operation
+from emulator.annexes.importers.model import Fate, ImportedTrace, Losses, RecordedOperation
 from emulator.annexes.importers.pytorch.names import LARGEST_WORLD
 from emulator.annexes.importers.recorded_calls import RecordedCall
 from emulator.annexes.importers.text_files import file_head, source_files
@@ -119,7 +119,7 @@ class _Job:
             calls.append(_call(operation, entry))
         return calls
 
-    def _settle(self, operation: Operation, entry: Entry, rank: int) -> None:
+    def _settle(self, operation: RecordedOperation, entry: Entry, rank: int) -> None:
         """Root, splits and state: what the recorder does not say is counted."""
         kind, losses = operation.kind, self.losses[rank]
         members = operation.ranks or range(self.world_size)
@@ -165,7 +165,7 @@ def _calls_in(dump: Dump, name: str) -> bool:
     return any(entry.process_group[0] == name for entry in dump.entries)
 
 
-def _call(operation: Operation, entry: Entry) -> RecordedCall:
+def _call(operation: RecordedOperation, entry: Entry) -> RecordedCall:
     is_message = not operation.kind.is_collective
     completed = entry.time_discovered_completed_ns or None
     duration_ms = entry.duration_ms if entry.duration_ms is not None and 0 <= entry.duration_ms < 1e12 else 0

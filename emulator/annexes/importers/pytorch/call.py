@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from emulator.annexes.importers.model import Fate, Losses, Operation
+from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
 from emulator.annexes.importers.pytorch.names import LARGEST_WORLD, collective_kind, is_from_any
 from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
@@ -69,7 +69,7 @@ class Call:
         return collective_kind(self.name)
 
 
-def operation_of(call: Call, losses: Losses) -> Operation | None:
+def operation_of(call: Call, losses: Losses) -> RecordedOperation | None:
     """The operation that a call is; None, and counted as dropped, if its size or its peer is unknown.
 
     Raises:
@@ -89,7 +89,7 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
     if kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER) and call.root is None:
         losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", call.where)
     send, recv = _splits(call, size, losses) if kind is CommKind.ALL_TO_ALL else (None, None)
-    return Operation(
+    return RecordedOperation(
         where=call.where,
         name=call.name,
         kind=kind,

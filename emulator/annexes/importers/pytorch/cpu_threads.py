@@ -66,7 +66,7 @@ class Cuts:
         self.moment_times.append(0.0 if moment is None else moment.time)
 
 
-class Segments(NamedTuple):
+class ThreadSegments(NamedTuple):
     """Segments of a thread by time, µs; `waits`: number of a segment, and the moment it waits for."""
 
     start: Floats
@@ -95,7 +95,7 @@ class CpuThread:
         found = self.run_ends[np.maximum(at, 0)]
         return np.where((at >= 0) & (found > after), found, -np.inf)
 
-    def segments(self, first: int, edges: Edges) -> Segments:
+    def segments(self, first: int, edges: Edges) -> ThreadSegments:
         """Cut the thread.
 
         Args:
@@ -139,9 +139,9 @@ class CpuThread:
             time = max(time, cuts.resumes[at])
         if last_end > time:
             close(last_end)
-        return Segments(np.frombuffer(starts), np.frombuffer(ends), waits)
+        return ThreadSegments(np.frombuffer(starts), np.frombuffer(ends), waits)
 
-    def names(self, segments: Segments, *, otherwise: int) -> npt.NDArray[np.int32]:
+    def names(self, segments: ThreadSegments, *, otherwise: int) -> npt.NDArray[np.int32]:
         """What takes most of each segment: an event at any depth that begins within it, else the one around it."""
         blocks = [np.empty(0, dtype=np.int32)]
         for begin in range(0, len(segments.start), _SEGMENTS_NAMED_AT_ONCE):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from emulator.annexes.importers.documents import Document, find_documents
+from emulator.annexes.importers.documents import JsonDocument, find_documents
 from emulator.annexes.importers.pytorch.host_records import HostNode, RecordCollector
 from emulator.annexes.importers.pytorch.host_trace import HostTrace
 from emulator.annexes.importers.pytorch.kineto import DistributedInfo, KinetoTrace
@@ -34,7 +34,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class TraceIdentity:
     """Whose trace a document is.
 
     Attributes:
@@ -42,7 +42,7 @@ class Identity:
         rank: as Kineto recorded it; None: it is not, or the trace is one of the host.
     """
 
-    document: Document
+    document: JsonDocument
     form: Form
     pid: int
     rank: int | None = None
@@ -53,7 +53,7 @@ class Identity:
         return self.document.name
 
 
-class _Host(msgspec.Struct):
+class _TraceHost(msgspec.Struct):
     schema: str = ""
     pid: int = 0
 
@@ -74,7 +74,7 @@ def is_pytorch(head: bytes) -> bool:
     return _form(head) is not None
 
 
-def find_traces(path: Path) -> Iterator[Identity]:
+def find_traces(path: Path) -> Iterator[TraceIdentity]:
     """Every trace of PyTorch in a file, an archive or a folder; other documents are passed over.
 
     Raises:
@@ -83,20 +83,20 @@ def find_traces(path: Path) -> Iterator[Identity]:
     for document in find_documents(path):
         form = _form(document.head())
         if form is Form.HOST:
-            with _reading(document, _RECORDS, HostNode, _Host) as reader:
-                yield Identity(document, form, reader.head.pid)
+            with _reading(document, _RECORDS, HostNode, _TraceHost) as reader:
+                yield TraceIdentity(document, form, reader.head.pid)
         elif form is Form.KINETO:
             yield _kineto_identity(document)
 
 
-def read_host(document: Document) -> HostTrace:
+def read_host(document: JsonDocument) -> HostTrace:
     """Read a host trace.
 
     Raises:
         TraceError: it cannot be read; the message has the file and the place.
     """
     collector = RecordCollector()
-    with _reading(document, _RECORDS, HostNode, _Host) as reader:
+    with _reading(document, _RECORDS, HostNode, _TraceHost) as reader:
         for _, batch in reader.batches():
             for node in batch:
                 collector.add(node)
@@ -106,7 +106,7 @@ def read_host(document: Document) -> HostTrace:
             raise BadDocument(str(error)) from error
 
 
-def read_kineto(document: Document, *, wanted: Collection[int] = ()) -> KinetoTrace:
+def read_kineto(document: JsonDocument, *, wanted: Collection[int] = ()) -> KinetoTrace:
     """Read a trace of Kineto.
 
     Args:
@@ -136,7 +136,7 @@ def read_kineto(document: Document, *, wanted: Collection[int] = ()) -> KinetoTr
         return KinetoTrace.of(document.name, events, info or None, mended=reader.mended)
 
 
-def _kineto_identity(document: Document) -> Identity:
+def _kineto_identity(document: JsonDocument) -> TraceIdentity:
     """Reads only as far as it needs to."""
     pid = 0
     with _reading(document, _EVENTS, _Origin, _Kineto) as reader:
@@ -147,7 +147,7 @@ def _kineto_identity(document: Document) -> Identity:
                 break
         if info is None and reader.tail is not None:
             info = reader.tail.distributedInfo
-    return Identity(document, Form.KINETO, pid, None if info is None else info.rank)
+    return TraceIdentity(document, Form.KINETO, pid, None if info is None else info.rank)
 
 
 def _form(head: bytes) -> Form | None:
@@ -157,7 +157,7 @@ def _form(head: bytes) -> Form | None:
 
 
 @contextmanager
-def _reading(document: Document, key: str, element: Any, around: Any) -> Iterator[ElementReader[Any, Any]]:
+def _reading(document: JsonDocument, key: str, element: Any, around: Any) -> Iterator[ElementReader[Any, Any]]:
     try:
         with document.open() as source:
             yield ElementReader(source, key, element=element, around=around)

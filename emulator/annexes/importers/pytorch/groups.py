@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from emulator.annexes.importers.model import Fate, Losses, Operation
+from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
 from emulator.errors import TraceError
 
 DEFAULT_GROUP = "0"
@@ -37,7 +37,7 @@ class GroupFinder:
         distinct = dict.fromkeys(one for one in handles if one is not None)
         self._numbers = {handle: number for number, handle in enumerate(distinct, 1)}
 
-    def settle(self, operation: Operation, note: str | None) -> None:
+    def settle(self, operation: RecordedOperation, note: str | None) -> None:
         """Set group and ranks of an operation; () stands for all ranks.
 
         Raises:
@@ -52,7 +52,7 @@ class GroupFinder:
         if operation.peer < 0 <= operation.peer_in_world:
             self._settle_peer(operation)
 
-    def _settle_peer(self, operation: Operation) -> None:
+    def _settle_peer(self, operation: RecordedOperation) -> None:
         """From the world rank of the peer to its rank within the group."""
         peer, members = operation.peer_in_world, operation.ranks
         if members and peer not in members:
@@ -61,7 +61,7 @@ class GroupFinder:
             raise TraceError(problem, rank=self._rank)
         operation.peer = members.index(peer) if members else peer
 
-    def _ranks(self, operation: Operation) -> tuple[int, ...]:
+    def _ranks(self, operation: RecordedOperation) -> tuple[int, ...]:
         group = operation.group or ""
         if group in self._known:
             return self._all_as_empty(self._known[group])
@@ -77,7 +77,7 @@ class GroupFinder:
         problem = f"{operation.where}: the ranks of process group {group!r} are not recorded"
         raise TraceError(f"{problem}: record with a newer PyTorch, or add Kineto's trace", rank=self._rank)
 
-    def _noted(self, note: str, operation: Operation) -> tuple[str | None, tuple[int, ...]]:
+    def _noted(self, note: str, operation: RecordedOperation) -> tuple[str | None, tuple[int, ...]]:
         name = note if note in self._known else self._descriptions.get(note)
         if name is None and note in WORLD_NOTES:
             return None, ()
@@ -87,7 +87,7 @@ class GroupFinder:
             raise TraceError(problem, rank=self._rank)
         return name, self._all_as_empty(self._known[name])
 
-    def _guess(self, operation: Operation) -> None:
+    def _guess(self, operation: RecordedOperation) -> None:
         """The only group, else those that there are and all ranks: what all ranks recorded settles which of them.
 
         The handles of unnamed groups are addresses, which differ between ranks; their order of use does not.
@@ -110,7 +110,7 @@ class GroupFinder:
         else:
             self._losses.count(Fate.INFERRED, "process group not recorded: the only one taken", operation.where)
 
-    def _fits(self, operation: Operation, ranks: tuple[int, ...]) -> bool:
+    def _fits(self, operation: RecordedOperation, ranks: tuple[int, ...]) -> bool:
         size = len(ranks) or self._world_size
         return not operation.group_size or not size or operation.group_size == size
 

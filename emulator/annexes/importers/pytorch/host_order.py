@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from emulator.annexes.importers.model import Fate, ImportedNode, Losses, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedNode, Losses, NodeResource, RecordedOperation
 from emulator.annexes.importers.pytorch.host_trace import HostTrace
 from emulator.trace.meaning.model import CommKind
 
 
-def host_order(trace: HostTrace, operations: Mapping[int, Operation], losses: Losses) -> list[ImportedNode]:
+def host_order(trace: HostTrace, operations: Mapping[int, RecordedOperation], losses: Losses) -> list[ImportedNode]:
     """The nodes of a rank.
 
     Args:
@@ -37,7 +37,9 @@ def host_order(trace: HostTrace, operations: Mapping[int, Operation], losses: Lo
             if operation.kind is CommKind.BARRIER:
                 deps, barrier = frozenset(range(max(1, barrier), number)), number
             nodes.append(
-                ImportedNode(number, operation.kind.label, Place.NETWORK, tuple(sorted(deps)), operation=operation)
+                ImportedNode(
+                    number, operation.kind.label, NodeResource.NETWORK, tuple(sorted(deps)), operation=operation
+                )
             )
             for storage in operation.writes:
                 results[storage] = frozenset({number})

@@ -26,7 +26,7 @@ _NONE = -1
 _Id = Annotated[int, Meta(ge=0, le=_LARGEST_NUMBER)]
 
 
-class _Values(msgspec.Struct, gc=False):
+class _RecordValues(msgspec.Struct, gc=False):
     values: list[Any] = []
 
 
@@ -42,8 +42,8 @@ class HostNode(msgspec.Struct, gc=False):
     name: str
     ctrl_deps: _Id | None = None
     parent: _Id | None = None
-    inputs: _Values | list[Any] = []
-    outputs: _Values | list[Any] = []
+    inputs: _RecordValues | list[Any] = []
+    outputs: _RecordValues | list[Any] = []
     attrs: list[_Attribute] = []
     rf_id: Any = None
     tid: Any = None

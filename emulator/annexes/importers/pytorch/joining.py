@@ -12,9 +12,9 @@ from emulator.annexes.importers.pytorch.call import Call, operation_of
 from emulator.annexes.importers.pytorch.host_trace import HostCall, HostTrace, Use
 from emulator.annexes.importers.pytorch.intervals import Intervals
 from emulator.annexes.importers.pytorch.kineto import KinetoCall, KinetoTrace, execution_kind
-from emulator.annexes.importers.pytorch.kineto_events import Event, LibraryTask
+from emulator.annexes.importers.pytorch.kineto_events import KinetoEvent, LibraryTask
 from emulator.annexes.importers.pytorch.names import CALL, WITHOUT_TRAFFIC, collective_kind, squeezed
-from emulator.annexes.importers.pytorch.time_line import Issued
+from emulator.annexes.importers.pytorch.time_line import IssuedOperation
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 
@@ -105,7 +105,7 @@ def _differ(one: int | None, other: int | None) -> bool:
 
 def issued_operations(
     kineto: KinetoTrace, calls: Sequence[KinetoCall], uses: Sequence[Use], losses: Losses
-) -> list[Issued]:
+) -> list[IssuedOperation]:
     """Every communication of a rank with its kernels, or the library's record of its execution.
 
     Args:
@@ -123,7 +123,7 @@ def issued_operations(
         operation = operation_of(call, losses)
         if operation is not None:
             read_by = consumers.get(number, ())
-            issued.append(Issued(one.event, operation, tasks.get(number, ()), execution, read_by))
+            issued.append(IssuedOperation(one.event, operation, tasks.get(number, ()), execution, read_by))
     for task in lone:
         found = kineto.kernel_call(task.event)
         operation = None if found is None or found.kind is None else operation_of(found, losses)
@@ -134,7 +134,7 @@ def issued_operations(
                 kineto.where(task.event),
             )
         else:
-            issued.append(Issued(task.launch or task.event, operation, (task,)))
+            issued.append(IssuedOperation(task.launch or task.event, operation, (task,)))
     issued.sort(key=lambda one: one.event.ts)
     return issued
 
@@ -167,12 +167,12 @@ def _waiting(before: Iterable[int], found: Mapping[int, object]) -> list[int]:
     return list(takewhile(lambda number: number not in found, before))[::-1]
 
 
-def _executions(kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, Event]:
+def _executions(kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, KinetoEvent]:
     """Call → the library's record of its execution: the first one after it of the same kind that is not taken."""
-    left: defaultdict[CommKind | None, list[Event]] = defaultdict(list)
+    left: defaultdict[CommKind | None, list[KinetoEvent]] = defaultdict(list)
     for one in kineto.executions():
         left[collective_kind(execution_kind(one))].append(one)
-    found: dict[int, Event] = {}
+    found: dict[int, KinetoEvent] = {}
     for carried_by, is_executed in ((_CARRIED_BY, _in_parts), (_ITSELF, _whole), (_CARRIED_BY, _whole)):
         for number, call in enumerate(calls):
             kind = None if call.call.kind is None else carried_by.get(call.call.kind)
@@ -199,14 +199,14 @@ def _completed(call: Call, execution: Call) -> Call:
     return completed
 
 
-def _in_parts(kineto: KinetoTrace, executions: Sequence[Event], call: Call) -> int:
+def _in_parts(kineto: KinetoTrace, executions: Sequence[KinetoEvent], call: Call) -> int:
     """How many of the next executions are of the tensors of a call one by one, as Gloo reduces and scatters; or 0."""
     elements = call.sent_elements or ()
     said = [kineto.annotation_call(one).sent_elements for one in executions]
     return len(elements) if len(elements) > 1 and said == [(count,) for count in elements] else 0
 
 
-def _whole(kineto: KinetoTrace, executions: Sequence[Event], call: Call) -> int:
+def _whole(kineto: KinetoTrace, executions: Sequence[KinetoEvent], call: Call) -> int:
     """1 if the next execution is that of a call, else 0."""
     said = kineto.annotation_call(executions[0])
     expected = call.received_bytes if call.kind is CommKind.RECV else call.sent_bytes
@@ -216,11 +216,11 @@ def _whole(kineto: KinetoTrace, executions: Sequence[Event], call: Call) -> int:
     return int(mine is None or theirs is None or sum(mine) == sum(theirs))
 
 
-def _consumers(uses: Sequence[Use], kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, list[Event]]:
+def _consumers(uses: Sequence[Use], kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, list[KinetoEvent]]:
     """Call → the first operator that reads its result, if both traces number operators alike."""
     numbers = {one.record_id: number for number, one in enumerate(calls) if one.record_id is not None}
     owner: dict[int, int] = {}
-    found: dict[int, list[Event]] = {}
+    found: dict[int, list[KinetoEvent]] = {}
     for use in uses:
         number = numbers.get(use.record_id)
         event = kineto.events.recorded.get(use.record_id)

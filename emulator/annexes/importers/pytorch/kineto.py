@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from emulator.annexes.importers.pytorch.call import Call
-from emulator.annexes.importers.pytorch.kineto_events import Event, KinetoEvents
+from emulator.annexes.importers.pytorch.kineto_events import KinetoEvent, KinetoEvents
 from emulator.annexes.importers.pytorch.names import (
     ARGUMENTS,
     CALL,
@@ -43,7 +43,7 @@ class DistributedInfo(msgspec.Struct):
 class KinetoCall(NamedTuple):
     """A call, the outermost event that it is from, and that event's id in the host trace."""
 
-    event: Event
+    event: KinetoEvent
     record_id: int | None
     call: Call
 
@@ -84,7 +84,7 @@ class KinetoTrace:
             mended=mended,
         )
 
-    def where(self, event: Event) -> str:
+    def where(self, event: KinetoEvent) -> str:
         """The event, for messages."""
         return f"{self.name}, {event.name[:40]} at {event.ts:.3f} us"
 
@@ -106,27 +106,27 @@ class KinetoTrace:
                 found.append(KinetoCall(event, _record_id(event), call))
         return found
 
-    def executions(self) -> list[Event]:
+    def executions(self) -> list[KinetoEvent]:
         """Annotations of the library on CPU threads: the time that an operation of Gloo or MPI takes."""
         return [one for one in self.events.notes if LIBRARY.match(one.name)]
 
-    def annotation_call(self, execution: Event) -> Call:
+    def annotation_call(self, execution: KinetoEvent) -> Call:
         """What a library's record of an execution says of the call."""
         match = LIBRARY.match(execution.name)
         assert match is not None
         return _annotation(execution, match, self.name)
 
-    def group_notes(self) -> list[tuple[Event, str]]:
+    def group_notes(self) -> list[tuple[KinetoEvent, str]]:
         """Annotations of the user that name a process group: `pg=NAME` within record_function."""
         found = [(one, GROUP_NOTE.search(one.name)) for one in self.events.notes]
         return [(one, match["group"]) for one, match in found if match]
 
-    def kernel_call(self, event: Event) -> Call | None:
+    def kernel_call(self, event: KinetoEvent) -> Call | None:
         """What a kernel of the library says of its call, in newer versions; None: nothing."""
         return _parameters(event, self.where(event)) if "Collective name" in event.args else None
 
 
-def execution_kind(event: Event) -> str:
+def execution_kind(event: KinetoEvent) -> str:
     """Name of the call that a library's annotation is about."""
     match = LIBRARY.match(event.name)
     return match["call"] if match else ""
@@ -148,12 +148,12 @@ def _descriptions(config: Any) -> Iterator[tuple[str, str]]:
             yield str(entry["pg_desc"]), str(entry.get("pg_name", ""))
 
 
-def _record_id(event: Event) -> int | None:
+def _record_id(event: KinetoEvent) -> int | None:
     found = event.args.get("Record function id")
     return found if isinstance(found, int) else None
 
 
-def _call(event: Event, where: str) -> Call | None:
+def _call(event: KinetoEvent, where: str) -> Call | None:
     if event.name == CALL:
         return _parameters(event, where)
     if event.name.startswith(DISPATCHED) and squeezed(event.name.removeprefix(DISPATCHED)) in ARGUMENTS:
@@ -162,7 +162,7 @@ def _call(event: Event, where: str) -> Call | None:
     return _annotation(event, match, where) if match else None
 
 
-def _parameters(event: Event, where: str) -> Call:
+def _parameters(event: KinetoEvent, where: str) -> Call:
     """record_param_comms: named arguments, in older versions only the shapes of its arguments."""
     said = event.args
     call = Call(name=str(said.get("Collective name", "")), where=where)
@@ -188,7 +188,7 @@ def _parameters(event: Event, where: str) -> Call:
     return call
 
 
-def _operator(event: Event, where: str) -> Call:
+def _operator(event: KinetoEvent, where: str) -> Call:
     said, arguments = event.args, ARGUMENTS[squeezed(event.name.removeprefix(DISPATCHED))]
     call = Call(name=event.name, where=where)
     if arguments.inputs >= 0:
@@ -203,7 +203,7 @@ def _operator(event: Event, where: str) -> Call:
     return call
 
 
-def _annotation(event: Event, match: re.Match[str], where: str) -> Call:
+def _annotation(event: KinetoEvent, match: re.Match[str], where: str) -> Call:
     shapes = event.args.get("Input Dims")
     elements = [_number_of_elements(one) for one in shapes] if isinstance(shapes, list) else [None]
     call = Call(name=match["call"], where=where, sent_bytes=_all_shape_bytes(event.args))

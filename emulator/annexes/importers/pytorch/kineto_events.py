@@ -48,7 +48,7 @@ class RawEvent(msgspec.Struct, gc=False):
 
 
 @dataclass(slots=True, eq=False)
-class Event:
+class KinetoEvent:
     """An event of which all is kept; times in µs."""
 
     name: str
@@ -118,8 +118,8 @@ class LibraryTask(NamedTuple):
     """A kernel of the collective library; `row` in the tasks, and its launch, None if that is not recorded."""
 
     row: int
-    event: Event
-    launch: Event | None
+    event: KinetoEvent
+    launch: KinetoEvent | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +144,11 @@ class KinetoEvents:
     library: Sequence[LibraryTask]
     operators: int
     runtime: int
-    calls: Sequence[Event]
-    notes: Sequence[Event]
-    waits: Sequence[Event]
-    recorded: dict[int, Event]
-    others: tuple[int, Event | None]
+    calls: Sequence[KinetoEvent]
+    notes: Sequence[KinetoEvent]
+    waits: Sequence[KinetoEvent]
+    recorded: dict[int, KinetoEvent]
+    others: tuple[int, KinetoEvent | None]
     ignored: dict[str, int]
     processes: Sequence[int | str]
 
@@ -189,13 +189,13 @@ class EventCollector:
         self._launches = array("q"), array("d"), array("i")  # correlation, start, thread
         self._tasks, self._streams, self._correlations = _Columns(), array("i"), array("q")
         self._stream_numbers: dict[object, int] = {}
-        self._library: dict[int, Event] = {}
+        self._library: dict[int, KinetoEvent] = {}
         self._operators = self._runtime = 0
-        self._calls: list[Event] = []
-        self._notes: list[Event] = []
-        self._waits: list[Event] = []
-        self._recorded: dict[int, Event] = {}
-        self._others: tuple[int, Event | None] = 0, None
+        self._calls: list[KinetoEvent] = []
+        self._notes: list[KinetoEvent] = []
+        self._waits: list[KinetoEvent] = []
+        self._recorded: dict[int, KinetoEvent] = {}
+        self._others: tuple[int, KinetoEvent | None] = 0, None
         self._ignored: dict[str, int] = {}
         self._processes: dict[int | str, None] = {}
         self._record_id = msgspec.json.Decoder(_OperatorArguments).decode
@@ -333,18 +333,18 @@ class EventCollector:
         for before, event in self._library.items():
             row = int(row_of[before])
             thread = int(tasks.thread[row])
-            launch = None if thread < 0 else Event("", threads[thread].tid, float(tasks.launch[row]), 0.0)
+            launch = None if thread < 0 else KinetoEvent("", threads[thread].tid, float(tasks.launch[row]), 0.0)
             found.append(LibraryTask(row, event, launch))
         return sorted(found, key=lambda one: one.row)
 
 
-def _timed(event: RawEvent) -> Event:
-    return Event(event.name, event.tid, event.ts, event.dur)
+def _timed(event: RawEvent) -> KinetoEvent:
+    return KinetoEvent(event.name, event.tid, event.ts, event.dur)
 
 
-def _whole(event: RawEvent) -> Event:
+def _whole(event: RawEvent) -> KinetoEvent:
     said = msgspec.json.decode(event.args, type=dict[str, Any])
-    return Event(event.name, event.tid, event.ts, event.dur, said, is_operator=event.cat == "cpu_op")
+    return KinetoEvent(event.name, event.tid, event.ts, event.dur, said, is_operator=event.cat == "cpu_op")
 
 
 def _correlation(said: _DeviceArguments) -> int:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from emulator.annexes.importers.model import ImportedNode, Operation, Place
+from emulator.annexes.importers.model import ImportedNode, NodeResource, RecordedOperation
 from emulator.errors import HostError
 from emulator.host.scratch import scratch_folder
 
 Integers = npt.NDArray[np.int64]
-PLACES = tuple(Place)
-CPU, DEVICE, NETWORK = map(PLACES.index, (Place.CPU, Place.DEVICE, Place.NETWORK))
+PLACES = tuple(NodeResource)
+CPU, DEVICE, NETWORK = map(PLACES.index, (NodeResource.CPU, NodeResource.DEVICE, NodeResource.NETWORK))
 _BLOCK = 1 << 14
 _HELD_NODES = 1 << 12
 
@@ -53,7 +53,7 @@ class NodeTable(Collection[ImportedNode]):
         operations: those of the nodes on the network, in order.
     """
 
-    def __init__(self, columns: NodeColumns | Path, operations: Sequence[Operation], *, size: int) -> None:
+    def __init__(self, columns: NodeColumns | Path, operations: Sequence[RecordedOperation], *, size: int) -> None:
         self._columns, self.operations, self._size = columns, operations, size
         self.shelf: NodeShelf | None = None
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
-from emulator.annexes.importers.documents import Document
+from emulator.annexes.importers.documents import JsonDocument
 from emulator.annexes.importers.model import Fate, Losses
-from emulator.annexes.importers.pytorch.documents import Form, Identity, read_host
+from emulator.annexes.importers.pytorch.documents import Form, TraceIdentity, read_host
 from emulator.annexes.importers.pytorch.names import LARGEST_WORLD
 from emulator.errors import TraceError
 
@@ -24,8 +24,8 @@ class Process:
     """The traces of one process; at least one of them."""
 
     rank: int
-    host: Identity | None
-    kineto: Identity | None
+    host: TraceIdentity | None
+    kineto: TraceIdentity | None
 
     @property
     def names(self) -> list[str]:
@@ -38,7 +38,7 @@ class Process:
         return sum(one.document.file_bytes for one in (self.host, self.kineto) if one is not None)
 
 
-def processes(traces: Iterable[Identity], losses: Losses) -> list[Process]:
+def processes(traces: Iterable[TraceIdentity], losses: Losses) -> list[Process]:
     """Traces by process, ascending ranks.
 
     The rank is what Kineto says, else what the host's records of calls say, else the number in which the files' names
@@ -47,8 +47,8 @@ def processes(traces: Iterable[Identity], losses: Losses) -> list[Process]:
     Raises:
         TraceError: a rank is unknown, or has several traces of a kind.
     """
-    hosts: list[Identity] = []
-    kinetos: list[Identity] = []
+    hosts: list[TraceIdentity] = []
+    kinetos: list[TraceIdentity] = []
     for trace in traces:
         (hosts if trace.form is Form.HOST else kinetos).append(trace)
     surveys = _Surveys()
@@ -79,15 +79,15 @@ class _Survey(NamedTuple):
     is_linked: bool
 
 
-class _Surveys(dict[Document, _Survey]):
+class _Surveys(dict[JsonDocument, _Survey]):
     """Made when they are asked for: they take reading a whole document."""
 
-    def __missing__(self, document: Document) -> _Survey:
+    def __missing__(self, document: JsonDocument) -> _Survey:
         trace = read_host(document)
         return self.setdefault(document, _Survey(trace.own_rank(), trace.records.is_linked))
 
 
-def _without_linked(hosts: Sequence[Identity], surveys: _Surveys, losses: Losses) -> list[Identity]:
+def _without_linked(hosts: Sequence[TraceIdentity], surveys: _Surveys, losses: Losses) -> list[TraceIdentity]:
     """Host traces, without those that a linker made of others that are there too."""
     of_pid = Counter(one.pid for one in hosts if one.pid)
     linked = {one.name for one in hosts if of_pid[one.pid] > 1 and surveys[one.document].is_linked}
@@ -107,7 +107,7 @@ def _by_pid(found: Iterable[Process]) -> Mapping[int, Process]:
     return {pid: those[0] for pid, those in seen.items() if len(those) == 1}
 
 
-def _rank(trace: Identity, said: int | None, numbers: Mapping[str, int], losses: Losses) -> int:
+def _rank(trace: TraceIdentity, said: int | None, numbers: Mapping[str, int], losses: Losses) -> int:
     if said is not None and 0 <= said < LARGEST_WORLD:
         return said
     if said is not None:
@@ -118,7 +118,7 @@ def _rank(trace: Identity, said: int | None, numbers: Mapping[str, int], losses:
     raise TraceError("does not say which rank it is: put the rank into its name, as trace.3.json", path=trace.name)
 
 
-def _numbers_in_names(traces: Sequence[Identity]) -> dict[str, int]:
+def _numbers_in_names(traces: Sequence[TraceIdentity]) -> dict[str, int]:
     """Name → the number in it that differs between the files, if just one does so and the numbers are ranks."""
     names = [PurePath(one.name).name for one in traces]
     numbers = [[int(one) for one in _NUMBER.findall(name) if len(one) <= _MOST_DIGITS] for name in names]
@@ -133,6 +133,6 @@ def _numbers_in_names(traces: Sequence[Identity]) -> dict[str, int]:
     return {trace.name: rank for trace, rank in zip(traces, ranks[0], strict=True)}
 
 
-def _twice(trace: Identity, rank: int, others: Sequence[str]) -> TraceError:
+def _twice(trace: TraceIdentity, rank: int, others: Sequence[str]) -> TraceError:
     names = ", ".join([*others, trace.name])
     return TraceError(f"has several {trace.form.value} traces: {names}; keep one of each kind", rank=rank)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from emulator.annexes.importers.importer import Importer, Version
-from emulator.annexes.importers.model import Fate, ImportedNode, ImportedRank, ImportedTrace, Losses, Operation
+from emulator.annexes.importers.model import Fate, ImportedNode, ImportedRank, ImportedTrace, Losses, RecordedOperation
 from emulator.annexes.importers.pytorch.call import operation_of
 from emulator.annexes.importers.pytorch.documents import find_traces, is_pytorch, read_host, read_kineto
 from emulator.annexes.importers.pytorch.groups import GroupFinder
@@ -18,7 +18,7 @@ from emulator.annexes.importers.pytorch.joining import is_traffic, issued_operat
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
 from emulator.annexes.importers.pytorch.node_table import NodeShelf, NodeTable
 from emulator.annexes.importers.pytorch.processes import Process, processes
-from emulator.annexes.importers.pytorch.time_line import Issued, time_line
+from emulator.annexes.importers.pytorch.time_line import IssuedOperation, time_line
 from emulator.annexes.importers.pytorch.unnamed_groups import settle_unnamed_groups
 from emulator.annexes.importers.workers import run_all
 from emulator.errors import TraceError
@@ -113,17 +113,17 @@ def _read(process: Process) -> ImportedRank:
     return ImportedRank(process.rank, process.names, mode, world_size, known, nodes, losses)
 
 
-def _host_operations(recorded: Sequence[HostCall], losses: Losses) -> dict[int, Operation]:
+def _host_operations(recorded: Sequence[HostCall], losses: Losses) -> dict[int, RecordedOperation]:
     found = {one.node_id: operation_of(one.call, losses) for one in recorded}
     return {node_id: operation for node_id, operation in found.items() if operation is not None}
 
 
-def _host_notes(host: HostTrace, operations: Mapping[int, Operation]) -> dict[int, str]:
+def _host_notes(host: HostTrace, operations: Mapping[int, RecordedOperation]) -> dict[int, str]:
     notes = host.notes()
     return {id(operation): notes[record] for record, operation in operations.items() if record in notes}
 
 
-def _kineto_notes(kineto: KinetoTrace, issued: list[Issued]) -> dict[int, str]:
+def _kineto_notes(kineto: KinetoTrace, issued: list[IssuedOperation]) -> dict[int, str]:
     """Operation → process group that the innermost note around its call names."""
     notes = kineto.group_notes()
     intervals = Intervals(event for event, _ in notes)
@@ -135,7 +135,7 @@ def _world_size(
     host: HostTrace | None,
     kineto: KinetoTrace | None,
     known: Mapping[str, tuple[int, ...]],
-    operations: list[Operation],
+    operations: list[RecordedOperation],
 ) -> int:
     """What Kineto says, else the size of a group that holds all ranks; 0: unknown."""
     if kineto is not None and kineto.world_size:

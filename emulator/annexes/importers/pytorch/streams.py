@@ -11,13 +11,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from emulator.annexes.importers.pytorch.intervals import Intervals
-from emulator.annexes.importers.pytorch.kineto_events import STREAM_WAIT, Event, Floats, Integers, KinetoEvents, Tasks
+from emulator.annexes.importers.pytorch.kineto_events import (
+    STREAM_WAIT,
+    Floats,
+    Integers,
+    KinetoEvent,
+    KinetoEvents,
+    Tasks,
+)
 
 SLACK_US = 1.0
 """Times of the host and of the device agree to this."""
 
 
-class Stream:
+class TaskStream:
     """The tasks of a stream, by launch.
 
     Attributes:
@@ -42,12 +49,12 @@ class Stream:
         return int(self.rows[at]) if at >= 0 and self.end[at] > after else None
 
 
-def streams_of(tasks: Tasks) -> list[Stream]:
+def streams_of(tasks: Tasks) -> list[TaskStream]:
     """The streams, in the order of their numbers."""
     order = np.argsort(tasks.stream, kind="stable")
     numbers = np.arange(int(tasks.stream.max()) + 1 if len(tasks) else 0)
     ends = np.searchsorted(tasks.stream[order], numbers, side="right")
-    return [Stream(tasks, rows) for rows in np.split(order, ends[:-1])] if len(numbers) else []
+    return [TaskStream(tasks, rows) for rows in np.split(order, ends[:-1])] if len(numbers) else []
 
 
 def previous_on_stream(tasks: Tasks) -> Integers:
@@ -60,7 +67,7 @@ def previous_on_stream(tasks: Tasks) -> Integers:
 
 
 def waits_between_streams(
-    events: KinetoEvents, streams: Sequence[Stream], previous: Integers, calls: Sequence[Event]
+    events: KinetoEvents, streams: Sequence[TaskStream], previous: Integers, calls: Sequence[KinetoEvent]
 ) -> Iterator[tuple[int, int]]:
     """Row of a task that waited, and row of the one on another stream that it waited for.
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from emulator.annexes.importers.model import Fate, Losses, Operation
-from emulator.annexes.importers.pytorch.cpu_threads import CpuThread, Edges, Moment, Segments
+from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
+from emulator.annexes.importers.pytorch.cpu_threads import CpuThread, Edges, Moment, ThreadSegments
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
-from emulator.annexes.importers.pytorch.kineto_events import WAITS, Event, Floats, Integers, LibraryTask
+from emulator.annexes.importers.pytorch.kineto_events import WAITS, Floats, Integers, KinetoEvent, LibraryTask
 from emulator.annexes.importers.pytorch.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeTable
 from emulator.annexes.importers.pytorch.streams import SLACK_US, previous_on_stream, streams_of, waits_between_streams
 
@@ -35,7 +35,7 @@ Numbers = npt.NDArray[np.int8]
 
 
 @dataclass(slots=True, eq=False)
-class Issued:
+class IssuedOperation:
     """A communication operation, when and where it was issued, and what executed it.
 
     Attributes:
@@ -45,14 +45,14 @@ class Issued:
         consumers: events of operators that read its result.
     """
 
-    event: Event
-    operation: Operation
+    event: KinetoEvent
+    operation: RecordedOperation
     tasks: Sequence[LibraryTask] = ()
-    execution: Event | None = None
-    consumers: Sequence[Event] = ()
+    execution: KinetoEvent | None = None
+    consumers: Sequence[KinetoEvent] = ()
 
     @property
-    def executed(self) -> Event:
+    def executed(self) -> KinetoEvent:
         """The record whose duration is that of the operation."""
         return self.tasks[-1].event if self.tasks else self.execution or self.event
 
@@ -70,7 +70,7 @@ class Issued:
         return min(given, default=self.event.ts)
 
 
-def time_line(trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> NodeTable:
+def time_line(trace: KinetoTrace, issued: Sequence[IssuedOperation], losses: Losses) -> NodeTable:
     """The nodes of a rank; collectives are in the order in which they were issued.
 
     Args:
@@ -89,12 +89,12 @@ class _Part(NamedTuple):
     """The segments of a thread: the number of the first one, and the positions of their names."""
 
     first: int
-    segments: Segments
+    segments: ThreadSegments
     name: npt.NDArray[np.int32]
 
 
 class _Graph:
-    def __init__(self, trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> None:
+    def __init__(self, trace: KinetoTrace, issued: Sequence[IssuedOperation], losses: Losses) -> None:
         self._trace, self._issued, self._losses = trace, issued, losses
         self._events = trace.events
         self._tasks = trace.events.tasks
@@ -132,9 +132,9 @@ class _Graph:
             where = self._trace.where(self._task_event(waits[0][0]))
             self._losses.count(Fate.INFERRED, "what a stream waited for on another stream", where, number=len(waits))
 
-    def _task_event(self, row: int) -> Event:
+    def _task_event(self, row: int) -> KinetoEvent:
         name = self._events.names[self._tasks.name[row]]
-        return Event(name, None, float(self._tasks.start[row]), float(self._tasks.duration[row]))
+        return KinetoEvent(name, None, float(self._tasks.start[row]), float(self._tasks.duration[row]))
 
     def cut_at_launches(self) -> None:
         """Segments end where something is given to a stream or to the library."""

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.annexes.importers.model import Fate, ImportedRank, Operation
+from emulator.annexes.importers.model import Fate, ImportedRank, RecordedOperation
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 
@@ -24,7 +24,7 @@ class _Open:
     """A call whose process group is not settled, and the members of those that it may be in."""
 
     rank: int
-    operation: Operation
+    operation: RecordedOperation
     choices: list[tuple[int, ...]]
 
     def peer(self, members: Sequence[int]) -> int | None:

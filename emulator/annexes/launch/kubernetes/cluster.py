@@ -13,9 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from emulator.annexes.launch.kubernetes.files import Sent, pack, unpack
+from emulator.annexes.launch.kubernetes.files import SentFile, pack, unpack
 from emulator.annexes.launch.kubernetes.kubectl import Kubectl, Pod, in_words
-from emulator.annexes.launch.kubernetes.manifests import GRACE_S, WORK, Placement, labels, manifests, secret, to_yaml
+from emulator.annexes.launch.kubernetes.manifests import (
+    GRACE_S,
+    WORK,
+    ClusterPlacement,
+    labels,
+    manifests,
+    secret,
+    to_yaml,
+)
 from emulator.errors import RunError
 from emulator.units import format_size
 
@@ -32,10 +40,10 @@ Report = Callable[[str], None]
 
 def play(
     kubectl: Kubectl,
-    placement: Placement,
+    placement: ClusterPlacement,
     command: Sequence[str],
     *,
-    sent: Sequence[Sent],
+    sent: Sequence[SentFile],
     secrets: Mapping[str, str] | None,
     folder: Path,
     join_timeout_s: float,
@@ -70,7 +78,7 @@ def play(
 
 
 @contextmanager
-def made(kubectl: Kubectl, placement: Placement, secrets: Mapping[str, str] | None) -> Iterator[None]:
+def made(kubectl: Kubectl, placement: ClusterPlacement, secrets: Mapping[str, str] | None) -> Iterator[None]:
     """The objects of a launch, removed at the end whatever happens; `secrets`: None if the Secret is the user's own.
 
     Raises:
@@ -86,7 +94,7 @@ def made(kubectl: Kubectl, placement: Placement, secrets: Mapping[str, str] | No
         remove(kubectl, placement)
 
 
-def remove(kubectl: Kubectl, placement: Placement) -> None:
+def remove(kubectl: Kubectl, placement: ClusterPlacement) -> None:
     """Remove all objects of a launch. Pods are named, too: after their Job alone they would go only some time later."""
     selector = in_words(labels(placement))
     with suppress(RunError):  # what ended the run is the better reason; pods have a deadline
@@ -96,7 +104,7 @@ def remove(kubectl: Kubectl, placement: Placement) -> None:
         )
 
 
-def await_pods(kubectl: Kubectl, placement: Placement, *, timeout_s: float, report: Report) -> Pod:
+def await_pods(kubectl: Kubectl, placement: ClusterPlacement, *, timeout_s: float, report: Report) -> Pod:
     """Wait until all pods run; returns the controller's. Says what it waits for when that changes.
 
     Raises:
@@ -120,7 +128,7 @@ def await_pods(kubectl: Kubectl, placement: Placement, *, timeout_s: float, repo
         time.sleep(LOOK_S)
 
 
-def send(kubectl: Kubectl, pod: Pod, sent: Sequence[Sent]) -> None:
+def send(kubectl: Kubectl, pod: Pod, sent: Sequence[SentFile]) -> None:
     """Write files into the working directory of the controller's pod.
 
     Raises:

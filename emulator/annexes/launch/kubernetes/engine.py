@@ -11,7 +11,7 @@ from emulator.annexes.launch.identities import issue_identities
 from emulator.annexes.launch.kubernetes.cluster import play
 from emulator.annexes.launch.kubernetes.files import sent_with
 from emulator.annexes.launch.kubernetes.kubectl import Kubectl
-from emulator.annexes.launch.kubernetes.manifests import CONTROL_PORT, TOKEN, Placement, manifests, to_yaml
+from emulator.annexes.launch.kubernetes.manifests import CONTROL_PORT, TOKEN, ClusterPlacement, manifests, to_yaml
 from emulator.errors import InputError
 
 CONTROLLER = "controller"
@@ -39,7 +39,7 @@ def new_name() -> str:
     return f"charkha-{secrets.token_hex(4)}"
 
 
-def check(placement: Placement) -> None:
+def check(placement: ClusterPlacement) -> None:
     """Refuse what cannot be played.
 
     Raises:
@@ -57,14 +57,14 @@ def check(placement: Placement) -> None:
         )
 
 
-def printed(placement: Placement, command: Sequence[str]) -> str:
+def printed(placement: ClusterPlacement, command: Sequence[str]) -> str:
     """YAML for `kubectl apply -f -`: the controller begins by itself. A comment says how to make the Secret."""
     whole = replace(placement, command=_complete(placement, command))
     return to_yaml(manifests(whole), _how_to_make_secret(placement))
 
 
 def launched(
-    placement: Placement, command: Sequence[str], settings: Settings, folder: Path, report: Callable[[str], None]
+    placement: ClusterPlacement, command: Sequence[str], settings: Settings, folder: Path, report: Callable[[str], None]
 ) -> int:
     """Play a command on a cluster; returns its exit code. See `play` for what it raises."""
     words, sent = sent_with(command, folder, settings.send)
@@ -80,11 +80,11 @@ def launched(
     )
 
 
-def _complete(placement: Placement, command: Sequence[str]) -> list[str]:
+def _complete(placement: ClusterPlacement, command: Sequence[str]) -> list[str]:
     return [*command, "--listen", f"0.0.0.0:{CONTROL_PORT}", *placement.security]
 
 
-def _secrets(placement: Placement) -> Mapping[str, str]:
+def _secrets(placement: ClusterPlacement) -> Mapping[str, str]:
     """A token, or identities; valid for this launch only."""
     if not placement.has_identities:
         return {TOKEN: secrets.token_urlsafe(24)}
@@ -92,7 +92,7 @@ def _secrets(placement: Placement) -> Mapping[str, str]:
     return issue_identities(placement.agents, controller=CONTROLLER, addresses=[placement.name], lasting_s=lasting_s)
 
 
-def _how_to_make_secret(placement: Placement) -> str:
+def _how_to_make_secret(placement: ClusterPlacement) -> str:
     make = f"kubectl create secret generic {placement.secret}"
     if not placement.has_identities:
         return f"Needs a Secret: openssl rand -hex 24 | {make} --from-file={TOKEN}=/dev/stdin"

@@ -19,7 +19,7 @@ RANK_FILES = ".*.et*"
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentFile:
     """A file or folder that is sent: where it is here, and relative to the working directory there."""
 
     here: Path
@@ -31,7 +31,7 @@ class Sent:
         return sum(one.stat().st_size for one in (self.here, *self.here.rglob("*")) if one.is_file())
 
 
-def sent_with(arguments: Sequence[str], folder: Path, more: Sequence[Path] = ()) -> tuple[list[str], list[Sent]]:
+def sent_with(arguments: Sequence[str], folder: Path, more: Sequence[Path] = ()) -> tuple[list[str], list[SentFile]]:
     """Arguments of a command for the pod, and the files and folders that they name.
 
     What lies below the working directory keeps its relative path, everything else goes to INPUTS. An argument is a path
@@ -45,14 +45,14 @@ def sent_with(arguments: Sequence[str], folder: Path, more: Sequence[Path] = ())
     Raises:
         InputError: one of `more` does not exist.
     """
-    sent: dict[Path, Sent] = {}
+    sent: dict[Path, SentFile] = {}
 
     def send(name: str) -> str:
         path = Path(os.path.normpath(folder / name))
         found = [path] if path.exists() else sorted(path.parent.glob(path.name + RANK_FILES))
         number = len(sent)
         for one in found:
-            sent.setdefault(one, Sent(one, _place(one, folder, number)))
+            sent.setdefault(one, SentFile(one, _place(one, folder, number)))
         if not found:
             return name
         there = sent[found[0]].there
@@ -78,7 +78,7 @@ def _place(path: Path, folder: Path, number: int) -> PurePosixPath:
     return PurePosixPath(INPUTS, str(number), path.name)
 
 
-def pack(sent: Sequence[Sent], stream: IO[bytes]) -> None:
+def pack(sent: Sequence[SentFile], stream: IO[bytes]) -> None:
     """Write files and folders to a pipe; links are followed, owners and rights left out."""
     with tarfile.open(fileobj=stream, mode="w|", dereference=True) as archive:
         for one in sent:

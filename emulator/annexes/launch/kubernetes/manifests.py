@@ -35,7 +35,7 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class ClusterPlacement:
     """Agents on the nodes of a cluster, one per node, and the controller of their run.
 
     Attributes:
@@ -85,7 +85,7 @@ class Placement:
         return ["--identity", f"{SECRETS}/identity.pem"] if self.has_identities else ["--insecure"]
 
 
-def manifests(placement: Placement) -> list[Manifest]:
+def manifests(placement: ClusterPlacement) -> list[Manifest]:
     """All objects but the Secret, in the order in which they are made."""
     return [_service(placement), _job(placement, "controller"), _job(placement, "agent")]
 
@@ -96,27 +96,27 @@ def to_yaml(documents: Sequence[Manifest], comment: str = "") -> str:
     return lines + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, width=120)
 
 
-def secret(placement: Placement, content: Mapping[str, str]) -> Manifest:
+def secret(placement: ClusterPlacement, content: Mapping[str, str]) -> Manifest:
     """The Secret; for kubectl's stdin, and for nobody's eyes."""
     return _object(placement, "v1", "Secret", placement.secret) | {"type": "Opaque", "stringData": dict(content)}
 
 
-def labels(placement: Placement, part: str | None = None) -> dict[str, str]:
+def labels(placement: ClusterPlacement, part: str | None = None) -> dict[str, str]:
     """The labels of all objects of a launch, or of the pods of one part: `controller` or `agent`."""
     whole = {"app.kubernetes.io/name": "charkha", "app.kubernetes.io/instance": placement.name}
     return whole if part is None else {**whole, "app.kubernetes.io/component": part}
 
 
-def job_name(placement: Placement, part: str) -> str:
+def job_name(placement: ClusterPlacement, part: str) -> str:
     """Name of the Job of a part."""
     return f"{placement.name}-{part}"
 
 
-def _object(placement: Placement, version: str, kind: str, name: str) -> Manifest:
+def _object(placement: ClusterPlacement, version: str, kind: str, name: str) -> Manifest:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels(placement)}}
 
 
-def _service(placement: Placement) -> Manifest:
+def _service(placement: ClusterPlacement) -> Manifest:
     """Headless: a name for the address of the controller's pod, with no proxy between it and the agents."""
     return _object(placement, "v1", "Service", placement.name) | {
         "spec": {
@@ -128,7 +128,7 @@ def _service(placement: Placement) -> Manifest:
     }
 
 
-def _job(placement: Placement, part: str) -> Manifest:
+def _job(placement: ClusterPlacement, part: str) -> Manifest:
     """A Job whose pods are started once: a measurement that lost an agent is no measurement."""
     is_agent = part == "agent"
     pods = placement.nodes if is_agent else 1
@@ -148,7 +148,7 @@ def _job(placement: Placement, part: str) -> Manifest:
     }
 
 
-def _pod(placement: Placement, part: str) -> Manifest:
+def _pod(placement: ClusterPlacement, part: str) -> Manifest:
     is_agent = part == "agent"
     optional: Manifest = {}
     if placement.service_account is not None:
@@ -169,7 +169,7 @@ def _pod(placement: Placement, part: str) -> Manifest:
     }
 
 
-def _place(placement: Placement) -> Manifest:
+def _place(placement: ClusterPlacement) -> Manifest:
     """Where agents may be: one per node, never two."""
     spread = {"labelSelector": {"matchLabels": labels(placement, "agent")}, "topologyKey": NODE}
     place: Manifest = {
@@ -188,7 +188,7 @@ def _place(placement: Placement) -> Manifest:
     return place
 
 
-def _agent(placement: Placement) -> Manifest:
+def _agent(placement: ClusterPlacement) -> Manifest:
     arguments = [
         "agent",
         "start",
@@ -210,7 +210,7 @@ def _agent(placement: Placement) -> Manifest:
     }
 
 
-def _controller(placement: Placement) -> Manifest:
+def _controller(placement: ClusterPlacement) -> Manifest:
     waits = {"command": ["sleep", "infinity"]}
     return _container(placement, "controller") | {
         **({"args": list(placement.command)} if placement.command else waits),
@@ -222,11 +222,11 @@ def _controller(placement: Placement) -> Manifest:
     }
 
 
-def _container(placement: Placement, name: str) -> Manifest:
+def _container(placement: ClusterPlacement, name: str) -> Manifest:
     return {"name": name, "image": placement.image}
 
 
-def _environment(placement: Placement) -> Manifest:
+def _environment(placement: ClusterPlacement) -> Manifest:
     environment: list[Manifest] = [{"name": "HOME", "value": "/tmp"}]  # the user has none in the image
     if not placement.has_identities:
         source = {"secretKeyRef": {"name": placement.secret, "key": TOKEN}}
@@ -234,7 +234,7 @@ def _environment(placement: Placement) -> Manifest:
     return {"env": environment}
 
 
-def _mounts(placement: Placement, identity: str) -> list[Manifest]:
+def _mounts(placement: ClusterPlacement, identity: str) -> list[Manifest]:
     """A pod sees its own identity only."""
     mounts: list[Manifest] = [{"name": "scratch", "mountPath": "/tmp"}]
     if placement.has_identities:
@@ -243,7 +243,7 @@ def _mounts(placement: Placement, identity: str) -> list[Manifest]:
     return mounts
 
 
-def _volumes(placement: Placement, part: str) -> list[Manifest]:
+def _volumes(placement: ClusterPlacement, part: str) -> list[Manifest]:
     volumes: list[Manifest] = [{"name": "scratch", "emptyDir": {}}]
     if placement.has_identities:
         # Readable by the group that `fsGroup` names: an identity that everybody can read is refused.

@@ -19,7 +19,7 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=
 Positive = Annotated[int, Meta(ge=1, le=1 << 53)]
 
 
-class Device(Section, frozen=True, kw_only=True):
+class OtgDevice(Section, frozen=True, kw_only=True):
     """A rank's place: a host of the topology, or, over loopback, any name."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -40,7 +40,7 @@ class TxRx(Section, frozen=True, kw_only=True):
     device: FlowDevices
 
 
-class Rate(Section, frozen=True, kw_only=True):
+class OtgRate(Section, frozen=True, kw_only=True):
     """Rate of a flow: exactly one of these."""
 
     choice: Literal["bps", "kbps", "mbps", "gbps", "percentage"] | None = None
@@ -65,15 +65,15 @@ class Rate(Section, frozen=True, kw_only=True):
         return next(value * scale for value, scale in scales if value is not None)
 
 
-class Flow(Section, frozen=True, kw_only=True):
+class OtgFlow(Section, frozen=True, kw_only=True):
     """Background traffic of the stages that name it."""
 
     name: Name
     tx_rx: TxRx
-    rate: Rate
+    rate: OtgRate
 
 
-class Algorithm(Section, frozen=True, kw_only=True):
+class OtgAlgorithm(Section, frozen=True, kw_only=True):
     """A collective and how it is played."""
 
     choice: Literal["ring_allreduce", "halving_doubling", "dual_tree", "all_to_all_direct"] = "ring_allreduce"
@@ -136,7 +136,7 @@ class Communicator(Section, frozen=True, kw_only=True):
 
     name: Name
     device_names: Annotated[tuple[str, ...], Meta(min_length=2)]
-    algorithm: Algorithm | None = None
+    algorithm: OtgAlgorithm | None = None
     generation: Generation = Generation()
     rocev2: Rocev2Policy | None = None
 
@@ -159,7 +159,7 @@ class Stage(Section, frozen=True, kw_only=True):
     """Communicators that play at once: a run."""
 
     name: Name
-    algorithm: Algorithm = Algorithm()
+    algorithm: OtgAlgorithm = OtgAlgorithm()
     communicators: Annotated[tuple[Communicator, ...], Meta(min_length=1)]
     bg_flow_names: tuple[str, ...] = ()
     duration: Duration
@@ -195,8 +195,8 @@ class Ccl(Section, frozen=True, kw_only=True):
 class Config(Section, frozen=True, kw_only=True):
     """A configuration."""
 
-    devices: tuple[Device, ...]
-    flows: tuple[Flow, ...] = ()
+    devices: tuple[OtgDevice, ...]
+    flows: tuple[OtgFlow, ...] = ()
     ccl: Ccl
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from emulator.annexes.service.model import Refusal
 from emulator.annexes.service.otg.model import (
     MOST_RUNS,
-    Algorithm,
     Communicator,
     Config,
-    Flow,
+    OtgAlgorithm,
+    OtgFlow,
     Plain,
     Rocev2Policy,
     Stage,
@@ -101,7 +101,7 @@ def _require_known(path: str, names: Collection[str], known: Collection[str]) ->
 
 
 def _experiment(
-    config: Config, stage: Stage, path: str, *, flows: Mapping[str, Flow], topology: str | None
+    config: Config, stage: Stage, path: str, *, flows: Mapping[str, OtgFlow], topology: str | None
 ) -> Experiment:
     jobs = [
         _job(one, stage, f"{path}.communicators[{number}]", pace=_PACES[config.ccl.send_mode], is_placed=bool(topology))
@@ -129,7 +129,7 @@ def _job(one: Communicator, stage: Stage, path: str, *, pace: str, is_placed: bo
     }
 
 
-def _algorithm(asked: Algorithm, path: str) -> tuple[str, str]:
+def _algorithm(asked: OtgAlgorithm, path: str) -> tuple[str, str]:
     found = _ALGORITHMS.get((asked.choice, asked.phase))
     if found is None:
         raise Refusal(f"{path}.algorithm: there is no phase {asked.phase} of {asked.choice}")
@@ -150,7 +150,7 @@ def _options(policy: Rocev2Policy) -> Iterator[tuple[str, str | int]]:
         yield "ecn", _ECN[connection.ecn]
 
 
-def _background(flow: Flow) -> Plain:
+def _background(flow: OtgFlow) -> Plain:
     ends = flow.tx_rx.device
     return {
         "name": flow.name,

@@ -21,7 +21,7 @@ from emulator.experiment.spec.document import relative_to
 from emulator.experiment.spec.parts import Part, build_experiment, check_jobs, common_of, merge, part_of
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.statistics.metric import Unit
-from emulator.results.verdict.rules import Bound, BoundSection, Rules, RuleSection, bound_in, rules_in
+from emulator.results.verdict.rules import BoundSection, MetricBound, Rules, RuleSection, bound_in, rules_in
 from emulator.schema import SchemaProblem, Section, decode, json_schema, require_one_of
 from emulator.suggestions import did_you_mean
 from emulator.topology.document import Document, read_document
@@ -107,7 +107,7 @@ class Case:
     rules: Rules
     rules_text: str
     search: Search | None = None
-    interference: Bound | None = None
+    interference: MetricBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def read_suite(path: Path, *, over: Mapping[str, Any] | None = None, settings: S
         file = decode(document.value, SuiteFile)
     except SchemaProblem as problem:
         raise document.error(problem.problem, problem.path) from problem
-    cases = tuple(_Reader(document, file, at).read(over or {}, settings) for at in range(len(file.cases)))
+    cases = tuple(_CaseReader(document, file, at).read(over or {}, settings) for at in range(len(file.cases)))
     names = [one.name for one in cases]
     for at, name in enumerate(names):
         if name in names[:at]:
@@ -192,7 +192,7 @@ def suite_schema() -> dict[str, Any]:
     return json_schema(SuiteFile)
 
 
-class _Reader:
+class _CaseReader:
     """Reads one case; every error names it."""
 
     def __init__(self, document: Document, file: SuiteFile, at: int) -> None:
@@ -257,7 +257,7 @@ class _Reader:
             raise self._error(_OF_THE_CASE, ("observe", "expect"))
         return whole
 
-    def _interference(self, experiment: Experiment) -> Bound | None:
+    def _interference(self, experiment: Experiment) -> MetricBound | None:
         section, place = self._case.interference, ("cases", self._at, "interference")
         if section is None:
             return None

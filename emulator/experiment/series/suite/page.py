@@ -13,7 +13,7 @@ from emulator.results.statistics.metric import Unit
 from emulator.results.verdict.judge import Outcome
 from emulator.views.columns.columns import Column, Header
 from emulator.views.columns.figures import NONE, count_of
-from emulator.views.html.page.document import Answer, Block, Facts, Page, Section, Table, Text, table_of
+from emulator.views.html.page.document import Answer, Block, Facts, Page, PageSection, Table, Text, table_of
 from emulator.views.html.sections.verdict import TONES
 from emulator.views.text.verdict_text import metric_cell
 
@@ -67,26 +67,28 @@ def _sentence_case(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
-def _overview(record: SuiteRecord, reports: Mapping[str, str]) -> Section:
+def _overview(record: SuiteRecord, reports: Mapping[str, str]) -> PageSection:
     links = [quote(reports.get(one.name, "")) for one in record.cases]
-    return Section("cases", "Cases", [table_of("results", "Results", RESULTS, record.cases, links=links)], is_wide=True)
+    return PageSection(
+        "cases", "Cases", [table_of("results", "Results", RESULTS, record.cases, links=links)], is_wide=True
+    )
 
 
-def _clauses(clauses: Sequence[ClauseSection], record: SuiteRecord) -> Iterator[Section]:
+def _clauses(clauses: Sequence[ClauseSection], record: SuiteRecord) -> Iterator[PageSection]:
     if clauses:
         rows = [list(one) for one in conformance(clauses, record)]
         headers = [Header(name, is_number=False) for name in ("clause", "requirement", "status", "why")]
-        yield Section("conformance", "Conformance", [Table("clauses", record.source, headers, rows)], is_wide=True)
+        yield PageSection("conformance", "Conformance", [Table("clauses", record.source, headers, rows)], is_wide=True)
 
 
-def _case(one: CaseRecord) -> Section:
+def _case(one: CaseRecord) -> PageSection:
     blocks: list[Block] = [Text(f"{one.name}-answer", f"{one.outcome.value}: {one.text}.")]
     if any(run.load is not None for run in one.runs):
         blocks.append(_trials(one))
     else:
         blocks += [_checks(one, run) for run in one.runs if run.checks]
     about = " ".join(filter(None, [_sentence_case(one.about), _clause(one)]))
-    return Section(f"case-{one.name}", one.name, blocks, about)
+    return PageSection(f"case-{one.name}", one.name, blocks, about)
 
 
 def _clause(one: CaseRecord) -> str:
@@ -112,7 +114,7 @@ def _trials(one: CaseRecord) -> Table:
     return Table(f"{one.name}-trials", "Trials", [Header(name, is_number=name == "load") for name in _TRIALS], rows)
 
 
-def _method(record: SuiteRecord) -> Iterator[Section]:
+def _method(record: SuiteRecord) -> Iterator[PageSection]:
     facts = [("Source", record.source), ("Topology", record.topology or "loopback"), ("Started", record.started)]
     facts += [("Not covered", one) for one in record.not_covered]
-    yield Section("method", "Method", [Facts("method-facts", "Suite", [one for one in facts if one[1]])])
+    yield PageSection("method", "Method", [Facts("method-facts", "Suite", [one for one in facts if one[1]])])

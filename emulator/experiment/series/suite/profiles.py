@@ -23,7 +23,7 @@ from emulator.results.verdict.judge import Outcome, gravest
 from emulator.views.columns.columns import Column
 from emulator.views.columns.figures import NONE, count_of
 from emulator.views.columns.verdict_columns import STYLES
-from emulator.views.html.page.document import Answer, Page, Section, render, table_of
+from emulator.views.html.page.document import Answer, Page, PageSection, render, table_of
 from emulator.views.html.sections.verdict import TONES
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
@@ -104,7 +104,7 @@ def profiles_page(records: Records) -> Page:
         labels=[one for one in (first.started[:16].replace("T", " "), first.topology or "") if one],
         warnings=[],
         sections=[
-            Section(
+            PageSection(
                 "cases", "Cases", [table_of("results", "Results", _columns(records), _cases(records))], is_wide=True
             )
         ],

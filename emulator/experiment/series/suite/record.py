@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from emulator.errors import InputError
 from emulator.experiment.series.suite.document import Case, Suite
 from emulator.host.files import write_text
-from emulator.results.run_folder.manifest import Figures, Manifest
+from emulator.results.run_folder.manifest import Manifest, RunFigures
 from emulator.results.run_folder.reader import Run
-from emulator.results.statistics.metric import Kind
+from emulator.results.statistics.metric import MetricKind
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.verdict.judge import Finding, Outcome, Verdict, gravest, judge
 from emulator.results.verdict.rules import Rule, Rules
@@ -67,7 +67,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_calibrated: bool = False
     firmware: str | None = None
     topology: str | None = None
-    figures: Figures | None = None
+    figures: RunFigures | None = None
     checks: tuple[Check, ...] = ()
 
     @property
@@ -291,7 +291,7 @@ def _decisive_first(verdict: Verdict) -> Iterable[Finding]:
     """The findings; where all pass, the timing that is closest to its limit is first."""
     if verdict.outcome is not Outcome.PASS:
         return verdict.findings
-    return sorted(verdict.findings, key=lambda one: (one.rule.metric.kind is not Kind.TIMING, one.distance))
+    return sorted(verdict.findings, key=lambda one: (one.rule.metric.kind is not MetricKind.TIMING, one.distance))
 
 
 def _check(one: Finding) -> Check:

@@ -39,12 +39,12 @@ from emulator.host.files import write_text
 from emulator.results.comparison.interference import measure_interference
 from emulator.results.run_folder.claim import claimed
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.session import Session, complete_session, job_folder, load_session
+from emulator.results.run_folder.session import StoredSession, complete_session, job_folder, load_session
 from emulator.results.run_folder.session import is_session as has_session
 from emulator.results.run_folder.store import is_run_folder
-from emulator.results.statistics.metric import Effect, Kind, Metric, Reading, Scope, Unit
+from emulator.results.statistics.metric import Metric, MetricKind, Reading, Scope, TesterEffect, Unit
 from emulator.results.verdict.judge import Outcome
-from emulator.results.verdict.rules import Bound, Rule, Selection
+from emulator.results.verdict.rules import MetricBound, Rule, Selection
 from emulator.shipped import TOPOLOGIES
 from emulator.topology.load import load_topology
 
@@ -241,13 +241,13 @@ def session_records(case: Case, folder: Path, name: str, *, problem: str = "") -
     return records
 
 
-def _factors(session: Session | None) -> Mapping[str, float]:
+def _factors(session: StoredSession | None) -> Mapping[str, float]:
     """Job → interference factor of its JCT, of those that have one."""
     found = () if session is None else measure_interference([session]).jobs
     return {one.name: one.jct.effect.ratio for one in found if one.jct is not None and one.jct.effect is not None}
 
 
-def _rule(bound: Bound, factor: float | None) -> Rule:
+def _rule(bound: MetricBound, factor: float | None) -> Rule:
     """The bound as a rule for a run; the factor is a figure of the session, not of the summary of a run."""
     metric = Metric(
         name="interference",
@@ -256,8 +256,8 @@ def _rule(bound: Bound, factor: float | None) -> Rule:
         scope=Scope.RUN,
         what="median JCT with the other jobs / median JCT alone",
         key="interference",
-        kind=Kind.TIMING,
-        effect=Effect.EITHER,
+        kind=MetricKind.TIMING,
+        effect=TesterEffect.EITHER,
         family="interference",
         statistic="",
         read=lambda summary: iter([Reading(None, factor)]),

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from emulator.experiment.series.suite.record import CaseRecord, SuiteRecord
-from emulator.results.run_folder.manifest import Figures
+from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.statistics.metric import Unit
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, bold
@@ -46,7 +46,7 @@ def result_of_case(one: CaseRecord) -> RunResult:
     run = one.decisive
     if run is None:
         return RunResult(verdict=one.outcome)
-    return RunResult(one.outcome, run.figures or Figures(), run.firmware, run.topology)
+    return RunResult(one.outcome, run.figures or RunFigures(), run.firmware, run.topology)
 
 
 RESULTS: tuple[Column[CaseRecord], ...] = (

@@ -21,7 +21,7 @@ from emulator.experiment.series.turns import Play, Turn
 from emulator.experiment.settle.workload import LatestJob
 from emulator.experiment.spec.spec import AUTO, Experiment
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.session import Session
+from emulator.results.run_folder.session import StoredSession
 from emulator.results.verdict.rules import load_rules
 from emulator.schema import SchemaProblem
 
@@ -113,7 +113,7 @@ def solo_once(play: Play) -> Play:
     """Plays the jobs of a session alone only the first time: they take as long alone wherever they meet."""
     alone = set[str]()
 
-    def play_turn(experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | Session:
+    def play_turn(experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | StoredSession:
         shared = apart_from_starts(experiment)
         played = play(experiment, folder, solo=len(experiment.jobs) > 1 and shared not in alone)
         alone.add(shared)

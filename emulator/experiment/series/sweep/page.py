@@ -10,7 +10,7 @@ from emulator.experiment.series.sweep.record import Figure, PointRecord, SweepRe
 from emulator.experiment.series.sweep.table import columns_of, headline, note
 from emulator.units import format_duration
 from emulator.views.columns.figures import count_of
-from emulator.views.html.page.document import Block, Chart, Facts, Page, Section, table_of
+from emulator.views.html.page.document import Block, Chart, Facts, Page, PageSection, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 
 REPORT = "report.html"
@@ -25,7 +25,11 @@ def sweep_page(record: SweepRecord) -> Page:
         sentence=_sentence(record),
         labels=[record.written[:16].replace("T", " "), count_of(len(record.points), "point")],
         warnings=list(_warnings(record)),
-        sections=[Section("curve", "Curves", list(_curves(record)), is_wide=True), _points(record), _method(record)],
+        sections=[
+            PageSection("curve", "Curves", list(_curves(record)), is_wide=True),
+            _points(record),
+            _method(record),
+        ],
         footer="Written by charkha sweep. The folder of each point holds run folders with their own data.",
     )
 
@@ -129,13 +133,15 @@ def _add(rows: Rows, point: PointRecord, setting: str, series: str, figure: Figu
         )
 
 
-def _points(record: SweepRecord) -> Section:
+def _points(record: SweepRecord) -> PageSection:
     about = "The runs of a point are in its folder, each with its own report."
-    return Section("points", "Points", [table_of("results", "Points", columns_of(record), record.points)], about, True)
+    return PageSection(
+        "points", "Points", [table_of("results", "Points", columns_of(record), record.points)], about, True
+    )
 
 
-def _method(record: SweepRecord) -> Section:
+def _method(record: SweepRecord) -> PageSection:
     facts = [(axis.name, f"{axis.setting}: {', '.join(axis.values)}") for axis in record.axes]
     facts += [("Order", "all points once, then all again" if record.repeat > 1 else "as in the table")]
     facts += [("Run spec of the first point", yaml.safe_dump(dict(record.spec), sort_keys=False))]
-    return Section("method", "Method", [Facts("method-facts", "Sweep", facts)])
+    return PageSection("method", "Method", [Facts("method-facts", "Sweep", facts)])

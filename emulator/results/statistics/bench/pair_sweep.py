@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.bench.pair_bandwidths import Slow, find_slow
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.measured_rows import read_measured
@@ -66,7 +66,7 @@ def pair_table(run: Run, *, size_bytes: int) -> PairTable:
         ResultError: the samples are missing or damaged.
     """
     hosts: Sequence[int] = run.manifest.topology.get("host_index") or ()
-    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "peer"])
+    samples = read_measured(run, RunTable.SAMPLES, [*MERGE_COLUMNS, "peer"])
     merged = merge(samples, hosts, until=run.manifest.cct_until)
     is_send = np.array([kind == CommKind.SEND.label for kind in samples["kind"].to_pylist()], np.bool_)
     instances = to_ints(samples["instance"])[is_send].tolist()

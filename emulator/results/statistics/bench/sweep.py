@@ -12,7 +12,7 @@ import numpy as np
 
 from emulator.results.run_folder.manifest import Trials
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.descriptive import percentile, variation
 from emulator.results.statistics.method.nccl_conventions import busbw_factor, root_of
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
@@ -106,7 +106,7 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
     Raises:
         ResultError: the samples are missing or damaged.
     """
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
+    merged = merge(read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS), until=run.manifest.cct_until)
     rows = []
     for number, size in enumerate(sizes):
         is_pair = kind is CommKind.SEND
@@ -117,14 +117,14 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
             whole_ns = cct_ns if is_pair else merged.whole_ns[merged.comparable(np.flatnonzero(mine))]
             mean_ns = float(np.mean(whole_ns)) if len(whole_ns) else 0.0
             rows.append(_row(kind, ranks, size, algorithm, cct_ns, mean_ns, int(merged.early[mine].sum())))
-    readings = run.table(Part.COUNTERS)
+    readings = run.table(RunTable.COUNTERS)
     return SweepTable(
         kind,
         ranks,
         root_of(kind),
         rows,
         trials=run.manifest.trials,
-        counters=sum_flow_counters(run.table(Part.FLOWS)),
+        counters=sum_flow_counters(run.table(RunTable.FLOWS)),
         warnings=run.manifest.warnings,
         dut=sum_dut_counters(readings, run.manifest),
         device_frames=device_frames(readings, run.manifest),

@@ -11,7 +11,7 @@ import pyarrow as pa
 from emulator.host.parquet import to_table
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
 from emulator.trace.meaning.model import CommKind, IntArray
 
@@ -25,7 +25,7 @@ def measured_rows(rows: Rows, manifest: Manifest) -> Rows:
     return rows.filter(pa.array((iteration >= 0) & ~np.isin(iteration, excluded)))
 
 
-def read_measured(run: Run, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
+def read_measured(run: Run, part: RunTable, columns: Sequence[str] | None = None) -> pa.Table:
     """Read the rows of a table that belong to iterations that count.
 
     Args:

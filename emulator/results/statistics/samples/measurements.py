@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.descriptive import percentile
 from emulator.results.statistics.samples.classes import JCT, ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
@@ -61,10 +61,10 @@ def measurements(run: Run) -> Measurements:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    samples, hosts = read_measured(run, Part.SAMPLES, MERGE_COLUMNS), hosts_of_ranks(run.manifest)
+    samples, hosts = read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS), hosts_of_ranks(run.manifest)
     merged = merge(samples, hosts, until=run.manifest.cct_until)
     classes: dict[ClassKey, Times] = {}
-    durations = iteration_durations(run.table(Part.ITERATIONS), run.manifest)
+    durations = iteration_durations(run.table(RunTable.ITERATIONS), run.manifest)
     if durations:
         iterations, jct_ns = np.array(list(durations.items()), np.int64).T
         classes[ClassKey(JCT, run.manifest.trace.ranks)] = Times(iterations, jct_ns)

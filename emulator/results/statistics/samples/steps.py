@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from emulator.host.parquet import to_table
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.table_columns import UNKNOWN, block_starts, to_ints
@@ -77,7 +77,7 @@ def read_steps(run: Run) -> Steps | None:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    table = run.table(Part.STEPS)
+    table = run.table(RunTable.STEPS)
     if not table.num_rows:
         return None
     columns = {name: to_ints(table[name]) for name in _NUMBERS}
@@ -121,7 +121,7 @@ def _samples(run: Run, wanted: Collection[_Key]) -> pa.Table:
     """The samples of some instances; others are never held together."""
     names = [*MERGE_COLUMNS, *(one for one in ("rank", "name") if one not in MERGE_COLUMNS)]
     kept = []
-    for batch in run.batches(Part.SAMPLES, names):
+    for batch in run.batches(RunTable.SAMPLES, names):
         keys = zip(batch["iteration"].to_pylist(), batch["instance"].to_pylist(), strict=True)
         kept.append(batch.filter(pa.array([key in wanted for key in keys], pa.bool_())))
-    return to_table(kept, pa.schema([Part.SAMPLES.schema.field(name) for name in names]))
+    return to_table(kept, pa.schema([RunTable.SAMPLES.schema.field(name) for name in names]))

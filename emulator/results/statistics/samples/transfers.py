@@ -27,7 +27,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class TransferTimes:
     """Median, 99th percentile and largest of some times; None without any, or with too few."""
 
     p50_ns: float | None
@@ -35,7 +35,7 @@ class Times:
     max_ns: float | None
 
     @classmethod
-    def of(cls, values: IntArray) -> Times:
+    def of(cls, values: IntArray) -> TransferTimes:
         """Of times in ns; those below zero, which only clocks that disagree yield, are left out."""
         valid = values[values >= 0]
         return cls(median(valid), percentile(valid, 0.99), float(valid.max()) if len(valid) else None)
@@ -55,12 +55,12 @@ class TransferSummary:
     flows: int
     requests: int
     incomplete_requests: int
-    fct: Times
-    kv_latency: Times
-    ttft: Times
+    fct: TransferTimes
+    kv_latency: TransferTimes
+    ttft: TransferTimes
 
 
-NO_TRANSFERS = TransferSummary(0, 0, 0, *[Times(None, None, None)] * 3)
+NO_TRANSFERS = TransferSummary(0, 0, 0, *[TransferTimes(None, None, None)] * 3)
 
 
 def summarise_transfers(samples: pa.Table, merged: MergedSamples) -> TransferSummary:
@@ -78,9 +78,9 @@ def summarise_transfers(samples: pa.Table, merged: MergedSamples) -> TransferSum
         flows=len(flows),
         requests=int(np.count_nonzero(whole)),
         incomplete_requests=int(np.count_nonzero(~whole)),
-        fct=Times.of(flows),
-        kv_latency=Times.of((requests.last_byte_ns - requests.first_send_ns)[whole]),
-        ttft=Times.of((requests.last_byte_ns - requests.first_post_ns)[whole]),
+        fct=TransferTimes.of(flows),
+        kv_latency=TransferTimes.of((requests.last_byte_ns - requests.first_send_ns)[whole]),
+        ttft=TransferTimes.of((requests.last_byte_ns - requests.first_post_ns)[whole]),
     )
 
 

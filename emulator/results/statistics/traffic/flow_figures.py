@@ -30,7 +30,7 @@ class FlowKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FlowFigures:
+class RunFlows:
     """All flows of a run, warm-up included.
 
     Attributes:
@@ -74,7 +74,7 @@ def communication_times(usage: Mapping[str, IntArray], *, ends: int) -> IntArray
     return np.bincount(usage["rank"], weights=usage["communication_ns"], minlength=ends).astype(np.int64)
 
 
-def flow_figures(flows: pa.Table, iterations: pa.Table, manifest: Manifest) -> FlowFigures:
+def flow_figures(flows: pa.Table, iterations: pa.Table, manifest: Manifest) -> RunFlows:
     """The flows of a run.
 
     Args:
@@ -82,4 +82,4 @@ def flow_figures(flows: pa.Table, iterations: pa.Table, manifest: Manifest) -> F
     """
     ends, ports = len(endpoint_names(manifest)), ports_of_ranks(manifest)
     usage = {name: to_ints(iterations[name]) for name in ("rank", "communication_ns")}
-    return FlowFigures(flows, communication_times(usage, ends=ends), [ports.get(end, "") for end in range(ends)])
+    return RunFlows(flows, communication_times(usage, ends=ends), [ports.get(end, "") for end in range(ends)])

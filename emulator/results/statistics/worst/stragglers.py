@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.results.statistics.samples.table_columns import block_starts, labels_and_codes, to_ints
@@ -104,7 +104,7 @@ def lateness(run: Run, event: Event = "post", *, steps: int = 10) -> Lateness:
     Raises:
         ResultError: the samples are missing or damaged.
     """
-    orders = _Orders(read_measured(run, Part.SAMPLES, [*_LABELS, *_NUMBERS]), event)
+    orders = _Orders(read_measured(run, RunTable.SAMPLES, [*_LABELS, *_NUMBERS]), event)
     ranks = sorted(_ranks(orders), key=lambda one: (one.p, -one.iterations, one.expected - one.last, one.rank))
     return Lateness(event, ranks, _steps(orders, limit=steps))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from emulator.control.observations import EVENTS
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.steps import RecordedInstance, Steps, read_steps
 from emulator.results.statistics.samples.table_columns import UNKNOWN, to_ints
@@ -103,9 +103,9 @@ def worst_steps_of(run: Run) -> tuple[WorstStep, ...]:
         return ()
     return worst_steps(
         steps,
-        flow_events=run.table(Part.FLOW_EVENTS),
-        iterations=run.table(Part.ITERATIONS),
-        counters=run.table(Part.COUNTERS),
+        flow_events=run.table(RunTable.FLOW_EVENTS),
+        iterations=run.table(RunTable.ITERATIONS),
+        counters=run.table(RunTable.COUNTERS),
         manifest=run.manifest,
         most=MOST_LISTED,
     )

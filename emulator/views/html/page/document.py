@@ -24,7 +24,7 @@ Cells: TypeAlias = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class KeyFigure:
     """A key figure.
 
     Attributes:
@@ -44,11 +44,11 @@ class Figures:
     """Key figures side by side."""
 
     identifier: str
-    figures: Sequence[Figure]
+    figures: Sequence[KeyFigure]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """A part of a whole: `share` of it, 0 to 1; `style` is the class of its colour in page.css."""
 
     name: str
@@ -64,7 +64,7 @@ class Bar:
     identifier: str
     title: str
     about: str
-    parts: Sequence[Part]
+    parts: Sequence[BarPart]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Chart:
     table: Table | None = None
     choice_title: str = ""
     is_wide: bool = False
-    legend: Sequence[Part] = ()
+    legend: Sequence[BarPart] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ Block: TypeAlias = Figures | Bar | Table | Facts | Text | Chart | Drawing
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A section; `identifier` is its anchor. The section at the top of the page has no title."""
 
     identifier: str
@@ -203,7 +203,7 @@ class Page:
     sentence: str
     labels: Sequence[str]
     warnings: Sequence[str]
-    sections: Sequence[Section]
+    sections: Sequence[PageSection]
     footer: str = ""
     is_live: bool = False
     answer: Answer | None = None

@@ -16,7 +16,7 @@ from emulator.results.statistics.samples.classes import BETWEEN_HOSTS, IN_A_HOST
 from emulator.trace.meaning.model import BoolArray, IntArray
 from emulator.units import format_size
 from emulator.views.columns.figures import percent_cell
-from emulator.views.html.page.document import Chart, Part, Table
+from emulator.views.html.page.document import BarPart, Chart, Table
 from emulator.views.html.page.pictures import Picture, Rows
 
 CELLS = 64
@@ -90,12 +90,12 @@ class PairGrid:
             return (("", np.ones(len(self.src), bool)),)
         return (BETWEEN_HOSTS, self.crosses), (IN_A_HOST, ~self.crosses)
 
-    def _legend(self) -> Sequence[Part]:
+    def _legend(self) -> Sequence[BarPart]:
         total, parts = max(int(self.bytes.sum()), 1), []
         for where, pairs in self._kinds() if self.crosses is not None else ():
             size = int(self.bytes[pairs].sum())
             value = f"{format_size(size)}, {percent_cell(size / total, digits=0)}"
-            parts.append(Part(where, value, size / total, _STYLES[where]))
+            parts.append(BarPart(where, value, size / total, _STYLES[where]))
         return parts
 
     def _cells(self, pairs: BoolArray, means_of: Values | None) -> Mapping[tuple[int, int], float]:

@@ -11,7 +11,7 @@ from emulator.results.statistics.method.descriptive import median_index
 from emulator.results.statistics.samples.iterations import played_iterations
 from emulator.trace.meaning.model import IntArray
 from emulator.units import format_duration
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.reduction import spread_evenly
 
 MOST_ITERATIONS, FEWEST_ITERATIONS = 16, 3
@@ -66,7 +66,7 @@ class Chosen:
         return shown + closed
 
 
-def whole_iterations(facts: RunFacts) -> Iterator[Iteration]:
+def whole_iterations(facts: PageFacts) -> Iterator[Iteration]:
     """Iterations that every rank reported, including warm-up and excluded ones."""
     usage = facts.usage
     for number, rows, span in played_iterations(usage, facts.manifest):
@@ -74,7 +74,7 @@ def whole_iterations(facts: RunFacts) -> Iterator[Iteration]:
         yield Iteration(number, by_rank, int(usage["start_ns"][rows].min()), span.duration_ns)
 
 
-def choose(facts: RunFacts, counted: Sequence[Iteration]) -> Chosen:
+def choose(facts: PageFacts, counted: Sequence[Iteration]) -> Chosen:
     """Select from the measured iterations, at least one."""
     ranks = _lanes(facts, counted[0])
     spans = facts.spans
@@ -98,7 +98,7 @@ def _labelled(counted: Sequence[Iteration], *, most: int) -> Iterator[tuple[str,
         yield f"iteration {counted[at].number}: {format_duration(counted[at].jct_ns)}{name}", counted[at]
 
 
-def _lanes(facts: RunFacts, one: Iteration) -> list[int]:
+def _lanes(facts: PageFacts, one: Iteration) -> list[int]:
     """All ranks; if there are too many, some of them spread evenly and the one that finished last."""
     ranks: list[int] = facts.usage["rank"][one.rows].tolist()
     if len(ranks) <= LANES:

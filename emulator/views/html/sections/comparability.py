@@ -22,7 +22,7 @@ from emulator.trace.meaning.model import CommKind
 from emulator.units import format_size
 from emulator.views.columns.columns import texts
 from emulator.views.columns.figures import NONE, count_of, describe_scaling, link_rate_cell
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Table
 from emulator.views.html.sections.topology_drawing import ranks_of_hosts
 
@@ -32,7 +32,7 @@ _SHOWN_CLASSES = 6
 _KINDS = {kind.label: kind for kind in CommKind} | {SEND_RECV: CommKind.SEND}
 
 
-def comparability(facts: RunFacts) -> Table:
+def comparability(facts: PageFacts) -> Table:
     """The comparability set of a run."""
     about = (
         "Two results are comparable only if every line is equal; charkha compare checks this. Otherwise report them "
@@ -41,7 +41,7 @@ def comparability(facts: RunFacts) -> Table:
     return Table("comparability", "Comparability set", texts("parameter", "this run"), list(_lines(facts)), about)
 
 
-def _lines(facts: RunFacts) -> Iterator[tuple[str, str]]:
+def _lines(facts: PageFacts) -> Iterator[tuple[str, str]]:
     manifest = facts.manifest
     yield "Participating ranks N", str(manifest.trace.ranks)
     yield "Ranks per host, placement", _placement(manifest)
@@ -104,7 +104,7 @@ def _ratios(down: Mapping[str, int], up: Mapping[str, int]) -> str:
     return ", ".join(f"{float(ratio):.3g}:1" for ratio in ratios)
 
 
-def _workload(facts: RunFacts) -> str:
+def _workload(facts: PageFacts) -> str:
     rows = facts.summary.classes
     parts = []
     for row in rows[:_SHOWN_CLASSES]:
@@ -116,7 +116,7 @@ def _workload(facts: RunFacts) -> str:
     return "; ".join(parts) + more or NONE
 
 
-def _fabric_visible(facts: RunFacts) -> str:
+def _fabric_visible(facts: PageFacts) -> str:
     """Payload of flows between hosts, retransmissions not included."""
     if not facts.flows.num_rows:
         return NONE

@@ -10,8 +10,8 @@ from emulator.results.statistics.method.descriptive import median
 from emulator.units import format_size
 from emulator.views.columns.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS, SAMPLES
 from emulator.views.columns.figures import NONE, count_of
-from emulator.views.html.facts import RunFacts, class_names
-from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
+from emulator.views.html.facts import PageFacts, class_names
+from emulator.views.html.page.document import Block, Chart, PageSection, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve, iteration_slices
 from emulator.views.text.network_text import explain_ideal
@@ -23,7 +23,7 @@ FEWEST_SIZES = 4
 """Sizes of one collective, each played once per iteration, that count as a sweep."""
 
 
-def completion(facts: RunFacts) -> Section:
+def completion(facts: PageFacts) -> PageSection:
     """The section about completion times."""
     rows = facts.summary.classes
     about = (
@@ -33,13 +33,13 @@ def completion(facts: RunFacts) -> Section:
     )
     if not rows:
         text = "No collective was completed in a measured iteration."
-        return Section("completion", "Completion times", [Text("no-classes", text, "note")])
+        return PageSection("completion", "Completion times", [Text("no-classes", text, "note")])
     blocks: list[Block] = [_table(rows)]
     blocks += _sweeps(rows)
     blocks += [_curves(facts, rows[:DRAWN]), _over_iterations(facts, rows[:DRAWN])]
     if not facts.is_running:  # bootstrap intervals take too long for a live page
         blocks.append(_percentiles(facts, rows))
-    return Section("completion", "Completion times", blocks, about)
+    return PageSection("completion", "Completion times", blocks, about)
 
 
 def _table(rows: Sequence[ClassSummary]) -> Table:
@@ -49,7 +49,7 @@ def _table(rows: Sequence[ClassSummary]) -> Table:
     return table_of("classes", "Classes of collectives", [*CLASS_COLUMNS, SAMPLES], rows, about)
 
 
-def _curves(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
+def _curves(facts: PageFacts, rows: Sequence[ClassSummary]) -> Chart:
     curves = Rows()
     for row, name in zip(rows, class_names(rows), strict=True):
         curve = distribution_curve(facts.times(row).time_ns)
@@ -65,12 +65,12 @@ def _curves(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
     )
 
 
-def _left_out(facts: RunFacts) -> str:
+def _left_out(facts: PageFacts) -> str:
     more = len(facts.summary.classes) - DRAWN
     return f" ({more} more take less time)" if more > 0 else ""
 
 
-def _over_iterations(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
+def _over_iterations(facts: PageFacts, rows: Sequence[ClassSummary]) -> Chart:
     points = Rows()
     names, width = class_names(rows), 1
     for row, name in zip(rows, names, strict=True):
@@ -91,7 +91,7 @@ def _over_iterations(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
     )
 
 
-def _percentiles(facts: RunFacts, rows: Sequence[ClassSummary]) -> Table:
+def _percentiles(facts: PageFacts, rows: Sequence[ClassSummary]) -> Table:
     found = [facts.distribution(row) for row in rows]
     return table_of("percentiles", "Percentiles of cct, by class", DISTRIBUTION_COLUMNS, found, is_folded=True)
 

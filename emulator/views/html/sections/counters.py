@@ -20,8 +20,8 @@ from emulator.results.statistics.traffic.dut_counters import (
 from emulator.units import NS_PER_S
 from emulator.views.columns.columns import Header, texts
 from emulator.views.columns.figures import NONE, count_cell
-from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Chart, Section, Table, Text
+from emulator.views.html.facts import PageFacts
+from emulator.views.html.page.document import Block, Chart, PageSection, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import spread_evenly
 
@@ -44,16 +44,16 @@ def count_drops(counters: pa.Table) -> Mapping[str, int] | None:
     return drops
 
 
-def device_counters(facts: RunFacts) -> Section:
+def device_counters(facts: PageFacts) -> PageSection:
     """The section about device counters."""
     title = "Device counters"
     if not facts.counters.num_rows:
         text = "No device counters were recorded in this run. A lab with a device under test provides them."
-        return Section("counters", title, [Text("no-counters", text, "note")])
+        return PageSection("counters", title, [Text("no-counters", text, "note")])
     series = counter_series(facts.counters)
     frames = device_frames(facts.counters, facts.manifest)
     blocks: list[Block] = [*([_frames(frames)] if frames else []), _over_time(series), _totals(series)]
-    return Section("counters", title, blocks, _ABOUT)
+    return PageSection("counters", title, blocks, _ABOUT)
 
 
 def _frames(frames: Sequence[DeviceFrames]) -> Table:

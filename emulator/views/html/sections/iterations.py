@@ -12,8 +12,8 @@ from emulator.results.statistics.metrics import METRICS
 from emulator.trace.meaning.model import IntArray
 from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import count_cell, duration_cell
-from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Chart, Section, Table, Text
+from emulator.views.html.facts import PageFacts
+from emulator.views.html.page.document import Block, Chart, PageSection, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import Interval, iteration_slices, joined_intervals, states
 from emulator.views.html.sections.chosen import Chosen, Iteration, choose, whole_iterations
@@ -23,19 +23,19 @@ _EVENTS = [one for one in METRICS.values() if one.scope is Scope.ITERATION and o
 _STATES = ("compute", "both", "exposed communication", "neither")
 
 
-def iterations(facts: RunFacts) -> Section:
+def iterations(facts: PageFacts) -> PageSection:
     """The section about iterations and ranks."""
     whole = list(whole_iterations(facts))
     counted = [one for one in whole if one.number >= 0 and one.number not in facts.excluded]
     if not counted:
         text = "No measured iteration was completed by all ranks."
-        return Section("iterations", "Iterations and ranks", [Text("no-iterations", text, "note")])
+        return PageSection("iterations", "Iterations and ranks", [Text("no-iterations", text, "note")])
     chosen = choose(facts, counted)
     blocks: list[Block] = [_jct(facts, whole), _usage(facts, chosen), *time_lines(facts, chosen)]
-    return Section("iterations", "Iterations and ranks", blocks)
+    return PageSection("iterations", "Iterations and ranks", blocks)
 
 
-def _jct(facts: RunFacts, whole: Sequence[Iteration]) -> Chart:
+def _jct(facts: PageFacts, whole: Sequence[Iteration]) -> Chart:
     number = np.array([one.number for one in whole], np.int64)
     jct = np.array([one.jct_ns for one in whole], np.int64)
     bars = Rows()
@@ -67,13 +67,13 @@ def _jct(facts: RunFacts, whole: Sequence[Iteration]) -> Chart:
     )
 
 
-def _what(facts: RunFacts, number: int) -> str:
+def _what(facts: PageFacts, number: int) -> str:
     if number < 0:
         return "warm-up"
     return "excluded" if number in facts.excluded else "measured"
 
 
-def _usage(facts: RunFacts, chosen: Chosen) -> Chart:
+def _usage(facts: PageFacts, chosen: Chosen) -> Chart:
     """How each rank spent the iteration; the parts add up to the JCT."""
     usage = Rows()
     table: list[list[str]] = []
@@ -107,7 +107,7 @@ def _spent(usage: Mapping[str, IntArray], row: int, one: Iteration) -> tuple[int
 _NAMES = {1: "compute", 2: "exposed communication", 3: "both"}
 
 
-def time_lines(facts: RunFacts, chosen: Chosen) -> Iterator[Chart]:
+def time_lines(facts: PageFacts, chosen: Chosen) -> Iterator[Chart]:
     """Time lines of compute and communication, and of communication by kind."""
     is_known = len(facts.compute.rank) > 0 or not facts.usage["compute_ns"].any()
     if is_known:
@@ -115,7 +115,7 @@ def time_lines(facts: RunFacts, chosen: Chosen) -> Iterator[Chart]:
     yield _communication(facts, chosen, is_known=is_known)
 
 
-def _what_when(facts: RunFacts, chosen: Chosen) -> Chart:
+def _what_when(facts: PageFacts, chosen: Chosen) -> Chart:
     bars = Rows()
     for one in chosen.iterations.values():
         for rank, state, begin, end in _states(facts, one, chosen):
@@ -133,7 +133,7 @@ def _what_when(facts: RunFacts, chosen: Chosen) -> Chart:
     )
 
 
-def _communication(facts: RunFacts, chosen: Chosen, *, is_known: bool) -> Chart:
+def _communication(facts: PageFacts, chosen: Chosen, *, is_known: bool) -> Chart:
     bars = Rows()
     for one in chosen.iterations.values():
         for rank, kind, begin, end in _kinds(facts, one, chosen):
@@ -151,7 +151,7 @@ def _communication(facts: RunFacts, chosen: Chosen, *, is_known: bool) -> Chart:
     )
 
 
-def _states(facts: RunFacts, one: Iteration, chosen: Chosen) -> Iterator[tuple[int, str, int, int]]:
+def _states(facts: PageFacts, one: Iteration, chosen: Chosen) -> Iterator[tuple[int, str, int, int]]:
     spans, compute = facts.spans, facts.compute
     talk = np.flatnonzero(spans.iteration == one.number)
     work = np.flatnonzero(compute.iteration == one.number)
@@ -162,13 +162,13 @@ def _states(facts: RunFacts, one: Iteration, chosen: Chosen) -> Iterator[tuple[i
             yield rank, _NAMES[state], begin, end
 
 
-def _talking(facts: RunFacts, rows: IntArray, chosen: Chosen) -> list[Interval]:
+def _talking(facts: PageFacts, rows: IntArray, chosen: Chosen) -> list[Interval]:
     """From post to done; a receive whose payload came early can be done before it is posted, and takes no time."""
     post_ns = facts.spans.post_ns[rows]
     return joined_intervals(post_ns, np.maximum(post_ns, facts.spans.done_ns[rows]), gap=chosen.closed_ns)
 
 
-def _kinds(facts: RunFacts, one: Iteration, chosen: Chosen) -> Iterator[tuple[int, str, int, int]]:
+def _kinds(facts: PageFacts, one: Iteration, chosen: Chosen) -> Iterator[tuple[int, str, int, int]]:
     spans = facts.spans
     mine = np.flatnonzero(spans.iteration == one.number)
     for rank in chosen.ranks:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from emulator.results.statistics.worst.stragglers import Lateness, RankLateness, StepLateness
 from emulator.views.columns.columns import Column
 from emulator.views.columns.figures import count_cell, count_of, duration_cell, number_cell
-from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Section, Table, Text, table_of
+from emulator.views.html.facts import PageFacts
+from emulator.views.html.page.document import Block, PageSection, Table, Text, table_of
 
 RANKS, STEPS = 16, 10
 _ABOUT = (
@@ -40,21 +40,21 @@ _STEP_COLUMNS: tuple[Column[StepLateness], ...] = (
 )
 
 
-def stragglers(facts: RunFacts) -> Section:
+def stragglers(facts: PageFacts) -> PageSection:
     """The section about stragglers."""
     title = "Stragglers"
     if facts.late_posts is None or facts.late_ends is None:
-        return Section("stragglers", title, [Text("no-stragglers", "Available when the run ends.", "note")])
+        return PageSection("stragglers", title, [Text("no-stragglers", "Available when the run ends.", "note")])
     if not facts.late_posts.ranks:
         text = "No collective of two ranks or more was completed in a measured iteration."
-        return Section("stragglers", title, [Text("no-stragglers", text, "note")])
+        return PageSection("stragglers", title, [Text("no-stragglers", text, "note")])
     blocks: list[Block] = [
         Text("straggler-sentence", f"{_found(facts.late_posts)} {_found(facts.late_ends)}"),
         _ranks(facts.late_posts, "Last to post: the others waited for this rank"),
         _ranks(facts.late_ends, "Last to complete: this rank was served last"),
         _steps(facts.late_posts),
     ]
-    return Section("stragglers", title, blocks, _ABOUT)
+    return PageSection("stragglers", title, blocks, _ABOUT)
 
 
 def _found(late: Lateness) -> str:

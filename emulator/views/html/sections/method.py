@@ -24,8 +24,8 @@ from emulator.views.columns.figures import (
     percent_cell,
     size_cell,
 )
-from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Facts, Section, Table, Text
+from emulator.views.html.facts import PageFacts
+from emulator.views.html.page.document import Block, Facts, PageSection, Table, Text
 from emulator.views.html.sections.comparability import comparability
 from emulator.views.html.sections.topology_drawing import topology_drawing
 
@@ -40,7 +40,7 @@ FEW_HOSTS = 4
 _DUT = ("name", "kind", "vendor", "model", "asic", "os", "firmware")
 
 
-def description(facts: RunFacts) -> Section:
+def description(facts: PageFacts) -> PageSection:
     """The section with everything needed to judge the results and to repeat the test."""
     blocks: list[Block] = [
         _dut(facts.manifest),
@@ -55,7 +55,7 @@ def description(facts: RunFacts) -> Section:
     if not facts.is_running:  # bootstrap intervals take too long for a live page
         blocks.insert(-1, _repeatability(facts))
     blocks.insert(2, _yardsticks(facts))
-    return Section("description", "Test description", blocks, _ABOUT)
+    return PageSection("description", "Test description", blocks, _ABOUT)
 
 
 def _dut(manifest: Manifest) -> Block:
@@ -81,7 +81,7 @@ def _words(value: Any) -> str:
     return str(value)
 
 
-def _configuration(facts: RunFacts) -> Facts:
+def _configuration(facts: PageFacts) -> Facts:
     manifest = facts.manifest
     trace, digest = manifest.trace, manifest.topology.get("digest")
     return Facts(
@@ -104,7 +104,7 @@ def _configuration(facts: RunFacts) -> Facts:
     )
 
 
-def _measurement(facts: RunFacts) -> Facts:
+def _measurement(facts: PageFacts) -> Facts:
     tester, clock = facts.summary.tester, facts.manifest.clock
     late = tester.post_lateness_median_ns
     error = format_duration(clock.error_ns) if clock.error_ns else "none: all agents share one clock"
@@ -141,7 +141,7 @@ def _domains(manifest: Manifest) -> Iterator[tuple[str, str]]:
         )
 
 
-def _yardsticks(facts: RunFacts) -> Block:
+def _yardsticks(facts: PageFacts) -> Block:
     """What else times can be compared with, besides ideal %."""
     one = facts.summary.iteration
     rows = []
@@ -211,7 +211,7 @@ def _parameters(manifest: Manifest) -> Table:
     return Table("parameters", "Parameters in effect", titles, rows, is_folded=True)
 
 
-def _trials(facts: RunFacts) -> Facts:
+def _trials(facts: PageFacts) -> Facts:
     trials, totals = facts.summary.trials, facts.summary.totals
     lines = [
         ("Iterations attempted", str(trials.attempted)),
@@ -227,14 +227,14 @@ def _trials(facts: RunFacts) -> Facts:
     return Facts("trials", "Trials and anomalies", [*lines, *_anomalies(facts)])
 
 
-def _anomalies(facts: RunFacts) -> Iterator[tuple[str, str]]:
+def _anomalies(facts: PageFacts) -> Iterator[tuple[str, str]]:
     if facts.manifest.reason:
         yield "Ended", facts.manifest.reason
     for what, count in facts.summary.warnings.items():
         yield "Warning", describe_warning(what, count)
 
 
-def _repeatability(facts: RunFacts) -> Table:
+def _repeatability(facts: PageFacts) -> Table:
     """Coefficient of variation within the run: of cct for every class, and of JCT."""
     rows = []
     one = facts.summary.iteration

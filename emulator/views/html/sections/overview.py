@@ -24,8 +24,8 @@ from emulator.views.columns.figures import (
     payload_cell,
     rate_cell,
 )
-from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
+from emulator.views.html.facts import PageFacts
+from emulator.views.html.page.document import Bar, BarPart, Block, Figures, KeyFigure, PageSection, Text
 from emulator.views.html.sections.counters import count_drops
 from emulator.views.text.network_text import describe_network, explain_ideal, gbit_cell
 
@@ -40,7 +40,7 @@ def transport_name(manifest: Manifest) -> str:
     return REGISTRY[str(name.value)].title if name.value in REGISTRY else str(name.value)
 
 
-def sentence(facts: RunFacts) -> str:
+def sentence(facts: PageFacts) -> str:
     """The result in a few sentences."""
     parts = [f"{count_of(facts.summary.ranks, 'rank')} played the trace with {transport_name(facts.manifest)}."]
     one = facts.summary.iteration
@@ -57,7 +57,7 @@ def sentence(facts: RunFacts) -> str:
     return " ".join(parts)
 
 
-def labels(facts: RunFacts) -> Iterator[str]:
+def labels(facts: PageFacts) -> Iterator[str]:
     """Short facts below the heading."""
     manifest, trials = facts.manifest, facts.summary.trials
     yield manifest.status
@@ -75,7 +75,7 @@ def labels(facts: RunFacts) -> Iterator[str]:
     yield manifest.created.replace("T", " ")[:19]
 
 
-def _progress(facts: RunFacts, planned: int) -> Iterator[str]:
+def _progress(facts: PageFacts, planned: int) -> Iterator[str]:
     """How far a run is that is still going on."""
     done, one = facts.summary.trials.included, facts.summary.iteration
     yield f"{done:,} of {count_of(planned, 'iteration')}"
@@ -86,7 +86,7 @@ def _progress(facts: RunFacts, planned: int) -> Iterator[str]:
             yield f"{metric.title} {count:,}"
 
 
-def warnings(facts: RunFacts) -> Iterator[str]:
+def warnings(facts: PageFacts) -> Iterator[str]:
     """What no reader may overlook."""
     if facts.manifest.status in (ABORTED, INTERRUPTED):
         yield f"Aborted: {facts.manifest.reason or 'not closed'}. The report covers what was measured until then."
@@ -103,7 +103,7 @@ def warnings(facts: RunFacts) -> Iterator[str]:
         yield f"{describe_early(facts.summary.totals.early)}."
 
 
-def overview(facts: RunFacts) -> Section:
+def overview(facts: PageFacts) -> PageSection:
     """The section with the key figures. It has no verdict: acceptance criteria are the reader's."""
     blocks: list[Block] = [Figures("key-figures", list(_leading(facts)))]
     if facts.summary.iteration is not None:
@@ -112,26 +112,28 @@ def overview(facts: RunFacts) -> Section:
     if not facts.summary.totals.counters:
         why = "available when the run ends" if facts.is_running else "not provided by this transport"
         blocks.append(Text("no-flow-counters", f"Flow counters are {why}. A dash means: not measured.", "note"))
-    return Section("summary", "", blocks, is_wide=True)
+    return PageSection("summary", "", blocks, is_wide=True)
 
 
-def _leading(facts: RunFacts) -> Iterator[Figure]:
+def _leading(facts: PageFacts) -> Iterator[KeyFigure]:
     one = facts.summary.iteration
-    yield Figure("Iteration (JCT)", duration_cell(one.jct_ns if one else None), _spread(one), is_leading=True)
+    yield KeyFigure("Iteration (JCT)", duration_cell(one.jct_ns if one else None), _spread(one), is_leading=True)
     timed = [row for row in facts.summary.classes if row.busbw_bytes_per_s is not None]
     # The class that takes most time, of those that crossed ports if any did: busbw and ideal are of the same class.
     leading = min(timed, key=lambda row: (row.where == IN_A_HOST, row.ideal_percent is None), default=None)
     about = f"median of {_name(leading)}, n = {leading.samples}" if leading else "no class has a bandwidth"
-    yield Figure("busbw", _with_unit(rate_cell(leading.busbw_bytes_per_s if leading else None)), about, is_leading=True)
+    yield KeyFigure(
+        "busbw", _with_unit(rate_cell(leading.busbw_bytes_per_s if leading else None)), about, is_leading=True
+    )
     ideal = leading.ideal_percent if leading else None
     why = " ".join((about, *explain_ideal([leading] if leading else ())))
-    yield Figure("Ideal", _percent(ideal), why if ideal is not None else "needs ports with a known rate", True)
+    yield KeyFigure("Ideal", _percent(ideal), why if ideal is not None else "needs ports with a known rate", True)
     totals = facts.summary.totals
     if totals.network is not None:
         yield _busiest_port(totals.network)
     else:
         rate = _with_unit(rate_cell(totals.payload_bytes_per_s))
-        yield Figure("Payload rate", rate, f"{payload_cell(totals.payload_bytes)} per iteration / median JCT", True)
+        yield KeyFigure("Payload rate", rate, f"{payload_cell(totals.payload_bytes)} per iteration / median JCT", True)
 
 
 def _spread(one: IterationSummary | None) -> str:
@@ -158,25 +160,25 @@ def _shares(one: IterationSummary) -> Bar:
         "Breakdown of the median iteration",
         f"Time of rank {one.slowest_rank}, the last to finish the median iteration ({format_duration(one.jct_ns)}).",
         [
-            Part(name, f"{format_duration(ns)}, {100 * ns / whole:.0f} %", ns / whole, style)
+            BarPart(name, f"{format_duration(ns)}, {100 * ns / whole:.0f} %", ns / whole, style)
             for name, ns, style in parts
         ],
     )
 
 
-def _loss(counters: Mapping[str, int]) -> Iterator[Figure]:
+def _loss(counters: Mapping[str, int]) -> Iterator[KeyFigure]:
     for metric in map(METRICS.__getitem__, _COUNTERS):
         count = counters.get(metric.field)
         title = f"{metric.title[:1].upper()}{metric.title[1:]}"
-        yield Figure(title, count_cell(count), f"{metric.what}, whole run")
+        yield KeyFigure(title, count_cell(count), f"{metric.what}, whole run")
 
 
-def _drops(facts: RunFacts) -> Figure:
+def _drops(facts: PageFacts) -> KeyFigure:
     drops = count_drops(facts.counters)
     if drops is None:
-        return Figure("Drops", NONE, "no device counters were recorded")
+        return KeyFigure("Drops", NONE, "no device counters were recorded")
     about = ", ".join(f"{name} {count:,}" for name, count in drops.items()) or "the devices have no drop counter"
-    return Figure("Drops", f"{sum(drops.values()):,}" if drops else NONE, f"{about}; device counters, whole run")
+    return KeyFigure("Drops", f"{sum(drops.values()):,}" if drops else NONE, f"{about}; device counters, whole run")
 
 
 def _dominant(row: ClassSummary) -> str:
@@ -184,10 +186,10 @@ def _dominant(row: ClassSummary) -> str:
     return f"Most communication time is spent in {_name(row)}: {each}."
 
 
-def _busiest_port(network: NetworkTraffic) -> Figure:
+def _busiest_port(network: NetworkTraffic) -> KeyFigure:
     port = network.busiest
     value = NONE if port is None else gbit_cell(port.bits_per_s)
-    return Figure("Busiest port", value, describe_network(network), is_leading=True)
+    return KeyFigure("Busiest port", value, describe_network(network), is_leading=True)
 
 
 def _name(row: ClassSummary) -> str:

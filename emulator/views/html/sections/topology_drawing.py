@@ -13,7 +13,7 @@ from emulator.results.run_folder.manifest import Manifest
 from emulator.units import format_duration
 from emulator.views.columns.columns import Header, texts
 from emulator.views.columns.figures import NONE, count_of, link_rate_cell
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Drawing, Table
 
 ROW, BOX_WIDTH, BOX_HEIGHT, GAP = 112, 118, 48, 22
@@ -24,7 +24,7 @@ _ASSUMED = "network"
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class NetworkNodeBox:
     """A node of the network.
 
     Attributes:
@@ -56,12 +56,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NetworkDrawing:
     """A drawing and its size, in units of the SVG."""
 
     width: float
     height: float
-    boxes: Sequence[Box]
+    boxes: Sequence[NetworkNodeBox]
     lines: Sequence[Line]
     box_height: int = BOX_HEIGHT
 
@@ -94,7 +94,7 @@ def ranks_of_hosts(manifest: Manifest) -> Mapping[str, list[int]]:
     return found
 
 
-def topology_drawing(facts: RunFacts) -> Drawing:
+def topology_drawing(facts: PageFacts) -> Drawing:
     """The topology in effect during the run."""
     manifest = facts.manifest
     hosts, links = ranks_of_hosts(manifest), _links(manifest)
@@ -135,18 +135,18 @@ def _node(end: str) -> str:
     return end.rpartition(":")[0]
 
 
-def _plan(hosts: Mapping[str, list[int]], links: Sequence[_Link], *, tested: set[str]) -> Plan:
+def _plan(hosts: Mapping[str, list[int]], links: Sequence[_Link], *, tested: set[str]) -> NetworkDrawing:
     rows = _rows(hosts, links)
     whole = (BOX_WIDTH + GAP) * max(3, *(min(len(names), ACROSS) for names in rows))
-    boxes: dict[str, Box] = {}
-    rest: dict[str, Box] = {}
+    boxes: dict[str, NetworkNodeBox] = {}
+    rest: dict[str, NetworkNodeBox] = {}
     for number, names in enumerate(rows):
         y = ROW * (len(rows) - 1 - number) + BOX_HEIGHT / 2 + 4
         for name, box in _row(names, hosts, y, tested, whole):
             (rest if box.is_rest else boxes)[name] = box
     lines = [line for link in links if (line := _line(link, boxes))]
     height = ROW * (len(rows) - 1) + BOX_HEIGHT + 8
-    return Plan(whole, height, [*boxes.values(), *rest.values()], lines)
+    return NetworkDrawing(whole, height, [*boxes.values(), *rest.values()], lines)
 
 
 def _rows(hosts: Mapping[str, list[int]], links: Sequence[_Link]) -> list[list[str]]:
@@ -165,7 +165,7 @@ def _rows(hosts: Mapping[str, list[int]], links: Sequence[_Link]) -> list[list[s
 
 def _row(
     names: Sequence[str], hosts: Mapping[str, list[int]], y: float, tested: set[str], whole: float
-) -> Iterator[tuple[str, Box]]:
+) -> Iterator[tuple[str, NetworkNodeBox]]:
     shown = names if len(names) <= ACROSS else names[: ACROSS - 1]
     places = len(shown) + (len(names) > len(shown))
     width = BOX_WIDTH
@@ -174,10 +174,13 @@ def _row(
         is_switch = ranks is None
         switch = "not described" if name == _ASSUMED else "switch"
         below = switch if ranks is None else _ranks_in_words(ranks, width)
-        yield name, Box(_middle(at, places, whole), y, width, _short(name, width), below, is_switch, name in tested)
+        yield (
+            name,
+            NetworkNodeBox(_middle(at, places, whole), y, width, _short(name, width), below, is_switch, name in tested),
+        )
     if places > len(shown):
         more = f"{len(names) - len(shown):,} more"
-        yield more, Box(_middle(len(shown), places, whole), y, width, "…", more, False, False, is_rest=True)
+        yield more, NetworkNodeBox(_middle(len(shown), places, whole), y, width, "…", more, False, False, is_rest=True)
 
 
 def _middle(at: int, places: int, whole: float) -> float:
@@ -197,7 +200,7 @@ def _short(name: str, width: float) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _line(link: _Link, boxes: Mapping[str, Box]) -> Line | None:
+def _line(link: _Link, boxes: Mapping[str, NetworkNodeBox]) -> Line | None:
     one, other = boxes.get(link.one), boxes.get(link.other)
     if one is None or other is None:
         return None

@@ -19,8 +19,8 @@ from emulator.trace.meaning.model import BoolArray
 from emulator.views.columns.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
 from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import NONE, count_cell, duration_cell, rate_cell
-from emulator.views.html.facts import RunFacts, Spans
-from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
+from emulator.views.html.facts import PageFacts, Spans
+from emulator.views.html.page.document import Block, Chart, PageSection, Table, Text, table_of
 from emulator.views.html.page.pair_grid import PairGrid
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
@@ -30,7 +30,7 @@ _EVENTS = [METRICS[name] for name in ("retransmissions", "timeouts", "naks", "ec
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairsTable:
     """Directed pairs with traffic, over the whole run, warm-up included.
 
     Attributes:
@@ -42,7 +42,7 @@ class Pairs:
     goodput: npt.NDArray[np.float64]
 
 
-def pairs_of(facts: RunFacts) -> Pairs:
+def pairs_of(facts: PageFacts) -> PairsTable:
     """The sum of all flows per pair."""
     src, dst, size = (to_ints(facts.flows[name]) for name in ("src", "dst", "bytes"))
     names = endpoint_names(facts.manifest)
@@ -51,10 +51,10 @@ def pairs_of(facts: RunFacts) -> Pairs:
     total = np.bincount(where, weights=size, minlength=len(keys)).astype(np.int64)
     src, dst = keys // ends, keys % ends
     grid = PairGrid(names, src, dst, total, crosses_network(src, dst, facts.manifest))
-    return Pairs(grid, goodput(src, total, communication_times(facts.usage, ends=ends)))
+    return PairsTable(grid, goodput(src, total, communication_times(facts.usage, ends=ends)))
 
 
-def traffic(facts: RunFacts) -> Section:
+def traffic(facts: PageFacts) -> PageSection:
     """The section about traffic between ranks."""
     blocks: list[Block] = []
     if facts.flows.num_rows:
@@ -70,17 +70,17 @@ def traffic(facts: RunFacts) -> Section:
         blocks.append(_flows(facts))
     if paths := path_counts(facts.manifest):
         blocks.append(_paths(paths))
-    return Section("traffic", "Traffic between ranks", blocks)
+    return PageSection("traffic", "Traffic between ranks", blocks)
 
 
-def _heat_of_bytes(pairs: Pairs) -> Chart:
+def _heat_of_bytes(pairs: PairsTable) -> Chart:
     title = "Bytes from rank to rank"
     about = "Payload of the whole run, including warm-up, without retransmissions."
     table = _largest(pairs, pairs.grid.bytes, "heat-bytes-table", title)
     return pairs.grid.heat_map("heat-bytes", title, about, table)
 
 
-def _heat_of_goodput(pairs: Pairs) -> Chart:
+def _heat_of_goodput(pairs: PairsTable) -> Chart:
     title = "Goodput from rank to rank"
     about = "Payload / time in which the sender was communicating, over the whole run."
     table = _largest(pairs, np.nan_to_num(pairs.goodput), "heat-goodput-table", title)
@@ -91,7 +91,7 @@ def _rate(value: float) -> str:
     return f"{rate_cell(value)} GB/s"
 
 
-def _largest(pairs: Pairs, values: Values, identifier: str, title: str) -> Table:
+def _largest(pairs: PairsTable, values: Values, identifier: str, title: str) -> Table:
     grid, order = pairs.grid, np.argsort(-values, kind="stable")[:ROWS]
     where = [grid.where(at) for at in order.tolist()]
     cells = [
@@ -132,7 +132,7 @@ def _completion(spans: Spans, counted: BoolArray) -> Chart:
     )
 
 
-def _flows(facts: RunFacts) -> Table:
+def _flows(facts: PageFacts) -> Table:
     """The flows with most events; without any event, those with most payload."""
     flows = facts.flows
     known = [one for one in (METRICS["packets"], *_EVENTS) if flows.num_rows > flows[one.field].null_count]
@@ -177,14 +177,14 @@ _BACKGROUND = (
 )
 
 
-def beside(facts: RunFacts) -> Iterator[Section]:
+def beside(facts: PageFacts) -> Iterator[PageSection]:
     """A section for each kind that there was."""
     summary = facts.summary
     if summary.flow_results:
         title = "Flows alongside the job"
         table = table_of("flow-results", title, FLOW_RESULT_COLUMNS, summary.flow_results)
-        yield Section("flows-beside", title, [table], _FLOWS)
+        yield PageSection("flows-beside", title, [table], _FLOWS)
     if summary.background:
         title, behind = "Background traffic", describe_behind(summary.background)
         table = table_of("background-flows", title, BACKGROUND_COLUMNS, summary.background, behind)
-        yield Section("background", title, [table], _BACKGROUND)
+        yield PageSection("background", title, [table], _BACKGROUND)

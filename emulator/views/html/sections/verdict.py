@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from emulator.results.verdict.judge import Outcome, Verdict
 from emulator.views.columns.verdict_columns import COLUMNS
-from emulator.views.html.page.document import Answer, Section, table_of
+from emulator.views.html.page.document import Answer, PageSection, table_of
 from emulator.views.text.verdict_text import words
 
 TONES = {Outcome.PASS: "good", Outcome.FAIL: "bad"}
@@ -17,10 +17,10 @@ def answer(verdict: Verdict) -> Answer:
     return Answer(*words(verdict), TONES.get(verdict.outcome, "open"))
 
 
-def checks(verdict: Verdict) -> Iterator[Section]:
+def checks(verdict: Verdict) -> Iterator[PageSection]:
     """A table of every check; nothing without rules."""
     if verdict.findings:
         about = "TESTER-LIMITED: the tester determined the value, not the device. UNDECIDED: it was not measured."
-        yield Section(
+        yield PageSection(
             "verdict", "Verdict", [table_of("checks", f"Checks: {verdict.rules}", COLUMNS, verdict.findings, about)]
         )

@@ -17,8 +17,8 @@ from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import NONE, count_of
 from emulator.views.columns.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.views.columns.worst_step_columns import WORST_STEP_COLUMNS
-from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
+from emulator.views.html.facts import PageFacts
+from emulator.views.html.page.document import Block, Chart, PageSection, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import spread_evenly
 from emulator.views.text.network_text import describe_loss_focus
@@ -29,17 +29,17 @@ _ABOUT_FLOWS = (
 )
 
 
-def worst(facts: RunFacts) -> Iterator[Section]:
+def worst(facts: PageFacts) -> Iterator[PageSection]:
     """The section, if any flow had events."""
     if facts.summary.worst_flows:
         blocks = [table_of("worst-flows", "Worst flows", list(WORST_FLOW_COLUMNS), facts.summary.worst_flows)]
         if facts.flow_events.num_rows:
             blocks.append(_by_iteration(facts))
         about = " ".join((_ABOUT_FLOWS, *(f"{describe_loss_focus(one)}." for one in facts.summary.loss_foci)))
-        yield Section("worst", "Worst flows", blocks, about)
+        yield PageSection("worst", "Worst flows", blocks, about)
 
 
-def _by_iteration(facts: RunFacts) -> Table:
+def _by_iteration(facts: PageFacts) -> Table:
     """Every flow and iteration with events, those with the most events first, without counters that are all 0."""
     events = facts.flow_events
     counts = {name: to_ints(events[name], null=0) for name in EVENTS}
@@ -79,7 +79,7 @@ _Place = tuple[int, int, int, int]
 """(source, destination, lane, step)"""
 
 
-def recorded_steps(facts: RunFacts) -> Iterator[Section]:
+def recorded_steps(facts: PageFacts) -> Iterator[PageSection]:
     """The section, if steps were recorded."""
     if facts.steps is None or not facts.steps.instances:
         return
@@ -90,7 +90,7 @@ def recorded_steps(facts: RunFacts) -> Iterator[Section]:
         if worst
         else Text("no-worst-steps", "No transfer took longer than the others of its collective.")
     )
-    yield Section("steps", "Steps", [_space_time(facts.steps, worst), table], _ABOUT_STEPS)
+    yield PageSection("steps", "Steps", [_space_time(facts.steps, worst), table], _ABOUT_STEPS)
 
 
 def _space_time(steps: Steps, worst: Sequence[WorstStep]) -> Chart:

@@ -10,8 +10,8 @@ from emulator.trace.meaning.model import RankProgram, Resource
 from emulator.units import format_duration, format_size
 from emulator.views.columns.columns import Header, texts
 from emulator.views.columns.figures import count_of
-from emulator.views.html.page.document import Drawing, Section, Table, Text
-from emulator.views.html.trace_facts import TraceFacts, WindowFacts
+from emulator.views.html.page.document import Drawing, PageSection, Table, Text
+from emulator.views.html.trace_facts import TracePageFacts, WindowFacts
 
 WIDTH, HEIGHT, GAP, ROW = 168, 46, 18, 92
 SWEEPS = 4
@@ -22,7 +22,7 @@ _LONGEST, _HEAD = 21, 9
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class GraphNodeBox:
     """A node: its centre, style, two lines of text and a tooltip."""
 
     x: float
@@ -45,23 +45,23 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GraphDrawing:
     """A drawing and its size, in units of the SVG."""
 
     width: float
     height: float
-    boxes: Sequence[Box]
+    boxes: Sequence[GraphNodeBox]
     arrows: Sequence[Arrow]
     box_width: int = WIDTH
     box_height: int = HEIGHT
 
 
-def graph(facts: TraceFacts) -> Section:
+def graph(facts: TracePageFacts) -> PageSection:
     """The section with a window of the graph."""
     shown = facts.window
     if shown is None:
         text = "No node has a window here: the trace has no communication. Option --graph RANK:NODE selects one."
-        return Section("graph", "Graph", [Text("no-graph", text, "note")])
+        return PageSection("graph", "Graph", [Text("no-graph", text, "note")])
     program = facts.workload.programs[shown.rank]
     plan = _plan(shown, program)
     nodes = len(shown.window.layer)
@@ -81,10 +81,10 @@ def graph(facts: TraceFacts) -> Section:
         plan,
         _table(shown, program),
     )
-    return Section("graph", "Graph", [drawing])
+    return PageSection("graph", "Graph", [drawing])
 
 
-def _plan(shown: WindowFacts, program: RankProgram) -> Plan:
+def _plan(shown: WindowFacts, program: RankProgram) -> GraphDrawing:
     rows = _rows(shown)
     widest = max(map(len, rows))
     width = max(2, widest) * (WIDTH + GAP)
@@ -98,7 +98,7 @@ def _plan(shown: WindowFacts, program: RankProgram) -> Plan:
         Arrow(place[needed][0], place[needed][1] + HEIGHT / 2, place[position][0], place[position][1] - HEIGHT / 2 - 5)
         for needed, position in shown.window.edges
     ]
-    return Plan(width, (len(rows) - 1) * ROW + HEIGHT + 8, boxes, arrows)
+    return GraphDrawing(width, (len(rows) - 1) * ROW + HEIGHT + 8, boxes, arrows)
 
 
 def _rows(shown: WindowFacts) -> list[list[int]]:
@@ -123,12 +123,12 @@ def _middle(position: int, beside: Mapping[int, Sequence[int]], at: Mapping[int,
     return sum(near) / len(near) if near else at[position]
 
 
-def _box(shown: WindowFacts, program: RankProgram, position: int, place: tuple[float, float]) -> Box:
+def _box(shown: WindowFacts, program: RankProgram, position: int, place: tuple[float, float]) -> GraphNodeBox:
     name, resource = shown.names[position], Resource(int(program.resource[position]))
     short = name if len(name) <= _LONGEST else f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST :]}"
     facts = _facts(program, position)
     about = f"node {int(shown.ids[position])}: {name}, {facts}"
-    return Box(*place, _STYLES[resource], short or "–", facts, about, position == shown.window.centre)  # noqa: RUF001
+    return GraphNodeBox(*place, _STYLES[resource], short or "–", facts, about, position == shown.window.centre)  # noqa: RUF001
 
 
 def _facts(program: RankProgram, position: int) -> str:

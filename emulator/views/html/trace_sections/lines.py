@@ -12,10 +12,10 @@ from emulator.trace.meaning.model import RankProgram, Resource
 from emulator.units import format_duration
 from emulator.views.columns.columns import Column
 from emulator.views.columns.figures import percent_cell
-from emulator.views.html.page.document import Bar, Block, Chart, Part, Section, Text, table_of
+from emulator.views.html.page.document import Bar, BarPart, Block, Chart, PageSection, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import Interval, joined_intervals, spread_evenly, states
-from emulator.views.html.trace_facts import TraceFacts
+from emulator.views.html.trace_facts import TracePageFacts
 
 LANES = 48
 """Most ranks with a lane of their own."""
@@ -27,7 +27,7 @@ _COMPUTE, _EXPOSED, _BOTH = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class RankUsage:
     """How a rank spends the time of the set: ns of each state; `idle_ns` is neither."""
 
     rank: int
@@ -47,7 +47,7 @@ class Usage:
         return self.both_ns / self.communication_ns if self.communication_ns else None
 
 
-_USAGE: tuple[Column[Usage], ...] = (
+_USAGE: tuple[Column[RankUsage], ...] = (
     Column("rank", key="rank"),
     Column("compute only", "CPU or device is busy, no communication", key="compute_ns", show=format_duration),
     Column("both", "compute and communication at once", key="both_ns", show=format_duration),
@@ -62,20 +62,20 @@ _USAGE: tuple[Column[Usage], ...] = (
 )
 
 
-def usage_of(programs: Sequence[RankProgram], line: TimeLine) -> list[Usage]:
+def usage_of(programs: Sequence[RankProgram], line: TimeLine) -> list[RankUsage]:
     """How every rank spends the time of the set."""
     return [_usage(program, line) for program in programs]
 
 
-def lines(facts: TraceFacts) -> Section:
+def lines(facts: TracePageFacts) -> PageSection:
     """The section about time."""
     if facts.line is None:
         text = f"A set of {facts.summary.nodes:,} nodes is too large for a time line."
-        return Section("time", "Time line", [Text("no-line", text, "note")])
+        return PageSection("time", "Time line", [Text("no-line", text, "note")])
     ranks = spread_evenly([program.rank for program in facts.workload.recorded], LANES)
     usage = usage_of(facts.workload.recorded, facts.line)
     blocks: list[Block] = [_states_chart(facts, facts.line, ranks), _kinds_chart(facts, facts.line, ranks)]
-    return Section("time", "Time line", [*blocks, *_overlap(usage)], about(facts.line, facts.communication_about))
+    return PageSection("time", "Time line", [*blocks, *_overlap(usage)], about(facts.line, facts.communication_about))
 
 
 def about(line: TimeLine, communication: str) -> str:
@@ -92,7 +92,7 @@ def about(line: TimeLine, communication: str) -> str:
     )
 
 
-def _states_chart(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> Chart:
+def _states_chart(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int]) -> Chart:
     bars = Rows()
     gap = _gap(facts, line, ranks)
     for rank in ranks:
@@ -110,7 +110,7 @@ def _states_chart(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> Ch
     )
 
 
-def _kinds_chart(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> Chart:
+def _kinds_chart(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int]) -> Chart:
     bars = Rows()
     gap = _gap(facts, line, ranks)
     for rank in ranks:
@@ -133,13 +133,13 @@ def _kinds_chart(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> Cha
     )
 
 
-def _gap(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> float:
+def _gap(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int]) -> float:
     """Gaps up to this are closed; 0: all are drawn."""
     nodes = sum(len(facts.workload.programs[rank]) for rank in ranks)
     return line.length_ns * len(ranks) / INTERVALS if nodes > INTERVALS else 0.0
 
 
-def _shown(facts: TraceFacts, ranks: Sequence[int], gap: float) -> str:
+def _shown(facts: TracePageFacts, ranks: Sequence[int], gap: float) -> str:
     if facts.workload.only is not None:
         return f"Rank {facts.workload.only}." + _undrawn(gap)
     total = len(facts.workload.programs)
@@ -151,7 +151,7 @@ def _undrawn(gap: float) -> str:
     return f" Gaps shorter than {format_duration(gap)} are not drawn." if gap else ""
 
 
-def _overlap(usage: Sequence[Usage]) -> Iterator[Block]:
+def _overlap(usage: Sequence[RankUsage]) -> Iterator[Block]:
     compute, both, exposed, idle = (
         sum(getattr(one, f"{name}_ns") for one in usage) for name in ("compute", "both", "exposed", "idle")
     )
@@ -163,20 +163,23 @@ def _overlap(usage: Sequence[Usage]) -> Iterator[Block]:
         "overlap",
         "Overlap of compute and communication",
         f"Mean over all {len(usage):,} ranks, as shares of the whole time. {covered}",
-        [Part(name, percent_cell(value / max(total, 1)), value / max(total, 1), style) for name, value, style in parts],
+        [
+            BarPart(name, percent_cell(value / max(total, 1)), value / max(total, 1), style)
+            for name, value, style in parts
+        ],
     )
     worst = sorted(usage, key=lambda one: (-one.exposed_ns, one.rank))[:ROWS]
     note = f"The {ROWS} of {len(usage):,} ranks with the most exposed communication." if len(usage) > ROWS else ""
     yield table_of("overlap-by-rank", "Overlap by rank", _USAGE, worst, note, is_folded=len(usage) > ROWS // 2)
 
 
-def _usage(program: RankProgram, line: TimeLine) -> Usage:
+def _usage(program: RankProgram, line: TimeLine) -> RankUsage:
     busy = [_intervals(line, program.rank, chosen, 0.0) for chosen in (_is_compute(program), _is_network(program))]
     spent = dict.fromkeys(_STATES, 0)
     for state, begin, end in states(*busy):
         spent[state] += end - begin
     idle = line.length_ns - sum(spent.values())
-    return Usage(program.rank, spent[_COMPUTE], spent[_BOTH], spent[_EXPOSED], idle)
+    return RankUsage(program.rank, spent[_COMPUTE], spent[_BOTH], spent[_EXPOSED], idle)
 
 
 def _is_compute(program: RankProgram) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -12,9 +12,9 @@ from emulator.trace.meaning.model import Resource, Workload
 from emulator.units import format_duration
 from emulator.views.columns.columns import Column
 from emulator.views.columns.figures import count_of, percent_cell
-from emulator.views.html.page.document import Bar, Block, Chart, Part, Section, Text, table_of
+from emulator.views.html.page.document import Bar, BarPart, Block, Chart, PageSection, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
-from emulator.views.html.trace_facts import TraceFacts
+from emulator.views.html.trace_facts import TracePageFacts
 
 ROWS = 24
 MOST_BARS = 2_000
@@ -54,20 +54,20 @@ _COLUMNS: tuple[Column[Stretch], ...] = (
 )
 
 
-def critical_path(facts: TraceFacts) -> Section:
+def critical_path(facts: TracePageFacts) -> PageSection:
     """The section about the longest path."""
     if not facts.path:
-        return Section("path", "Critical path", [Text("no-path", "Nothing in this trace takes time.", "note")])
+        return PageSection("path", "Critical path", [Text("no-path", "Nothing in this trace takes time.", "note")])
     stretches = list(_stretches(facts))
     blocks: list[Block] = [_shares(facts, stretches), _line(facts, stretches), _table(stretches)]
     about = (
         "The longest chain of nodes that wait for each other, over all ranks: no run can be faster, however many "
         f"nodes a rank runs at once. Compute takes its recorded time, {facts.communication_about}."
     )
-    return Section("path", "Critical path", blocks, about)
+    return PageSection("path", "Critical path", blocks, about)
 
 
-def _stretches(facts: TraceFacts) -> Iterator[Stretch]:
+def _stretches(facts: TracePageFacts) -> Iterator[Stretch]:
     of_instance = members(facts.workload)
     held: Stretch | None = None
     for step in facts.path:
@@ -96,7 +96,7 @@ def _communication(workload: Workload, nodes: Sequence[Member], start_ns: int, e
     return Stretch(start_ns, end_ns, kind, first.name, format_ranks(ranks), rank)
 
 
-def _shares(facts: TraceFacts, stretches: Sequence[Stretch]) -> Bar:
+def _shares(facts: TracePageFacts, stretches: Sequence[Stretch]) -> Bar:
     spent: dict[str, int] = defaultdict(int)
     for one in stretches:
         spent["compute" if one.kind in _COMPUTE.values() else "communication"] += one.duration_ns
@@ -107,7 +107,7 @@ def _shares(facts: TraceFacts, stretches: Sequence[Stretch]) -> Bar:
         f"Critical path: {format_duration(facts.path_ns)}",
         f"{count_of(len(facts.path), 'node')} that take time.",
         [
-            Part(
+            BarPart(
                 name, f"{format_duration(spent[name])}, {percent_cell(spent[name] / total)}", spent[name] / total, style
             )
             for name, style in styles.items()
@@ -115,7 +115,7 @@ def _shares(facts: TraceFacts, stretches: Sequence[Stretch]) -> Bar:
     )
 
 
-def _line(facts: TraceFacts, stretches: Sequence[Stretch]) -> Chart:
+def _line(facts: TracePageFacts, stretches: Sequence[Stretch]) -> Chart:
     drawn = sorted(stretches, key=lambda one: -one.duration_ns)[:MOST_BARS]
     bars = Rows()
     for one in sorted(drawn, key=lambda one: (one.lane, one.start_ns)):

@@ -10,28 +10,28 @@ from emulator.planner.traffic.pair_bytes import PairBytes
 from emulator.trace.meaning.model import Workload
 from emulator.units import format_size
 from emulator.views.columns.columns import Header
-from emulator.views.html.page.document import Block, Chart, Section, Table, Text
+from emulator.views.html.page.document import Block, Chart, PageSection, Table, Text
 from emulator.views.html.page.pair_grid import PairGrid
 from emulator.views.html.page.pictures import Picture, Rows
-from emulator.views.html.trace_facts import TraceFacts
+from emulator.views.html.trace_facts import TracePageFacts
 
 ROWS = 24
 
 
-def traffic(facts: TraceFacts) -> Section:
+def traffic(facts: TracePageFacts) -> PageSection:
     """The section about traffic."""
     blocks: list[Block] = [_heat_map(facts, facts.pairs)] if facts.pairs is not None else [_no_map(facts)]
     if facts.workload.instances:
         blocks.append(_sizes(facts.workload))
-    return Section("traffic", "Traffic", blocks)
+    return PageSection("traffic", "Traffic", blocks)
 
 
-def _no_map(facts: TraceFacts) -> Text:
+def _no_map(facts: TracePageFacts) -> Text:
     text = f"{facts.summary.ranks:,} ranks exchange more than this page can add up: use `charkha plan`."
     return Text("no-matrix", text, "note")
 
 
-def _heat_map(facts: TraceFacts, pairs: PairBytes) -> Chart:
+def _heat_map(facts: TracePageFacts, pairs: PairBytes) -> Chart:
     grid = PairGrid([*map(str, range(facts.summary.ranks))], pairs.src, pairs.dst, pairs.bytes)
     about = "Payload of one iteration, by the algorithms that a run would choose."
     return grid.heat_map("matrix", "Bytes from rank to rank", about, _pairs_table(pairs))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from agents.flows.perftest import figures_of
 from emulator.flows.perftest.parameters import TestVerb, make_test
-from emulator.flows.perftest.records import Report
+from emulator.flows.perftest.records import BandwidthReport
 from emulator.flows.perftest.results import PeerResult, Received, Sent
 
-REPORT = Report(size_bytes=1000, iterations=5, peak=0.0, average=1.0, messages_per_us=0.002)
+REPORT = BandwidthReport(size_bytes=1000, iterations=5, peak=0.0, average=1.0, messages_per_us=0.002)
 
 
-def result(verb: TestVerb, *, sent: Sent | None = None, received: Received | None = None, **more: Report) -> PeerResult:
+def result(
+    verb: TestVerb, *, sent: Sent | None = None, received: Received | None = None, **more: BandwidthReport
+) -> PeerResult:
     return PeerResult(
         test=make_test(verb),
         role="client",

@@ -8,7 +8,7 @@ import pytest
 
 from agents.nic.port import Bucket, PortPacer
 from emulator.planner.network.header_overhead import roce_packet_bytes
-from emulator.roce.connection.messages import Message, Run, Verb
+from emulator.roce.connection.messages import Message, PacketRun, Verb
 from emulator.roce.tuning import PORT_LEAD_NS
 from emulator.roce.wire.psn import Psn
 from tests.support.virtual_clock import VirtualClock
@@ -29,7 +29,7 @@ class Flow:
     def send(self, now: int) -> None:
         while self.left and self.port.is_free(now):
             offset = self.message.packets - self.left * self.packets
-            self.port.charge(Run(self.message, Psn(0), offset, self.packets, False, False), now)
+            self.port.charge(PacketRun(self.message, Psn(0), offset, self.packets, False, False), now)
             self.log.append((self.name, now))
             self.left -= 1
         if self.left:
@@ -59,7 +59,7 @@ def test_the_last_packet_of_a_message_counts_its_length() -> None:
     port = paced(clock)
     message = Message(Verb.WRITE_IMM, PATH_MTU + 1)
     message.packets = 2
-    port.charge(Run(message, Psn(0), 0, 2, True, False), 10**9)
+    port.charge(PacketRun(message, Psn(0), 0, 2, True, False), 10**9)
     wire_bytes = 2 * roce_packet_bytes(0) + PATH_MTU + 1
     assert not port.is_free(10**9 + 8 * wire_bytes - 1)
     assert port.is_free(10**9 + 8 * wire_bytes)
@@ -68,7 +68,7 @@ def test_the_last_packet_of_a_message_counts_its_length() -> None:
 def test_packets_that_leave_at_once_delay_payload() -> None:
     clock = VirtualClock()
     port = paced(clock)
-    port.charge(Run(Message(Verb.WRITE_IMM, PATH_MTU), Psn(0), 0, 1, True, False), 0)
+    port.charge(PacketRun(Message(Verb.WRITE_IMM, PATH_MTU), Psn(0), 0, 1, True, False), 0)
     free = next(now for now in range(-(10**6), 10**6, 8) if port.is_free(now))
     for _ in range(10):
         port.charge_small(0)
@@ -80,7 +80,7 @@ def test_packets_that_leave_at_once_delay_payload() -> None:
 def test_an_acknowledgement_does_not_forgive_the_lateness_of_waiting_payload(has_backlog: bool) -> None:
     clock = VirtualClock(10**9)
     port = paced(clock)
-    port.charge(Run(Message(Verb.WRITE_IMM, PATH_MTU), Psn(0), 0, 1, True, False), 10**9)
+    port.charge(PacketRun(Message(Verb.WRITE_IMM, PATH_MTU), Psn(0), 0, 1, True, False), 10**9)
     due = 10**9 + PACKET_NS
     if has_backlog:
         port.wait(lambda now: None)

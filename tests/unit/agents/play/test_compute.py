@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from agents.play.compute import ComputeResource
-from agents.play.window import Node
+from agents.play.window import WindowNode
 from emulator.trace.meaning.model import Resource
 
 
-def node(node_id: int, *, ready: int, duration: int) -> Node:
-    found = Node(node_id, node_id, int(Resource.DEVICE), duration)
+def node(node_id: int, *, ready: int, duration: int) -> WindowNode:
+    found = WindowNode(node_id, node_id, int(Resource.DEVICE), duration)
     found.ready_ns = ready
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.transports.base import Endpoint, Port, Transport
+from agents.transports.base import Endpoint, RankPort, Transport
 
 
 class Bare(Transport):
@@ -21,7 +21,7 @@ class Bare(Transport):
 
 
 def test_a_transport_without_pacing_accepts_ports() -> None:
-    Bare().use_ports({0: Port(number=1, cap_bps=10**9)})
+    Bare().use_ports({0: RankPort(number=1, cap_bps=10**9)})
 
 
 def test_a_transport_need_not_report_facts_or_silence() -> None:
@@ -30,4 +30,4 @@ def test_a_transport_need_not_report_facts_or_silence() -> None:
 
 
 def test_a_port_has_no_cap_unless_it_is_given_one() -> None:
-    assert Port() == Port(number=0, line_rate_bps=0, cap_bps=0)
+    assert RankPort() == RankPort(number=0, line_rate_bps=0, cap_bps=0)

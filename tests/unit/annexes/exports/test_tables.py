@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from emulator.annexes.exports.tables import write
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from tests.support.runs import collective, ranks, write_run
 
 
@@ -17,8 +17,8 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
 
 def test_every_table_has_a_file_with_its_columns(tmp_path: Path) -> None:
     write(write_run(tmp_path / "run", collective([0, 0], [100, 100])), tmp_path / "out")
-    assert sorted(path.stem for path in (tmp_path / "out").iterdir()) == sorted(part.value for part in Part)
-    for part in Part:
+    assert sorted(path.stem for path in (tmp_path / "out").iterdir()) == sorted(part.value for part in RunTable)
+    for part in RunTable:
         header = (tmp_path / "out" / f"{part.value}.csv").read_text().splitlines()[0]
         assert [name.strip('"') for name in header.split(",")] == part.schema.names
 

@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers.agreement import check_agreement
-from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, Losses, Operation, Place
+from emulator.annexes.importers.model import (
+    ImportedNode,
+    ImportedRank,
+    ImportedTrace,
+    Losses,
+    NodeResource,
+    RecordedOperation,
+)
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 
 
-def operation(kind: CommKind, size: int = 64, **facts: object) -> Operation:
-    return Operation(where="", name=kind.label, kind=kind, size_bytes=size, **facts)  # type: ignore[arg-type]
+def operation(kind: CommKind, size: int = 64, **facts: object) -> RecordedOperation:
+    return RecordedOperation(where="", name=kind.label, kind=kind, size_bytes=size, **facts)  # type: ignore[arg-type]
 
 
-def job(*ranks: Sequence[Operation], missing: Sequence[int] = ()) -> ImportedTrace:
+def job(*ranks: Sequence[RecordedOperation], missing: Sequence[int] = ()) -> ImportedTrace:
     """A job whose ranks issue these operations."""
     made = []
     places = [rank for rank in range(len(ranks) + len(missing)) if rank not in missing]
@@ -25,18 +32,18 @@ def job(*ranks: Sequence[Operation], missing: Sequence[int] = ()) -> ImportedTra
         nodes = []
         for number, one in enumerate(operations, 1):
             one.where = f"rank{rank}.json, node {number}"
-            nodes.append(ImportedNode(number, one.name, Place.NETWORK, operation=one))
+            nodes.append(ImportedNode(number, one.name, NodeResource.NETWORK, operation=one))
         made.append(ImportedRank(rank, [f"rank{rank}.json"], "host", 0, {}, nodes))
     return ImportedTrace(Path("job"), "pytorch", made, missing, Losses())
 
 
-def problem(*ranks: Sequence[Operation], missing: Sequence[int] = ()) -> str:
+def problem(*ranks: Sequence[RecordedOperation], missing: Sequence[int] = ()) -> str:
     with pytest.raises(TraceError) as caught:
         check_agreement(job(*ranks, missing=missing))
     return str(caught.value)
 
 
-def reduces(*sizes: int, **facts: object) -> list[Operation]:
+def reduces(*sizes: int, **facts: object) -> list[RecordedOperation]:
     return [operation(CommKind.ALL_REDUCE, size, **facts) for size in sizes]
 
 
@@ -105,7 +112,7 @@ def test_the_size_of_a_scatter_is_the_root_s() -> None:
 
 
 def test_splits_agree_pair_by_pair() -> None:
-    def exchange(send: tuple[int, ...], recv: tuple[int, ...]) -> list[Operation]:
+    def exchange(send: tuple[int, ...], recv: tuple[int, ...]) -> list[RecordedOperation]:
         return [operation(CommKind.ALL_TO_ALL, sum(send), send_splits=send, recv_splits=recv)]
 
     check_agreement(job(exchange((1, 2), (1, 3)), exchange((3, 4), (2, 4))))
@@ -115,10 +122,10 @@ def test_splits_agree_pair_by_pair() -> None:
 
 
 def test_messages_need_both_ends_of_one_size() -> None:
-    def send(size: int = 8, **facts: object) -> Operation:
+    def send(size: int = 8, **facts: object) -> RecordedOperation:
         return operation(CommKind.SEND, size, peer=1, **facts)
 
-    def receive(size: int = 8, **facts: object) -> Operation:
+    def receive(size: int = 8, **facts: object) -> RecordedOperation:
         return operation(CommKind.RECV, size, peer=0, **facts)
 
     check_agreement(job([send(), send(tag=3)], [receive(tag=3), receive()]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.model import Fate, ImportedTrace, Place
+from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
 from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -74,7 +74,7 @@ def test_layers_run_forward_then_backward_and_weights_beside(tmp_path: Path) -> 
         ("a weights", 300, (8,)),
         ("a weights all_reduce", 0, (6, 9)),
     ]
-    assert {one.place for one in nodes if one.operation is None} == {Place.DEVICE}
+    assert {one.place for one in nodes if one.operation is None} == {NodeResource.DEVICE}
 
 
 def test_a_micro_benchmark_needs_the_number_of_ranks(tmp_path: Path) -> None:

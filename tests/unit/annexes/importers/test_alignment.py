@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from emulator.annexes.importers.alignment import LossesOfRanks, align_collectives, align_messages
-from emulator.annexes.importers.model import Fate, Losses, Operation
+from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
 from emulator.annexes.importers.recorded_calls import RecordedCall
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -21,14 +21,17 @@ def counts() -> LossesOfRanks:
 def collectives(*numbers: int, kind: CommKind = CommKind.ALL_REDUCE, ranks: tuple[int, ...] = ()) -> list[RecordedCall]:
     return [
         RecordedCall(
-            Operation(where=f"call {one}", name="", kind=kind, size_bytes=8, group="g", ranks=ranks), number=one
+            RecordedOperation(where=f"call {one}", name="", kind=kind, size_bytes=8, group="g", ranks=ranks), number=one
         )
         for one in numbers
     ]
 
 
 def messages(kind: CommKind, peer: int, *sizes: int) -> list[RecordedCall]:
-    return [RecordedCall(Operation(where="", name="", kind=kind, size_bytes=one, ranks=(), peer=peer)) for one in sizes]
+    return [
+        RecordedCall(RecordedOperation(where="", name="", kind=kind, size_bytes=one, ranks=(), peer=peer))
+        for one in sizes
+    ]
 
 
 def numbers(calls: Sequence[RecordedCall]) -> list[int | None]:

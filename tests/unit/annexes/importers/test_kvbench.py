@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.model import Fate, ImportedTrace, Place
+from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
 from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -58,7 +58,7 @@ def test_senders_meet_sleep_send_and_go_on(tmp_path: Path) -> None:
     ]
     assert nodes[0].operation is not None
     assert nodes[0].operation.ranks == (0, 1, 2)
-    assert nodes[1].place is Place.CPU
+    assert nodes[1].place is NodeResource.CPU
 
 
 def test_receivers_wait_for_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.importers.model import Fate, ImportedTrace, Place
+from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
 from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -51,7 +51,7 @@ def test_verbose_records_have_times(tmp_path: Path) -> None:
     write_inspector(tmp_path, verbose=True)
     nodes = read(tmp_path).ranks[0].nodes
     # The all-reduce ended 900 µs after its start, the all-gather 50 µs after its own.
-    assert [(one.duration_ns, one.deps) for one in nodes if one.place is Place.CPU] == [
+    assert [(one.duration_ns, one.deps) for one in nodes if one.place is NodeResource.CPU] == [
         (1_100_000, (1,)),
         (950_000, (2, 3)),
     ]

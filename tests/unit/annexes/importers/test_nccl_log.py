@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.model import Fate, ImportedTrace, Place
+from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
 from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -61,7 +61,9 @@ def test_times_with_fractions_are_taken_over(tmp_path: Path) -> None:
     def timed(_: int, lines: list[str]) -> list[str]:
         return [f"[2026-01-02 03:04:{at:02}.500000] {line}" for at, line in enumerate(lines)]
 
-    gaps = [node.duration_ns for node in read(written(tmp_path, timed)).ranks[1].nodes if node.place is Place.CPU]
+    gaps = [
+        node.duration_ns for node in read(written(tmp_path, timed)).ranks[1].nodes if node.place is NodeResource.CPU
+    ]
     assert gaps == [1_000_000_000] * 4 + [2_000_000_000]  # send and receive are one group
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.annexes.importers.model import Fate, ImportedNode, Losses, Operation, Place
+from emulator.annexes.importers.model import Fate, ImportedNode, Losses, NodeResource, RecordedOperation
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS, RecordedCall, issue_nodes
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 
 
 def call(start: int | None = None, *, end: int | None = None, stream: object = 0, batch: object = None) -> RecordedCall:
-    operation = Operation(where="here", name="all_reduce", kind=CommKind.ALL_REDUCE, size_bytes=8)
+    operation = RecordedOperation(where="here", name="all_reduce", kind=CommKind.ALL_REDUCE, size_bytes=8)
     return RecordedCall(operation, stream=stream, batch=batch, start_ns=start, end_ns=end)  # type: ignore[arg-type]
 
 
@@ -25,7 +25,7 @@ def test_without_times_calls_of_a_stream_follow_each_other() -> None:
 
 
 def test_one_call_without_a_time_makes_all_untimed() -> None:
-    assert [one.place for one in issue_nodes([call(5), call(), call(9)], Losses())] == [Place.NETWORK] * 3
+    assert [one.place for one in issue_nodes([call(5), call(), call(9)], Losses())] == [NodeResource.NETWORK] * 3
 
 
 def test_a_batch_is_issued_together_and_awaited_together() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.importers.model import Fate, ImportedTrace, Operation
+from emulator.annexes.importers.model import Fate, ImportedTrace, RecordedOperation
 from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -30,7 +30,7 @@ def imported(
     return import_trace(importer_named("pytorch"), folder)
 
 
-def operations(trace: ImportedTrace) -> list[list[Operation]]:
+def operations(trace: ImportedTrace) -> list[list[RecordedOperation]]:
     return [list(one.operations) for one in trace.ranks]
 
 

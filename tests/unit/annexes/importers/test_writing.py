@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from emulator._pb import et_pb2
-from emulator.annexes.importers.model import Fate, ImportedNode, ImportedRank, ImportedTrace, Losses, Operation, Place
+from emulator.annexes.importers.model import (
+    Fate,
+    ImportedNode,
+    ImportedRank,
+    ImportedTrace,
+    Losses,
+    NodeResource,
+    RecordedOperation,
+)
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError
 from emulator.trace.files.attributes import attribute_value
@@ -16,8 +24,8 @@ from emulator.trace.meaning.model import CommKind
 from tests.support.trace_files import parse_trace
 
 
-def collective(kind: CommKind, **facts: object) -> Operation:
-    return Operation(where="", name="", kind=kind, size_bytes=96, **facts)  # type: ignore[arg-type]
+def collective(kind: CommKind, **facts: object) -> RecordedOperation:
+    return RecordedOperation(where="", name="", kind=kind, size_bytes=96, **facts)  # type: ignore[arg-type]
 
 
 def written(folder: Path, *ranks: list[ImportedNode]) -> list[list[et_pb2.Node]]:
@@ -26,8 +34,8 @@ def written(folder: Path, *ranks: list[ImportedNode]) -> list[list[et_pb2.Node]]
     return [list(parse_trace(path.read_bytes())[1]) for path in paths if path.suffix == ".et"]
 
 
-def network(number: int, operation: Operation) -> ImportedNode:
-    return ImportedNode(number, operation.kind.label, Place.NETWORK, operation=operation)
+def network(number: int, operation: RecordedOperation) -> ImportedNode:
+    return ImportedNode(number, operation.kind.label, NodeResource.NETWORK, operation=operation)
 
 
 def attributes(node: et_pb2.Node) -> dict[str, object]:
@@ -36,8 +44,8 @@ def attributes(node: et_pb2.Node) -> dict[str, object]:
 
 def test_durations_are_rounded_so_that_sums_stay_right(tmp_path: Path) -> None:
     """Ten segments of 300 ns are 3 us, not 0; kernels are summed apart."""
-    cpu = [ImportedNode(number, "s", Place.CPU, duration_ns=300) for number in range(1, 11)]
-    device = [ImportedNode(number, "k", Place.DEVICE, duration_ns=2_600) for number in range(11, 21)]
+    cpu = [ImportedNode(number, "s", NodeResource.CPU, duration_ns=300) for number in range(1, 11)]
+    device = [ImportedNode(number, "k", NodeResource.DEVICE, duration_ns=2_600) for number in range(11, 21)]
     [nodes] = written(tmp_path / "made", [*cpu, *device])
     assert sum(one.duration_micros for one in nodes[:10]) == 3
     assert sum(one.duration_micros for one in nodes[10:]) == 26

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 
 from emulator.annexes.launch.engine import Placement
-from emulator.annexes.launch.slurm import Batch
+from emulator.annexes.launch.slurm import SlurmBatch
 from emulator.annexes.launch.slurm_step import agents_script
 
 AGENTS = Placement(["a", "b c"], ["eth1"])
 
 
 def test_a_batch_script_asks_for_a_node_per_agent_and_keeps_the_words_of_the_command() -> None:
-    script = Batch(AGENTS, ["partition=lab"]).script(["run", "my trace", "--topology", "t.yaml"])
+    script = SlurmBatch(AGENTS, ["partition=lab"]).script(["run", "my trace", "--topology", "t.yaml"])
     lines = script.splitlines()
     assert lines[0] == "#!/bin/sh"
     assert {"#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1", "#SBATCH --partition=lab"} <= set(lines)
@@ -22,7 +22,7 @@ def test_a_batch_script_asks_for_a_node_per_agent_and_keeps_the_words_of_the_com
 
 
 def test_a_token_instead_of_identities_is_known_inside_the_job() -> None:
-    script = Batch(Placement(["a"], has_identities=False)).script(["run", "x"])
+    script = SlurmBatch(Placement(["a"], has_identities=False)).script(["run", "x"])
     assert "--in-job --insecure" in script
 
 

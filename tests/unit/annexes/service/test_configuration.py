@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.service.configuration import DEFAULT_LISTEN, Place, address_of, read_configuration
+from emulator.annexes.service.configuration import DEFAULT_LISTEN, ServiceFolder, address_of, read_configuration
 from emulator.errors import InputError
 
 
-def place(folder: Path, text: str) -> Place:
+def place(folder: Path, text: str) -> ServiceFolder:
     (folder / "traces").mkdir()
     (folder / "serve.yaml").write_text(text)
-    return Place(folder)
+    return ServiceFolder(folder)
 
 
 def test_without_a_file_everything_has_its_default(tmp_path: Path) -> None:
-    found = read_configuration(Place(tmp_path))
+    found = read_configuration(ServiceFolder(tmp_path))
     assert found.listen == DEFAULT_LISTEN
     assert address_of(found.listen).address == "127.0.0.1"
 
@@ -48,5 +48,5 @@ def test_mistakes_are_named(tmp_path: Path, text: str, problem: str) -> None:
 @pytest.mark.parametrize("listen", ["0.0.0.0:8760", "[::]:8760", "192.0.2.1:8760"])
 def test_tokens_cross_no_network_in_clear(tmp_path: Path, listen: str) -> None:
     with pytest.raises(InputError, match="tokens would cross the network in clear"):
-        read_configuration(Place(tmp_path), listen=listen)
+        read_configuration(ServiceFolder(tmp_path), listen=listen)
     assert read_configuration(place(tmp_path, "{identity: me.pem}"), listen=listen).listen == listen

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from emulator.annexes.service.history import compare_folders, report_of, result_of_run, trend_of, trend_page
 from emulator.annexes.service.model import Refusal, Run, State
 from emulator.errors import InputError
-from emulator.results.run_folder.manifest import Figures
+from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.verdict.judge import Outcome
 from emulator.views.columns.result_columns import RunResult
 from emulator.views.html.page.document import Chart
@@ -81,7 +81,7 @@ def test_the_facts_of_a_run_are_those_of_its_report(folders: list[Path]) -> None
 
 
 def test_a_list_has_the_figures_of_a_run_and_before_its_end_its_profile(tmp_path: Path) -> None:
-    figures = Figures(verdict="PASS", jct_ns=9, lost=2)
+    figures = RunFigures(verdict="PASS", jct_ns=9, lost=2)
     one = write_runs(tmp_path / "runs", runs=1, seed=1, dut={"firmware": "2.1"}, figures=figures)[0]
     done = result_of_run(replace(run(1), verdict="PASS", profile="slow"), one.folder)
     assert (done.verdict, done.figures, done.profile) == (Outcome.PASS, figures, "2.1")

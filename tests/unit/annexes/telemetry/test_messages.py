@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from emulator.annexes.telemetry.messages import Composer
-from emulator.annexes.telemetry.payloads import AgentState, IterationDone, State, schema
+from emulator.annexes.telemetry.payloads import AgentState, IterationPayload, StatePayload, schema
 
 
 def test_messages_are_numbered_from_one_and_have_a_time() -> None:
@@ -21,7 +21,7 @@ def test_messages_are_numbered_from_one_and_have_a_time() -> None:
 
 def test_a_payload_has_no_key_for_what_is_not_given() -> None:
     composer = Composer("r1")
-    payload = json.loads(composer.compose(State(**composer.envelope(), state="playing")).payload)
+    payload = json.loads(composer.compose(StatePayload(**composer.envelope(), state="playing")).payload)
     assert set(payload) == {"schema", "run_id", "sequence", "time", "state"}
 
 
@@ -38,7 +38,7 @@ def test_the_name_of_an_agent_is_one_level_of_its_topic(name: str, topic: str) -
 
 def test_events_are_not_retained() -> None:
     composer = Composer("r1")
-    message = composer.compose(IterationDone(**composer.envelope(), iteration=0, jct_ns=1))
+    message = composer.compose(IterationPayload(**composer.envelope(), iteration=0, jct_ns=1))
     assert (message.topic, message.is_retained) == ("charkha/r1/iteration", False)
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from emulator.annexes.telemetry.observed_run import FINAL_STATES, ObservedRun
-from emulator.annexes.telemetry.payloads import Kind
+from emulator.annexes.telemetry.payloads import TopicKind
 
 
 def state(run: ObservedRun, run_id: str, name: str, **facts: object) -> bool:
@@ -36,7 +36,7 @@ def test_facts_of_earlier_states_stay() -> None:
     run = ObservedRun("r1")
     state(run, "r1", "running", trace="t", ranks=8)
     state(run, "r1", "complete")
-    assert run.facts(Kind.STATE) == {"state": "complete", "trace": "t", "ranks": 8}
+    assert run.facts(TopicKind.STATE) == {"state": "complete", "trace": "t", "ranks": 8}
     assert run.latest == {"state": "complete"}
 
 
@@ -44,8 +44,8 @@ def test_later_progress_replaces_earlier_progress() -> None:
     run = ObservedRun("r1")
     run.receive("r1/progress", b'{"nodes": 4, "old": true}')
     run.receive("r1/progress", b'{"nodes": 4}')
-    assert run.facts(Kind.PROGRESS) == {"nodes": 4}
-    assert run.facts(Kind.COMPLETIONS) == {}
+    assert run.facts(TopicKind.PROGRESS) == {"nodes": 4}
+    assert run.facts(TopicKind.COMPLETIONS) == {}
 
 
 def test_agents_that_wait_are_listed_by_name() -> None:

@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from emulator.annexes.telemetry.payloads import Kind, schema
+from emulator.annexes.telemetry.payloads import TopicKind, schema
 from emulator.cli.main import main
 
 ENVELOPE = {"schema": 1, "run_id": "r1", "sequence": 1}
@@ -32,7 +32,7 @@ def test_without_it_the_command_needs_a_broker(capsys: pytest.CaptureFixture[str
 
 def test_every_kind_of_topic_has_a_definition() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
-    assert set(VALID) == {kind.value for kind in Kind} <= set(schema()["$defs"])
+    assert set(VALID) == {kind.value for kind in TopicKind} <= set(schema()["$defs"])
 
 
 @pytest.mark.parametrize("kind", VALID)

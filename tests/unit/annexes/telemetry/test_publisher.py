@@ -10,7 +10,7 @@ from typing import Any, cast
 import aiomqtt
 
 from emulator.annexes.telemetry.broker import Broker
-from emulator.annexes.telemetry.messages import Composer, Message
+from emulator.annexes.telemetry.messages import BrokerMessage, Composer
 from emulator.annexes.telemetry.publisher import MqttPublisher
 
 WILL = Composer("r1").will()
@@ -21,11 +21,11 @@ class MemoryBroker:
 
     def __init__(self, *, is_reachable: bool = True, breaks_at: str = "") -> None:
         self.taken: list[tuple[str, str, bool]] = []
-        self.wills: list[Message | None] = []
+        self.wills: list[BrokerMessage | None] = []
         self.is_reachable, self.breaks_at = is_reachable, [breaks_at]
 
     @contextlib.asynccontextmanager
-    async def client(self, *, will: Message | None = None) -> AsyncIterator[MemoryBroker]:
+    async def client(self, *, will: BrokerMessage | None = None) -> AsyncIterator[MemoryBroker]:
         self.wills.append(will)
         while not self.is_reachable:  # noqa: ASYNC110 (an event would belong to the loop of the publisher)
             await asyncio.sleep(0)
@@ -46,8 +46,8 @@ def publishing(broker: MemoryBroker, **settings: Any) -> MqttPublisher:
     return MqttPublisher(cast(Broker, broker), will=WILL, **settings)
 
 
-def message(text: str) -> Message:
-    return Message("charkha/r1/progress", text, False)
+def message(text: str) -> BrokerMessage:
+    return BrokerMessage("charkha/r1/progress", text, False)
 
 
 def test_what_is_offered_arrives_in_order_before_the_end() -> None:
@@ -63,7 +63,7 @@ def test_what_is_offered_arrives_in_order_before_the_end() -> None:
 def test_the_broker_is_told_what_to_retain() -> None:
     broker = MemoryBroker()
     with publishing(broker) as publisher:
-        publisher.offer(Message("charkha/r1/state", "on", True))
+        publisher.offer(BrokerMessage("charkha/r1/state", "on", True))
         publisher.offer(message("1"))
     assert broker.taken == [("charkha/r1/state", "on", True), ("charkha/r1/progress", "1", False)]
 

@@ -7,8 +7,8 @@ import json
 import jsonschema
 
 from emulator.annexes.telemetry.digest import IterationDigest
-from emulator.annexes.telemetry.messages import Composer, Message
-from emulator.annexes.telemetry.payloads import Kind, schema
+from emulator.annexes.telemetry.messages import BrokerMessage, Composer
+from emulator.annexes.telemetry.payloads import TopicKind, schema
 from emulator.annexes.telemetry.reporter import TelemetryReporter
 from emulator.results.run_folder.observer import RunHeader
 from tests.support.runs import collective, columns
@@ -21,10 +21,10 @@ class Desk:
     """A reporter, its clock and what it said."""
 
     def __init__(self) -> None:
-        self.now, self.dropped, self.messages = 0.0, 3, list[Message]()
+        self.now, self.dropped, self.messages = 0.0, 3, list[BrokerMessage]()
         self.reporter = TelemetryReporter(FACTS, Composer("r1"), self, now=lambda: self.now)
 
-    def offer(self, message: Message) -> None:
+    def offer(self, message: BrokerMessage) -> None:
         self.messages.append(message)
 
     @property
@@ -53,7 +53,7 @@ def test_every_message_fits_the_schema() -> None:
     desk = Desk()
     play(desk)
     kinds = {topic.split("/")[0] for topic, _ in desk.said}
-    assert kinds == {str(kind) for kind in Kind}
+    assert kinds == {str(kind) for kind in TopicKind}
     for topic, payload in desk.said:
         jsonschema.validate(payload, schema() | {"$ref": f"#/$defs/{topic.split('/')[0]}"})
 

@@ -10,7 +10,7 @@ import pytest
 
 from emulator.device.lab import between
 from emulator.device.lab.between import PortPair, RealPort, find_ports, given_back, joined
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import PlanError
 
 PORTS = (RealPort("eth1", "m", 1500), RealPort("eth2", "m", 1500, is_up=False, merged=False))
@@ -30,7 +30,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What `ip` shows of this host."""
     links: list[dict[str, Any]] = []
     printed = {"ip": lambda: json.dumps(links), "ethtool": lambda: "generic-receive-offload: off\n"}
-    monkeypatch.setattr(between, "attempt", lambda batch: printed[Batch(batch.command).command[0]]())
+    monkeypatch.setattr(between, "attempt", lambda batch: printed[CommandBatch(batch.command).command[0]]())
     return links
 
 
@@ -68,7 +68,7 @@ def test_what_serves_something_else_is_refused(
     assert problem in str(caught.value)
 
 
-def text(batches: Iterable[Batch]) -> list[str]:
+def text(batches: Iterable[CommandBatch]) -> list[str]:
     return [" ".join([*batch.command, *batch.lines]) for batch in batches]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.device.lab.commands import _refused, require_root, require_tools
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import HostError
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
@@ -25,7 +25,7 @@ def test_missing_tools_are_named_with_their_package() -> None:
 
 
 def test_a_refusal_shows_the_line_of_the_batch() -> None:
-    batch = Batch(("ip", "-n", "x", "-batch", "-"), ["link set dev a up", "link set dev b up"])
+    batch = CommandBatch(("ip", "-n", "x", "-batch", "-"), ["link set dev a up", "link set dev b up"])
     said = _refused(batch, 'Cannot find device "b"\nCommand failed -:2\n')
     assert said == '`ip -n x link set dev b up` failed (Cannot find device "b")'
 
@@ -39,7 +39,7 @@ def test_a_refusal_shows_the_line_of_the_batch() -> None:
     ],
 )
 def test_a_refusal_without_a_known_line_shows_the_command(stderr: str, shown: str) -> None:
-    assert _refused(Batch(("ip", "-n", "x", "-batch", "-"), ["a", "b"]), stderr) == shown
+    assert _refused(CommandBatch(("ip", "-n", "x", "-batch", "-"), ["a", "b"]), stderr) == shown
 
 
 def test_packages_are_listed_once_with_all_missing_tools(monkeypatch: pytest.MonkeyPatch) -> None:

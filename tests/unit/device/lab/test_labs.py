@@ -9,7 +9,7 @@ import pytest
 
 from emulator.device.lab import labs, removal
 from emulator.device.lab.labs import Labs
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party
 from emulator.errors import HostError, InputError, PlanError
 from emulator.topology.load import load_topology
@@ -152,9 +152,9 @@ def test_taking_down_deletes_the_namespaces_that_exist_and_forgets_the_lab(
     names = [node.namespace for node in state.design.nodes]
     for name in names[1:]:
         (folder / name).touch()
-    done: list[Batch] = []
+    done: list[CommandBatch] = []
 
-    def attempt(batch: Batch) -> str:
+    def attempt(batch: CommandBatch) -> str:
         done.append(batch)
         for line in batch.lines:
             (folder / line.removeprefix("netns delete ")).unlink()

@@ -9,7 +9,7 @@ import pytest
 from emulator.device.lab.design import make_design
 from emulator.device.lab.model import Node
 from emulator.device.lab.ovs import ovs_batches, version_batch
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from tests.support.topologies import shipped_topology
 
 FOLDER = Path("/run/charkha/x/sw0")
@@ -21,11 +21,11 @@ def switch() -> Node:
     return design.node("sw0")
 
 
-def batches(switch: Node) -> list[Batch]:
+def batches(switch: Node) -> list[CommandBatch]:
     return list(ovs_batches(switch, FOLDER))
 
 
-def tool_of(batch: Batch) -> str:
+def tool_of(batch: CommandBatch) -> str:
     return next(word for word in batch.command if word.startswith(("ovsdb-", "ovs-")))
 
 

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from emulator.device.lab import removal
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_processes_are_asked_to_end_before_they_are_killed(
 ) -> None:
     stubborn = [f"7 8 {os.getpid()}", "8", "8", "8", ""]
 
-    def attempt(batch: Batch) -> str:
+    def attempt(batch: CommandBatch) -> str:
         return stubborn.pop(0) if stubborn else ""
 
     monkeypatch.setattr(removal, "attempt", attempt)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from emulator.device.lab import status
-from emulator.device.lab.recipe import Batch
+from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.status import COUNTERS, QUEUE_BACKLOG, QUEUE_DROPS, describe, device_counters
 from emulator.topology.load import load_topology
 from tests.support.labs import TWO_HOSTS, designed
@@ -24,11 +24,11 @@ LINK = {
 SHAPER = {"dev": "eth0", "handle": "2:", "drops": 11, "backlog": 12}
 
 
-def prints(monkeypatch: pytest.MonkeyPatch, links: Any, qdiscs: Any) -> list[Batch]:
+def prints(monkeypatch: pytest.MonkeyPatch, links: Any, qdiscs: Any) -> list[CommandBatch]:
     """Have `ip` and `tc` print these documents (text as it is); returns the batches that ask for them."""
-    asked: list[Batch] = []
+    asked: list[CommandBatch] = []
 
-    def attempt(batch: Batch) -> str:
+    def attempt(batch: CommandBatch) -> str:
         asked.append(batch)
         if "pids" in batch.command:
             return "17 18\n"

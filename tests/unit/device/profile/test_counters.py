@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from emulator.device.counters.counters import Reading, Sampler
+from emulator.device.counters.counters import CounterReading, Sampler
 from emulator.errors import HostError
 from tests.support.command import wait_for
 
@@ -23,11 +23,11 @@ class Growing:
         if not self._opens:
             raise HostError(f"{self._device} cannot be reached")
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[CounterReading]:
         if self._read == self._fails_at:
             raise HostError(f"{self._device} no longer answers")
         self._read += 1
-        return [Reading(self._device, "p0", "rx_packets", self._read)]
+        return [CounterReading(self._device, "p0", "rx_packets", self._read)]
 
     def close(self) -> None:
         self.is_closed = True
@@ -96,7 +96,7 @@ def test_only_the_thread_that_reads_counters_has_a_low_priority() -> None:
     usual, seen = os.getpriority(os.PRIO_PROCESS, 0), []
 
     class Looking(Growing):
-        def read(self) -> Sequence[Reading]:
+        def read(self) -> Sequence[CounterReading]:
             seen.append(os.getpriority(os.PRIO_PROCESS, 0))
             return super().read()
 

@@ -45,7 +45,7 @@ def test_the_exported_schema_refuses_what_loading_refuses(document: object) -> N
 
 
 def test_the_exported_schema_explains_keys() -> None:
-    rule = json_schema(ProfileFile)["$defs"]["RuleSection"]["properties"]
+    rule = json_schema(ProfileFile)["$defs"]["ProfileRuleSection"]["properties"]
     assert rule["start"]["anyOf"][0]["description"] == "seconds into the run"
     assert set(ACTIONS) < set(rule)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emulator.device.counters.counters import Reading
+from emulator.device.counters.counters import CounterReading
 from emulator.device.counters.gnmi import GnmiCounters, readings
 from emulator.errors import HostError
 from emulator.topology.network import GnmiTarget
@@ -21,19 +21,19 @@ def answer(path: str | None, value: Any, *, prefix: str | None = None) -> dict[s
 def test_known_leaves_become_counters_of_their_interface() -> None:
     values = {"in-pkts": "7", "out-octets": 9000, "carrier-transitions": "1"}
     assert list(readings("leaf0", answer(PATH, values))) == [
-        Reading("leaf0", "Ethernet4", "rx_packets", 7),
-        Reading("leaf0", "Ethernet4", "tx_bytes", 9000),
+        CounterReading("leaf0", "Ethernet4", "rx_packets", 7),
+        CounterReading("leaf0", "Ethernet4", "tx_bytes", 9000),
     ]
 
 
 def test_leaves_may_have_the_name_of_their_module() -> None:
     values = {"openconfig-interfaces:in-discards": "3"}
-    assert list(readings("leaf0", answer(PATH, values))) == [Reading("leaf0", "Ethernet4", "rx_dropped", 3)]
+    assert list(readings("leaf0", answer(PATH, values))) == [CounterReading("leaf0", "Ethernet4", "rx_dropped", 3)]
 
 
 def test_the_interface_may_be_in_the_prefix() -> None:
     found = readings("leaf0", answer("state/counters", {"in-errors": 1}, prefix="interfaces/interface[name=eth 1/2]"))
-    assert list(found) == [Reading("leaf0", "eth 1/2", "rx_errors", 1)]
+    assert list(found) == [CounterReading("leaf0", "eth 1/2", "rx_errors", 1)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from emulator.device.counters import host_interfaces
-from emulator.device.counters.counters import Reading
+from emulator.device.counters.counters import CounterReading
 from emulator.device.counters.host_interfaces import HostInterface, HostInterfaceCounters, interfaces_here, parse_pauses
 from emulator.errors import HostError
 from emulator.topology.load import load_topology
@@ -40,7 +40,7 @@ def test_statistics_have_the_names_of_the_topology(tmp_path: Path, monkeypatch: 
         (folder / name).write_text(f"{number}\n")
     monkeypatch.setattr(host_interfaces, "SYSFS", tmp_path)
     source = HostInterfaceCounters([HostInterface("h0", "eth0", "ens3")])
-    assert source.read()[1] == Reading("h0", "eth0", "rx_bytes", 1)
+    assert source.read()[1] == CounterReading("h0", "eth0", "rx_bytes", 1)
     assert len(source.read()) == 8
     (folder / "rx_bytes").unlink()
     with pytest.raises(HostError, match="interface ens3 of this host is gone"):
@@ -82,7 +82,7 @@ def test_pause_frames_are_read_only_from_interfaces_that_count_them(
     called.clear()
     readings = source.read()
     assert set(called) == {"ens3"}
-    assert Reading("h0", "eth0", "pause_rx", 17) in readings
+    assert CounterReading("h0", "eth0", "pause_rx", 17) in readings
     assert not any("pause" in one.counter for one in readings if one.interface == "eth1")
     source.close()
 

@@ -10,6 +10,7 @@ from emulator.device.profile.profile import (
     Drop,
     Duplicate,
     Every,
+    FrameShare,
     Mark,
     Once,
     Police,
@@ -17,7 +18,6 @@ from emulator.device.profile.profile import (
     Profile,
     Rate,
     Shape,
-    Share,
 )
 from emulator.errors import InputError, TopologyError
 from emulator.topology.network import End
@@ -47,7 +47,7 @@ rules:
 """,
     )
     assert [rule.action for rule in profile.rules] == [
-        Drop(Share(Fraction(1, 200))),
+        Drop(FrameShare(Fraction(1, 200))),
         Drop(Every(50)),
         Mark(Above(Rate(share=Fraction(95, 100)), 30 << 10)),
         Police(Above(Rate(bps=50_000_000), 16 << 10)),

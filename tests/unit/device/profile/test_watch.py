@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from emulator.device.counters.counters import Reading
+from emulator.device.counters.counters import CounterReading
 from emulator.device.counters.watch import DutWatch, describe_profile
 from emulator.device.lab.state import LabStore
 from emulator.device.profile.applying import AppliedProfile
@@ -35,11 +35,11 @@ class Source:
         if not self._opens:
             raise HostError("leaf0 does not answer")
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[CounterReading]:
         value = next(self._values)
         if value > self._last:
             raise HostError("leaf0 does not answer")
-        return [Reading("leaf0", "p0", "rx_packets", value)]
+        return [CounterReading("leaf0", "p0", "rx_packets", value)]
 
     def close(self) -> None:
         self.is_closed = True

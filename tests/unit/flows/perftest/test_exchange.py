@@ -13,14 +13,14 @@ from emulator.flows.perftest.parameters import PeerTest, TestVerb, make_test
 from emulator.flows.perftest.records import (
     FAREWELL,
     OVER_RDMA,
+    BandwidthReport,
     QpRecord,
-    Report,
     encode_int,
     encode_path_mtu,
     encode_version,
 )
 
-REPORT = Report(size_bytes=2, iterations=10, peak=0.0, average=1.5, messages_per_us=2.5)
+REPORT = BandwidthReport(size_bytes=2, iterations=10, peak=0.0, average=1.5, messages_per_us=2.5)
 
 
 def records(count: int, host: str = "192.0.2.1", first: int = 16) -> list[QpRecord]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from emulator.errors import RemoteProtocolError
 from emulator.flows.perftest.records import (
     RECORD_BYTES,
+    BandwidthReport,
     QpRecord,
-    Report,
     decode_int,
     decode_path_mtu,
     decode_record,
@@ -107,7 +107,7 @@ def test_numbers_survive_the_wire(value: int) -> None:
 
 
 def test_results_are_big_endian_and_survive_the_wire() -> None:
-    report = Report(size_bytes=65536, iterations=5000, peak=0.0, average=93.75, messages_per_us=0.0015)
+    report = BandwidthReport(size_bytes=65536, iterations=5000, peak=0.0, average=93.75, messages_per_us=0.0015)
     blocks = report.encode()
     assert blocks[:2] == [bytes.fromhex("0000000000010000"), bytes.fromhex("0000000000001388")]
     assert blocks[3] == bytes.fromhex("4057700000000000")

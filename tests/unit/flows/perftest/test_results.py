@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from emulator.flows.perftest.parameters import TestVerb, make_test
-from emulator.flows.perftest.records import Report
+from emulator.flows.perftest.records import BandwidthReport
 from emulator.flows.perftest.results import PeerResult, Received, Sent
 
 
 def result(
-    verb: TestVerb, sent: Sent | None = None, received: Received | None = None, peer: Report | None = None
+    verb: TestVerb, sent: Sent | None = None, received: Received | None = None, peer: BandwidthReport | None = None
 ) -> PeerResult:
     """Of the client."""
     return PeerResult(
@@ -57,7 +57,7 @@ def test_a_bandwidth_test_has_no_latency() -> None:
 
 
 def test_the_document_has_units_in_its_names_and_the_rate_of_the_peer_in_bytes() -> None:
-    peer = Report(size_bytes=4096, iterations=7, peak=0.0, average=1.0, messages_per_us=0.5)
+    peer = BandwidthReport(size_bytes=4096, iterations=7, peak=0.0, average=1.0, messages_per_us=0.5)
     document = result(TestVerb.WRITE, Sent(messages=2, bytes=20, duration_ns=10), peer=peer).to_json()
     assert document["peer_report"] == {
         "size_bytes": 4096,

@@ -12,7 +12,7 @@ from emulator.planner.collectives.blocks import Blocks
 from emulator.planner.collectives.trees import (
     CHUNK_BYTES,
     MOST_CHUNKS,
-    Place,
+    TreePlace,
     binomial,
     binomial_subtree,
     chain,
@@ -26,18 +26,18 @@ from emulator.planner.collectives.trees import (
 from emulator.planner.schedule import Step, Transfer
 from tests.support.schedules import steps_of
 
-Tree = Callable[[int, int, int], Place]
+Tree = Callable[[int, int, int], TreePlace]
 
 
-def subtree(places: list[Place], member: int) -> set[int]:
+def subtree(places: list[TreePlace], member: int) -> set[int]:
     return {member}.union(*(subtree(places, child) for child in places[member].children))
 
 
-def height(places: list[Place], member: int) -> int:
+def height(places: list[TreePlace], member: int) -> int:
     return max((1 + height(places, child) for child in places[member].children), default=0)
 
 
-def check_is_a_tree(places: list[Place], root: int) -> None:
+def check_is_a_tree(places: list[TreePlace], root: int) -> None:
     assert places[root].parent is None
     assert subtree(places, root) == set(range(len(places)))
     for member, place in enumerate(places):
@@ -76,8 +76,8 @@ def test_a_chain_starts_at_the_root_and_wraps_around() -> None:
 
 
 def test_the_root_of_a_star_serves_its_successors_first() -> None:
-    assert star(5, 3, 3) == Place(None, [4, 0, 1, 2])
-    assert star(5, 0, 3) == Place(3, ())
+    assert star(5, 3, 3) == TreePlace(None, [4, 0, 1, 2])
+    assert star(5, 0, 3) == TreePlace(3, ())
 
 
 @given(st.integers(1, 80))
@@ -104,7 +104,7 @@ def test_two_trees_have_different_inner_members(members: int) -> None:
     assert not any(first.children and second.children for first, second in both)
 
 
-ROOT, MIDDLE, LEAF = Place(None, [1, 2]), Place(7, [8]), Place(7, ())
+ROOT, MIDDLE, LEAF = TreePlace(None, [1, 2]), TreePlace(7, [8]), TreePlace(7, ())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.ideal_times import group_times_ns
 from emulator.planner.network.lane_progress import lanes_of
 from emulator.planner.network.late_ranks import LateRanks, RemainingTimes
-from emulator.planner.traffic.operation import Operation, Place, Traffic
+from emulator.planner.traffic.operation import Operation, Traffic, TrafficPlace
 from emulator.planner.traffic.phase import Phase
 from emulator.topology.model import Domain, Host, Topology
 from emulator.trace.meaning.model import CommKind as K
@@ -136,7 +136,7 @@ _KINDS = [
 
 
 def of_workload(places: Sequence[int], one: Operation, whole_ns: int) -> RemainingTimes:
-    traffic = Traffic(len(places), [one], places=[Place(0, 0)])
+    traffic = Traffic(len(places), [one], places=[TrafficPlace(0, 0)])
     return RemainingTimes(traffic, topology(places), NO_OVERHEAD, np.array([whole_ns]))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from emulator.planner.algorithms import POINT_TO_POINT
 from emulator.planner.traffic.from_trace import traffic_of_workload
-from emulator.planner.traffic.operation import Operation, Place, Traffic
+from emulator.planner.traffic.operation import Operation, Traffic, TrafficPlace
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
 
 GROUPS = (Group("", (0, 1, 2, 3)), Group("a", (0, 1)), Group("b", (2, 3)))
@@ -44,7 +44,7 @@ def test_equal_collectives_of_several_groups_are_one_operation() -> None:
     assert [shape(one) for one in traffic.operations] == [
         (CommKind.ALL_REDUCE, "algorithm of 64", [[0, 1], [2, 3]], [2, 1])
     ]
-    assert traffic.places == [Place(0, 0), Place(0, 0), Place(0, 1)]
+    assert traffic.places == [TrafficPlace(0, 0), TrafficPlace(0, 0), TrafficPlace(0, 1)]
 
 
 def test_another_size_or_root_is_another_operation() -> None:
@@ -86,4 +86,4 @@ def test_an_uneven_all_to_all_is_an_operation_of_its_own_with_its_transfers() ->
         (1, 0, 3),
         (3, 2, 5),
     ]
-    assert traffic.places == [Place(0, 0), Place(1, 0)]
+    assert traffic.places == [TrafficPlace(0, 0), TrafficPlace(1, 0)]

@@ -10,7 +10,7 @@ from scipy import stats
 from emulator.results.comparison.inference import (
     MAX_RUNS,
     MIN_RUNS,
-    Spread,
+    RunSpread,
     holm,
     location,
     location_interval,
@@ -234,7 +234,7 @@ def test_pairs_to_decide_and_to_narrow() -> None:
 def test_what_is_said_to_be_found_is_found_in_95_of_100_comparisons(is_paired: bool) -> None:
     """Runs without a tail, 10 a side; allowed are two standard errors of 60 comparisons."""
     deviation, margin, n = 0.02, 0.01, 10
-    spread = Spread(deviation * (math.sqrt(2) if is_paired else 1), is_paired)
+    spread = RunSpread(deviation * (math.sqrt(2) if is_paired else 1), is_paired)
     found, random = spread.smallest_found(n, margin=margin), np.random.default_rng(7)
     seen = 0
     for _ in range(60):
@@ -248,7 +248,7 @@ def test_what_is_said_to_be_found_is_found_in_95_of_100_comparisons(is_paired: b
 
 
 def test_so_many_runs_find_a_difference() -> None:
-    spread = Spread(0.05, is_paired=True)
+    spread = RunSpread(0.05, is_paired=True)
     needed = spread.runs_to_find(1.05, margin=0.01)
     assert needed is not None
     assert spread.smallest_found(needed, margin=0.01) <= 1.05 < spread.smallest_found(needed - 1, margin=0.01)

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from emulator.results.comparison.comparability import Comparability, Difference
+from emulator.results.comparison.comparability import Comparability, RunDifference
 from emulator.results.comparison.groups import MeasuredRun, RunGroup
 from emulator.results.comparison.verdicts import (
     TAIL,
     ClassComparison,
+    ClassSide,
+    ClassVerdict,
+    ComparisonRules,
     Effect,
     PairComparison,
-    Rules,
-    Side,
-    Verdict,
     compare,
     compare_pair,
 )
@@ -31,7 +31,7 @@ from tests.support.full import IS_FULL
 from tests.support.recorded import group, recorded, slowed
 from tests.support.runs import manifest
 
-RULES = Rules(resamples=999)
+RULES = ComparisonRules(resamples=999)
 COMPARISONS, ALARMS = (200, 16) if IS_FULL else (20, 3)
 
 
@@ -54,7 +54,7 @@ def test_the_same_against_the_same_raises_few_alarms(name: str) -> None:
     alarms = 0
     for seed in range(COMPARISONS):
         pair = drawn(name, seed)
-        alarms += bool(pair.count(Verdict.FASTER) + pair.count(Verdict.SLOWER))
+        alarms += bool(pair.count(ClassVerdict.FASTER) + pair.count(ClassVerdict.SLOWER))
     assert alarms <= ALARMS
 
 
@@ -63,13 +63,13 @@ def test_a_rate_that_really_was_a_tenth_lower_is_found() -> None:
     paced, slower = recorded("paced"), recorded("slower")
     pair = by_size(compare_pair(group("20M", paced[:6]), group("18M", slower[:6]), RULES))
     for size in (8 << 10, 16 << 10, 32 << 10):
-        assert pair[size].verdict is Verdict.SLOWER
+        assert pair[size].verdict is ClassVerdict.SLOWER
     for size in (16 << 10, 32 << 10):
         effect = pair[size].effect
         assert effect is not None
         assert effect.interval is not None
         assert effect.interval.low < 20 / 18 < effect.interval.high
-    assert pair[4 << 10].verdict is not Verdict.FASTER  # latency, not rate: 4 KiB are one message
+    assert pair[4 << 10].verdict is not ClassVerdict.FASTER  # latency, not rate: 4 KiB are one message
 
 
 def test_steady_classes_of_the_same_show_no_difference() -> None:
@@ -79,7 +79,7 @@ def test_steady_classes_of_the_same_show_no_difference() -> None:
         for one in drawn("paced", seed).classes:
             if max(one.baseline.variation or 1, one.other.variation or 1) <= 0.01:
                 steady += 1
-                assert one.verdict is Verdict.NO_DIFFERENCE, (seed, one)
+                assert one.verdict is ClassVerdict.NO_DIFFERENCE, (seed, one)
     assert steady > 30
 
 
@@ -95,9 +95,9 @@ def diluted(seed: int, percent: float | None) -> ClassComparison:
 
 def test_what_the_tester_adds_hides_a_difference_of_the_device() -> None:
     plain, little, much = (diluted(0, percent) for percent in (None, 4.0, 80.0))
-    assert (plain.verdict, plain.is_diluted) == (Verdict.NO_DIFFERENCE, False)
-    assert (little.verdict, little.is_diluted) == (Verdict.NO_DIFFERENCE, False)
-    assert (much.verdict, much.is_diluted) == (Verdict.INCONCLUSIVE, True)
+    assert (plain.verdict, plain.is_diluted) == (ClassVerdict.NO_DIFFERENCE, False)
+    assert (little.verdict, little.is_diluted) == (ClassVerdict.NO_DIFFERENCE, False)
+    assert (much.verdict, much.is_diluted) == (ClassVerdict.INCONCLUSIVE, True)
     assert much.why.startswith("the tester's part of the time dilutes")
     assert plain.effect is not None
     assert plain.effect.interval is not None
@@ -110,14 +110,14 @@ def test_what_the_tester_adds_hides_a_difference_of_the_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "verdict"), [(2, Verdict.INCONCLUSIVE), (4, Verdict.INCONCLUSIVE), (5, Verdict.SLOWER)]
+    ("runs", "verdict"), [(2, ClassVerdict.INCONCLUSIVE), (4, ClassVerdict.INCONCLUSIVE), (5, ClassVerdict.SLOWER)]
 )
-def test_too_few_runs_are_never_enough_and_never_equal(runs: int, verdict: Verdict) -> None:
+def test_too_few_runs_are_never_enough_and_never_equal(runs: int, verdict: ClassVerdict) -> None:
     """Five classes need five runs a side, however clear the difference."""
     for slower in (2.0, 1.0):
         pair = drawn("paced", 3, runs=runs, slower=slower)
         if runs < 5:
-            assert {(one.verdict, one.needs) for one in pair.classes} == {(Verdict.INCONCLUSIVE, 5)}
+            assert {(one.verdict, one.needs) for one in pair.classes} == {(ClassVerdict.INCONCLUSIVE, 5)}
         elif slower > 1:
             assert {one.verdict for one in pair.classes} == {verdict}
 
@@ -125,7 +125,7 @@ def test_too_few_runs_are_never_enough_and_never_equal(runs: int, verdict: Verdi
 def test_a_run_more_on_one_side_counts() -> None:
     known = recorded("paced")
     pair = compare_pair(group("a", known[:8]), group("b", [slowed(run, 1.5) for run in known[8:12]]), RULES)
-    assert {one.verdict for one in pair.classes} == {Verdict.SLOWER}  # 2 / 495, five classes
+    assert {one.verdict for one in pair.classes} == {ClassVerdict.SLOWER}  # 2 / 495, five classes
     assert {(one.baseline.runs, one.other.runs) for one in pair.classes} == {(8, 4)}
 
 
@@ -153,7 +153,7 @@ def timed(name: str, *medians: float, count: int = 1, key: ClassKey = KEY) -> Ru
     return RunGroup(name, runs)
 
 
-def only(baseline: RunGroup, other: RunGroup, rules: Rules = RULES) -> ClassComparison:
+def only(baseline: RunGroup, other: RunGroup, rules: ComparisonRules = RULES) -> ClassComparison:
     (found,) = compare_pair(baseline, other, rules).classes
     return found
 
@@ -173,21 +173,21 @@ def only(baseline: RunGroup, other: RunGroup, rules: Rules = RULES) -> ClassComp
     ],
 )
 def test_the_margin_includes_its_limits(low: float, high: float, contains: bool, excludes: bool) -> None:
-    rules = Rules(margin=MARGIN)
+    rules = ComparisonRules(margin=MARGIN)
     assert rules.contains(Interval(float(low), float(high))) is contains
     assert rules.excludes(Interval(float(low), float(high))) is excludes
 
 
 @given(st.floats(0.001, 1), st.floats(0.5, 2), st.floats(1, 2))
 def test_an_interval_is_never_both_inside_and_outside(margin: float, low: float, width: float) -> None:
-    rules, interval = Rules(margin=margin), Interval(low, low * width)
+    rules, interval = ComparisonRules(margin=margin), Interval(low, low * width)
     assert not (rules.contains(interval) and rules.excludes(interval))
 
 
 def test_a_difference_that_every_run_shows_is_a_verdict_in_either_direction() -> None:
     fast, slow = timed("a", *range(1000, 1006)), timed("b", *range(1100, 1106))
     there, back = only(fast, slow), only(slow, fast)
-    assert (there.verdict, back.verdict) == (Verdict.SLOWER, Verdict.FASTER)
+    assert (there.verdict, back.verdict) == (ClassVerdict.SLOWER, ClassVerdict.FASTER)
     assert there.p == back.p == pytest.approx(2 / 924)
     assert (there.needs, there.why, there.is_too_few) == (None, "", False)
     assert there.effect is not None
@@ -195,19 +195,19 @@ def test_a_difference_that_every_run_shows_is_a_verdict_in_either_direction() ->
 
 
 def test_equal_runs_show_no_difference() -> None:
-    assert only(timed("a", *[1000] * 4), timed("b", *[1000] * 4)).verdict is Verdict.NO_DIFFERENCE
+    assert only(timed("a", *[1000] * 4), timed("b", *[1000] * 4)).verdict is ClassVerdict.NO_DIFFERENCE
 
 
 def test_a_significant_difference_within_the_margin_is_no_difference() -> None:
     found = only(timed("a", *range(1000, 1006)), timed("b", *range(1010, 1016)))
     assert found.holm_p is not None
     assert found.holm_p < 0.05
-    assert found.verdict is Verdict.NO_DIFFERENCE
+    assert found.verdict is ClassVerdict.NO_DIFFERENCE
 
 
 def test_an_interval_across_the_margin_is_inconclusive_and_names_the_runs_it_needs() -> None:
     found = only(timed("a", *range(1000, 1060, 10)), timed("b", *range(1030, 1090, 10)))
-    assert (found.verdict, found.why) == (Verdict.INCONCLUSIVE, "the interval crosses the margin")
+    assert (found.verdict, found.why) == (ClassVerdict.INCONCLUSIVE, "the interval crosses the margin")
     assert found.needs is None or found.needs > 6
 
 
@@ -215,13 +215,13 @@ def test_a_large_difference_without_significance_is_inconclusive() -> None:
     """Two of four runs are slow: the ratio is far outside the margin, and p = 0.11."""
     found = only(timed("a", 1000, 1001, 1002, 1003), timed("b", 1001.5, 1200, 1201, 1202))
     assert found.holm_p == pytest.approx(stats.mannwhitneyu([0, 1, 2, 3], [1.5, 9, 10, 11], method="exact").pvalue)
-    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.verdict is ClassVerdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(("runs", "is_decided"), [(2, False), (3, False), (4, True)])
 def test_one_class_needs_four_runs_a_side(runs: int, is_decided: bool) -> None:
     found = only(timed("a", *range(1000, 1000 + runs)), timed("b", *range(2000, 2000 + runs)))
-    assert (found.verdict is Verdict.SLOWER) is is_decided
+    assert (found.verdict is ClassVerdict.SLOWER) is is_decided
     if not is_decided:
         assert (found.needs, found.why, found.is_too_few) == (4, "too few runs to decide 1 class", True)
 
@@ -229,11 +229,11 @@ def test_one_class_needs_four_runs_a_side(runs: int, is_decided: bool) -> None:
 def test_a_single_run_a_side_has_a_ratio_but_no_interval() -> None:
     found = only(timed("a", 1000), timed("b", 1500))
     assert found.effect == Effect(pytest.approx(1.5), None)
-    assert (found.p, found.verdict, found.is_too_few) == (1, Verdict.INCONCLUSIVE, True)
+    assert (found.p, found.verdict, found.is_too_few) == (1, ClassVerdict.INCONCLUSIVE, True)
 
 
 def test_a_percentile_that_no_run_has_is_inconclusive() -> None:
-    found = only(timed("a", 1, 2, count=99), timed("b", 1, 2, count=99), Rules(quantile=TAIL, resamples=99))
+    found = only(timed("a", 1, 2, count=99), timed("b", 1, 2, count=99), ComparisonRules(quantile=TAIL, resamples=99))
     assert (found.effect, found.p, found.holm_p, found.needs) == (None, None, None, None)
     assert found.why == "a run needs 100 measurements for this percentile"
     assert (found.baseline.median_ns, found.baseline.variation, found.baseline.runs) == (None, None, 0)
@@ -280,7 +280,7 @@ def test_p_values_are_corrected_for_all_classes_together() -> None:
     by_size = {one.key.size_bytes: one for one in found}
     assert by_size[1].holm_p == pytest.approx(2 * 2 / 924)
     assert by_size[2].holm_p == 1
-    assert [by_size[n].verdict for n in (1, 2)] == [Verdict.SLOWER, Verdict.NO_DIFFERENCE]
+    assert [by_size[n].verdict for n in (1, 2)] == [ClassVerdict.SLOWER, ClassVerdict.NO_DIFFERENCE]
 
 
 def _scaled(keys: list[ClassKey], scales: tuple[float, ...], number: int) -> dict[ClassKey, Times]:
@@ -306,7 +306,7 @@ def test_a_gate_does_not_pass_what_is_slower(scales: tuple[float, ...], passes: 
 
 
 def test_only_a_strict_gate_stops_what_is_inconclusive() -> None:
-    found = compare([timed("a", 1000), timed("b", 1000)], Comparability([Difference("ranks", {})], []), RULES)
+    found = compare([timed("a", 1000), timed("b", 1000)], Comparability([RunDifference("ranks", {})], []), RULES)
     assert (found.passes_gate(is_strict=False), found.passes_gate(is_strict=True)) == (True, False)
     assert found.is_forced
 
@@ -314,14 +314,14 @@ def test_only_a_strict_gate_stops_what_is_inconclusive() -> None:
 def test_the_rules_reach_the_bootstrap() -> None:
     baseline, other = timed("a", *range(1000, 1060, 10)), timed("b", *range(1000, 1090, 15))
     intervals = [
-        only(baseline, other, Rules(seed=seed, resamples=resamples)).effect
+        only(baseline, other, ComparisonRules(seed=seed, resamples=resamples)).effect
         for seed, resamples in [(1, 99), (1, 99), (2, 99)]
     ]
     assert intervals[0] == intervals[1] != intervals[2]
 
 
 def test_the_median_of_an_even_number_of_runs_is_between_the_two_in_the_middle() -> None:
-    side = Side((10.0, 20.0, 40.0, 30.0), 4)
+    side = ClassSide((10.0, 20.0, 40.0, 30.0), 4)
     assert (side.median_ns, side.runs) == (25, 4)
     assert side.variation == pytest.approx(np.std(side.values_ns, ddof=1) / 25)
 
@@ -346,8 +346,8 @@ SPREAD = (0.998, 1.001, 1.003, 0.999, 1.002, 0.9975, 1.0015, 0.9985, 1.0005, 1.0
 
 
 @pytest.mark.parametrize("order", ["ABAB", "ABBA"])
-@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.NO_DIFFERENCE), (1.05, Verdict.SLOWER)])
-def test_a_drift_cancels_in_runs_that_were_taken_in_turns(order: str, factor: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, ClassVerdict.NO_DIFFERENCE), (1.05, ClassVerdict.SLOWER)])
+def test_a_drift_cancels_in_runs_that_were_taken_in_turns(order: str, factor: float, verdict: ClassVerdict) -> None:
     pair = compare_pair(*in_turns(tuple(factor * one for one in SPREAD), order=order), RULES)
     (found,) = pair.classes
     assert (pair.is_paired, found.verdict) == (True, verdict)
@@ -362,7 +362,7 @@ def test_the_same_runs_taken_one_after_the_other_decide_nothing() -> None:
         for number, run in enumerate(b.runs)
     ]
     pair = compare_pair(a, RunGroup("b", later), RULES)
-    assert (pair.is_paired, pair.classes[0].verdict) == (False, Verdict.INCONCLUSIVE)
+    assert (pair.is_paired, pair.classes[0].verdict) == (False, ClassVerdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(("quantile", "steady"), [(0.5, {16, 32}), (0.25, {0, 16, 32})])
@@ -379,7 +379,7 @@ def test_three_percent_is_found_with_ten_pairs_where_runs_are_steady(quantile: f
         assert pair.is_paired
         for one in pair.classes:
             if one.key.size_bytes >> 10 in steady:
-                assert one.verdict is Verdict.SLOWER, (seed, one)
+                assert one.verdict is ClassVerdict.SLOWER, (seed, one)
             if one.key.size_bytes == 4 << 10:  # a single message: pairs differ by 5 %
                 assert one.finds is not None
                 assert one.finds > 1.06

@@ -6,9 +6,9 @@ import pytest
 
 from emulator.control.observations import Completions
 from emulator.errors import RemoteProtocolError
-from emulator.results.run_folder.catalogue import Catalogue
+from emulator.results.run_folder.catalogue import NodeCatalogue
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
 from tests.support.runs import manifest
@@ -50,10 +50,10 @@ def done(rank: list[int], node_id: list[int], *, arrival_ns: int = 0, iteration:
 
 
 def recorded(folder: Path, completions: Completions) -> dict[tuple[int, int], dict[str, object]]:
-    catalogue = Catalogue(WORKLOAD, algorithm_of=lambda node: node.name + "!", ideal_ns=np.array([-1, 70]))
+    catalogue = NodeCatalogue(WORKLOAD, algorithm_of=lambda node: node.name + "!", ideal_ns=np.array([-1, 70]))
     with RunWriter(folder, manifest()) as writer:
         writer.add_samples(catalogue.samples(completions))
-    rows = read_run(folder).table(Part.SAMPLES).to_pylist()
+    rows = read_run(folder).table(RunTable.SAMPLES).to_pylist()
     return {(row["rank"], row["node_id"]): row for row in rows}
 
 
@@ -100,6 +100,6 @@ def test_no_completions_are_no_samples(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rank", "node_id"), [(0, 8), (0, 2**64 - 1), (2, 4), (3, 4), (-1, 4)])
 def test_an_agent_that_reports_what_it_was_not_given_is_caught(rank: int, node_id: int) -> None:
-    catalogue = Catalogue(WORKLOAD, algorithm_of=lambda _: "")
+    catalogue = NodeCatalogue(WORKLOAD, algorithm_of=lambda _: "")
     with pytest.raises(RemoteProtocolError, match=f"{node_id}|{rank}"):
         catalogue.samples(done([rank], [node_id]))

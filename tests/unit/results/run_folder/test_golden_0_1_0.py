@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.table_columns import to_ints
 from emulator.results.statistics.summary import summarise
 from emulator.trace.files.load import load_trace
@@ -21,14 +21,17 @@ FOLDER = Path(__file__).parents[3] / "data" / "run-0.1.0"
 RUN = read_run(FOLDER)
 
 
-NEWER = {Part.SAMPLES: ["read_delay_ns", "core_wait_ns", "remaining_ideal_ns"], Part.FLOWS: ["medium", "copies"]}
+NEWER = {
+    RunTable.SAMPLES: ["read_delay_ns", "core_wait_ns", "remaining_ideal_ns"],
+    RunTable.FLOWS: ["medium", "copies"],
+}
 """Columns of later versions."""
 
 
-@pytest.mark.parametrize("part", [part for part in Part if (FOLDER / part.file_name).exists()])
-def test_every_table_is_read_as_it_stands(part: Part) -> None:
+@pytest.mark.parametrize("part", [part for part in RunTable if (FOLDER / part.file_name).exists()])
+def test_every_table_is_read_as_it_stands(part: RunTable) -> None:
     written = pq.read_table(FOLDER / part.file_name)
-    if part is Part.SAMPLES:
+    if part is RunTable.SAMPLES:
         written = written.drop_columns("retransmits")  # of that version; nothing ever filled it
     assert written.num_rows > 0
     read = RUN.table(part)
@@ -41,8 +44,8 @@ def test_every_table_is_read_as_it_stands(part: Part) -> None:
 
 
 def test_tables_of_later_versions_read_as_empty() -> None:
-    later = [part for part in Part if not (FOLDER / part.file_name).exists()]
-    assert Part.FLOW_EVENTS in later
+    later = [part for part in RunTable if not (FOLDER / part.file_name).exists()]
+    assert RunTable.FLOW_EVENTS in later
     assert all(RUN.table(part).num_rows == 0 for part in later)
 
 
@@ -74,7 +77,7 @@ def test_its_facts_name_the_device_and_its_firmware() -> None:
 
 
 def test_spans_of_compute_add_up_to_what_iterations_say() -> None:
-    spans, iterations = RUN.table(Part.COMPUTE), RUN.table(Part.ITERATIONS)
+    spans, iterations = RUN.table(RunTable.COMPUTE), RUN.table(RunTable.ITERATIONS)
     length = to_ints(spans["end_ns"]) - to_ints(spans["start_ns"])
     busy: dict[tuple[int, int], int] = {}
     for key, ns in zip(zip(to_ints(spans["iteration"]), to_ints(spans["rank"]), strict=True), length, strict=True):

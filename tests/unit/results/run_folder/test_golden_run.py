@@ -7,7 +7,7 @@ import pytest
 from emulator.controller.recording.measured_trace import annotate
 from emulator.results.run_folder.manifest import LAST_DONE
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.summary import summarise
 from tests.data.make_run_v1 import FLOWS, FOLDER, MANIFEST, ranks, samples
 
@@ -24,10 +24,10 @@ def test_its_tables() -> None:
     rows = [row for n in ITERATIONS for row in samples(n)]
     for row in rows:
         row.pop("retransmits", None)  # a column of that version that nothing filled
-    assert RUN.table(Part.SAMPLES).to_pylist() == rows
+    assert RUN.table(RunTable.SAMPLES).to_pylist() == rows
     spans = [{"iteration": n} | asdict(one) for n in ITERATIONS for one in ranks(n)]
-    assert RUN.table(Part.ITERATIONS).to_pylist() == spans
-    assert RUN.table(Part.FLOWS).to_pylist() == [asdict(flow) | {"medium": None} for flow in FLOWS]
+    assert RUN.table(RunTable.ITERATIONS).to_pylist() == spans
+    assert RUN.table(RunTable.FLOWS).to_pylist() == [asdict(flow) | {"medium": None} for flow in FLOWS]
 
 
 def test_its_summary() -> None:

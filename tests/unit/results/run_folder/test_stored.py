@@ -13,7 +13,7 @@ import pytest
 
 from emulator.errors import ResultError
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 
 GOLDEN = Path(__file__).parents[3] / "data" / "run-0.1.0"
 
@@ -89,7 +89,7 @@ def with_column(tmp_path: Path, name: str, first: Any) -> Path:
 def test_numbers_and_words_of_a_table_are_checked(tmp_path: Path, name: str, value: Any, problem: str) -> None:
     run = read_run(with_column(tmp_path, name, value))
     with pytest.raises(ResultError, match=problem) as caught:
-        run.table(Part.SAMPLES)
+        run.table(RunTable.SAMPLES)
     assert str(tmp_path / "run" / "samples.parquet") in str(caught.value)
 
 
@@ -100,4 +100,4 @@ def test_one_changed_byte_of_a_text_is_named(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(path), path, compression="none")
     path.write_bytes(path.read_bytes().replace(b"all_reduce", b"all\xffreduce"))
     with pytest.raises(ResultError, match=r"samples\.parquet: .*(UTF8|utf-8|damaged)"):
-        read_run(folder).table(Part.SAMPLES)
+        read_run(folder).table(RunTable.SAMPLES)

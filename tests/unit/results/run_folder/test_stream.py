@@ -11,7 +11,7 @@ from emulator.errors import HostError, ResultError
 from emulator.host.files import write_text
 from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.stream import TableStream, read_stream
 from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import Row, collective, columns, manifest
@@ -32,12 +32,12 @@ def crash_after(folder: Path, batches: int) -> None:
 
 def test_a_truncated_stream_gives_every_complete_batch(tmp_path: Path) -> None:
     crash_after(tmp_path / "run", 5)
-    stream = tmp_path / "run" / Part.SAMPLES.stream_name
+    stream = tmp_path / "run" / RunTable.SAMPLES.stream_name
     data = stream.read_bytes()
     counts = []
     for length in [*range(0, len(data), 97), len(data)]:
         stream.write_bytes(data[:length])
-        rows = read_run(tmp_path / "run").table(Part.SAMPLES).to_pylist()
+        rows = read_run(tmp_path / "run").table(RunTable.SAMPLES).to_pylist()
         assert rows == [one for n in range(len(rows) // 2) for one in iteration_rows(n)]
         counts.append(len(rows))
     assert counts == sorted(counts)
@@ -46,9 +46,9 @@ def test_a_truncated_stream_gives_every_complete_batch(tmp_path: Path) -> None:
 
 def test_a_stream_that_ends_in_zeros_reads_up_to_there(tmp_path: Path) -> None:
     crash_after(tmp_path / "run", 2)
-    with (tmp_path / "run" / Part.SAMPLES.stream_name).open("ab") as stream:
+    with (tmp_path / "run" / RunTable.SAMPLES.stream_name).open("ab") as stream:
         stream.write(bytes(4096))
-    assert read_run(tmp_path / "run").table(Part.SAMPLES).num_rows == 4
+    assert read_run(tmp_path / "run").table(RunTable.SAMPLES).num_rows == 4
 
 
 def test_a_text_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:

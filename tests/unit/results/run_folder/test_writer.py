@@ -15,7 +15,7 @@ from emulator.results.run_folder.claim import is_being_written
 from emulator.results.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.results.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials, read_manifest
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import SAMPLES_SCHEMA, Part
+from emulator.results.run_folder.schema import SAMPLES_SCHEMA, RunTable
 from emulator.results.run_folder.writer import RunWriter
 from tests.support.limits import limited
 from tests.support.runs import Row, collective, columns, manifest, ranks, row, write_run
@@ -35,9 +35,9 @@ def test_a_closed_run_reads_back_as_it_was_recorded(tmp_path: Path) -> None:
         flows=[FlowCounters(0, 1, bytes=1000, messages=2, rtt_ns=7)],
     )
     assert (run.closed, run.manifest.status, run.manifest.reason) == (True, "complete", None)
-    assert run.table(Part.SAMPLES).to_pylist() == rows
-    assert run.table(Part.SAMPLES).schema == SAMPLES_SCHEMA
-    assert run.table(Part.ITERATIONS).to_pylist()[1] == {
+    assert run.table(RunTable.SAMPLES).to_pylist() == rows
+    assert run.table(RunTable.SAMPLES).schema == SAMPLES_SCHEMA
+    assert run.table(RunTable.ITERATIONS).to_pylist()[1] == {
         "iteration": 0,
         "rank": 1,
         "start_ns": 1,
@@ -46,7 +46,7 @@ def test_a_closed_run_reads_back_as_it_was_recorded(tmp_path: Path) -> None:
         "communication_ns": 60,
         "overlap_ns": 4,
     }
-    flow = run.table(Part.FLOWS).to_pylist()[0]
+    flow = run.table(RunTable.FLOWS).to_pylist()[0]
     assert (flow["bytes"], flow["rtt_ns"], flow["retransmits"]) == (1000, 7, None)
 
 
@@ -85,14 +85,14 @@ def test_a_run_that_ends_badly_keeps_what_was_measured(
         measure()
     run = read_run(tmp_path / "run")
     assert (run.closed, run.manifest.status, run.manifest.reason) == (True, status, reason)
-    assert run.table(Part.SAMPLES).num_rows == 2
+    assert run.table(RunTable.SAMPLES).num_rows == 2
 
 
 def test_rows_can_be_read_before_the_folder_is_closed(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", manifest()) as writer:
         writer.add_samples(columns(iteration_rows(0)))
         writer.add_samples(columns(iteration_rows(1)))
-        assert writer.run().table(Part.SAMPLES, ["iteration"])["iteration"].to_pylist() == [0, 0, 1, 1]
+        assert writer.run().table(RunTable.SAMPLES, ["iteration"])["iteration"].to_pylist() == [0, 0, 1, 1]
 
 
 def test_many_batches_become_few_row_groups_with_their_labels(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_many_batches_become_few_row_groups_with_their_labels(tmp_path: Path) ->
         for name in names:
             writer.add_samples(columns([row(name=name)]))
             writer.flush()
-    assert read_run(tmp_path / "run").table(Part.SAMPLES, ["name"])["name"].to_pylist() == names
+    assert read_run(tmp_path / "run").table(RunTable.SAMPLES, ["name"])["name"].to_pylist() == names
 
 
 def test_facts_that_become_known_during_the_run_reach_the_manifest(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_failed_write_fails_the_run_and_keeps_earlier_rows(tmp_path: Path) -> 
     def measure() -> None:
         with RunWriter(tmp_path / "run", manifest()) as writer:
             writer.add_samples(columns(iteration_rows(0)))
-            size = (tmp_path / "run" / Part.SAMPLES.stream_name).stat().st_size
+            size = (tmp_path / "run" / RunTable.SAMPLES.stream_name).stat().st_size
             with disk_full_at(size + 100):
                 writer.add_samples(columns(iteration_rows(1)))
                 writer.flush()
@@ -142,7 +142,7 @@ def test_a_failed_write_fails_the_run_and_keeps_earlier_rows(tmp_path: Path) -> 
         measure()
     run = read_run(tmp_path / "run")
     assert run.manifest.status == "aborted"
-    assert run.table(Part.SAMPLES).to_pylist() == iteration_rows(0)
+    assert run.table(RunTable.SAMPLES).to_pylist() == iteration_rows(0)
 
 
 def test_a_folder_that_cannot_be_begun_is_let_go(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_disk_that_fills_up_at_the_end_leaves_the_streams(tmp_path: Path) -> N
     with disk_full_at(5000), pytest.raises(HostError, match=r"samples.parquet.*cannot write results"):
         writer.close()
     run = read_run(tmp_path / "run")
-    assert (run.manifest.status, run.table(Part.SAMPLES).num_rows) == ("interrupted", 2)
+    assert (run.manifest.status, run.table(RunTable.SAMPLES).num_rows) == ("interrupted", 2)
 
 
 def test_device_counters_are_a_table_only_if_there_are_any(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_device_counters_are_a_table_only_if_there_are_any(tmp_path: Path) -> No
                 "value": [7, 2**40],
             }
         )
-        assert writer.run().table(Part.COUNTERS).num_rows == 2
-    rows = read_run(tmp_path / "run").table(Part.COUNTERS).to_pylist()
+        assert writer.run().table(RunTable.COUNTERS).num_rows == 2
+    rows = read_run(tmp_path / "run").table(RunTable.COUNTERS).to_pylist()
     assert rows[1] == {"time_ns": 5, "device": "sw0", "interface": "p1", "counter": "rx_packets", "value": 2**40}
     assert {path.name for path in (tmp_path / "run").iterdir()} >= {"counters.parquet"}

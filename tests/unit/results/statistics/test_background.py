@@ -7,7 +7,7 @@ from pathlib import Path
 
 from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.flow_results import FlowResult
-from emulator.results.run_folder.schema import Part, to_batch
+from emulator.results.run_folder.schema import RunTable, to_batch
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.traffic.background import background_flows
 from emulator.views.columns.beside_columns import BACKGROUND_COLUMNS, describe_behind
@@ -55,8 +55,8 @@ def test_the_job_does_not_count_it(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", collective([0, 0], [9, 9]))
     alone = summarise(run)
     rows = [asdict(one) for one in (SENT, RECEIVED)]
-    batch = to_batch(Part.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0]})
-    write_parquet(run.folder / Part.FLOW_RESULTS.file_name, Part.FLOW_RESULTS.schema, iter([batch]))
+    batch = to_batch(RunTable.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0]})
+    write_parquet(run.folder / RunTable.FLOW_RESULTS.file_name, RunTable.FLOW_RESULTS.schema, iter([batch]))
     shared = summarise(run)
     assert shared.background == tuple(background_flows([SENT, RECEIVED]))
     assert shared.flow_results == ()

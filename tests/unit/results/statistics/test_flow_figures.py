@@ -6,7 +6,7 @@ import pytest
 
 from emulator.control.observations import FlowCounters
 from emulator.results.statistics.summary import summarise
-from emulator.results.statistics.traffic.flow_figures import GOODPUT, RTT, FlowFigures, FlowKey
+from emulator.results.statistics.traffic.flow_figures import GOODPUT, RTT, FlowKey, RunFlows
 from tests.support.runs import collective, ranks, write_run
 
 FLOWS = (
@@ -16,7 +16,7 @@ FLOWS = (
 )
 
 
-def figures(folder: Path, communication: int) -> FlowFigures:
+def figures(folder: Path, communication: int) -> RunFlows:
     spent = {n: ranks((0, 100), (0, 100), communication=communication) for n in (-1, 0)}
     topology = {
         "hosts": [{"name": "h0", "interfaces": [{"name": "eth0"}]}, {"name": "h1", "interfaces": [{"name": "eth0"}]}],

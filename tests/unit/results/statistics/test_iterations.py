@@ -8,7 +8,7 @@ from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.manifest import TraceFacts
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.samples.iterations import iteration_durations
 from emulator.results.statistics.summary import summarise
@@ -40,7 +40,7 @@ def test_iterations_that_follow_each_other_on_the_ranks_last_as_long_as_the_run_
         2: ranks((430, 500), (430, 450)),
     }
     run = write_run(tmp_path / "run", [], iterations=spans, parameters={"pace": Parameter("continuous")})
-    assert iteration_durations(run.table(Part.ITERATIONS), run.manifest) == {0: 110, 1: 120, 2: 70}
+    assert iteration_durations(run.table(RunTable.ITERATIONS), run.manifest) == {0: 110, 1: 120, 2: 70}
     found = summarise(run).iteration
     assert found is not None
     assert (found.count, found.jct_ns, found.jct_max_ns) == (3, 110, 120)

@@ -7,7 +7,7 @@ import pytest
 from emulator.errors import ResultError
 from emulator.results.run_folder.manifest import Exclusion, Trials
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import Part
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.measured_rows import measured_rows, moved_bytes, read_measured
 from tests.support.runs import collective, manifest, row, table, write_run
 
@@ -30,21 +30,21 @@ def test_iteration_zero_counts() -> None:
 
 
 def test_all_columns_are_read_unless_some_are_named(run: Run) -> None:
-    assert read_measured(run, Part.SAMPLES).column_names == Part.SAMPLES.schema.names
-    found = read_measured(run, Part.SAMPLES, ["iteration", "rank"])
+    assert read_measured(run, RunTable.SAMPLES).column_names == RunTable.SAMPLES.schema.names
+    found = read_measured(run, RunTable.SAMPLES, ["iteration", "rank"])
     assert found.to_pydict() == {"iteration": [0, 0, 2, 2], "rank": [0, 1, 0, 1]}
 
 
 def test_a_table_without_counted_rows_keeps_its_columns(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", collective([0, 0], [9, 9], iteration=-1))
-    found = read_measured(run, Part.SAMPLES, ["iteration", "rank"])
+    found = read_measured(run, RunTable.SAMPLES, ["iteration", "rank"])
     assert (found.num_rows, found.column_names) == (0, ["iteration", "rank"])
 
 
 def test_a_missing_table_is_an_error_with_its_path(run: Run) -> None:
-    (run.folder / Part.SAMPLES.file_name).unlink()
+    (run.folder / RunTable.SAMPLES.file_name).unlink()
     with pytest.raises(ResultError, match=r"samples\.parquet: cannot be read"):
-        read_measured(run, Part.SAMPLES)
+        read_measured(run, RunTable.SAMPLES)
 
 
 def test_what_a_storage_host_sends_counts_at_the_rank_that_reads_it() -> None:

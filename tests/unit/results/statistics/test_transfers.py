@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from emulator.results.statistics.samples.collectives import merge
-from emulator.results.statistics.samples.transfers import NO_TRANSFERS, Times, TransferSummary, summarise_transfers
+from emulator.results.statistics.samples.transfers import (
+    NO_TRANSFERS,
+    TransferSummary,
+    TransferTimes,
+    summarise_transfers,
+)
 from tests.support.runs import Row, collective, pair, table
 
 
@@ -25,16 +30,16 @@ def test_a_request_lasts_until_the_last_byte_of_all_its_messages() -> None:
         _part(8, 300, 310, arrived_at=90, instance=2),
     )
     assert (found.flows, found.requests, found.incomplete_requests) == (3, 2, 0)
-    assert found.fct == Times(80.0, None, 140.0)
-    assert found.kv_latency == Times(10.0, None, 150.0)
-    assert found.ttft == Times(210.0, None, 220.0)
+    assert found.fct == TransferTimes(80.0, None, 140.0)
+    assert found.kv_latency == TransferTimes(10.0, None, 150.0)
+    assert found.ttft == TransferTimes(210.0, None, 220.0)
 
 
 def test_the_same_request_of_two_iterations_counts_twice() -> None:
     parts = [_part(7, 10, 20 + n, arrived_at=5, instance=0, iteration=n) for n in range(2)]
     found = _summary(*parts)
     assert found.requests == 2
-    assert found.ttft == Times(15.0, None, 16.0)
+    assert found.ttft == TransferTimes(15.0, None, 16.0)
 
 
 def test_a_request_without_all_its_samples_is_left_out() -> None:
@@ -49,7 +54,7 @@ def test_a_request_without_all_its_samples_is_left_out() -> None:
 def test_sends_of_other_traces_are_flows_without_requests() -> None:
     found = _summary(pair(10, 60))
     assert (found.flows, found.requests, found.fct.p50_ns) == (1, 0, 50.0)
-    assert found.kv_latency == found.ttft == Times(None, None, None)
+    assert found.kv_latency == found.ttft == TransferTimes(None, None, None)
 
 
 def test_without_a_send_there_is_nothing() -> None:
@@ -58,10 +63,10 @@ def test_without_a_send_there_is_nothing() -> None:
 
 def test_a_receive_that_was_posted_late_does_not_shorten_the_wait() -> None:
     found = _summary(_part(1, 10, 20, arrived_at=15, instance=0))
-    assert found.ttft == found.kv_latency == Times(10.0, None, 10.0)
+    assert found.ttft == found.kv_latency == TransferTimes(10.0, None, 10.0)
 
 
 def test_times_below_zero_are_left_out() -> None:
     found = _summary(_part(1, 10, 5, arrived_at=3, instance=0))
-    assert found.kv_latency == Times(None, None, None)
+    assert found.kv_latency == TransferTimes(None, None, None)
     assert found.ttft.max_ns == 2.0

@@ -13,7 +13,7 @@ from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.iterations import MeasuredIteration
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.verdict.judge import Outcome, Verdict, judge
-from emulator.results.verdict.rules import Bound, Rule, Rules, Selection
+from emulator.results.verdict.rules import MetricBound, Rule, Rules, Selection
 from tests.support.runs import collective, ranks, write_run
 
 _KINDS = ("at most", "at least", "below", "above")
@@ -28,7 +28,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> RunSummary:
 
 
 def rule(metric: str, kind: str, limit: float, where: Selection | None = None) -> Rule:
-    return Rule(METRICS[metric], Bound(kind, limit, f"{limit:g}"), where or Selection())  # type: ignore[arg-type]
+    return Rule(METRICS[metric], MetricBound(kind, limit, f"{limit:g}"), where or Selection())  # type: ignore[arg-type]
 
 
 def judged(summary: RunSummary, *rules: Rule) -> Verdict:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emulator.errors import PlanError
-from emulator.trace.synthetic.checkpoint import MODELS, Checkpointing, Part, parse_parameters
+from emulator.trace.synthetic.checkpoint import MODELS, Checkpointing, CheckpointPart, parse_parameters
 
 GIB = 1 << 30
 
@@ -33,8 +33,8 @@ def test_zero_splits_what_data_ranks_hold(
     zero_stage: int, saved: list[tuple[int, int]], held: list[tuple[int, int]]
 ) -> None:
     job = Checkpointing(parameters=10, data=2, zero_stage=zero_stage)
-    assert [tuple(job.saved_bytes(part, rank) for part in Part) for rank in range(2)] == saved
-    assert [tuple(job.held_bytes(part, rank) for part in Part) for rank in range(2)] == held
+    assert [tuple(job.saved_bytes(part, rank) for part in CheckpointPart) for rank in range(2)] == saved
+    assert [tuple(job.held_bytes(part, rank) for part in CheckpointPart) for rank in range(2)] == held
 
 
 @pytest.mark.parametrize(

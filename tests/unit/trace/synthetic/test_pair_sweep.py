@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.pair_sweep import PairSweep, pair_sweep_workload
+from emulator.trace.synthetic.pair_sweep import PairSweepWorkload, pair_sweep_workload
 
 
-def transfers(sweep: PairSweep) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+def transfers(sweep: PairSweepWorkload) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """(source, destination) of all sends, and of all receives."""
     nodes = pair_sweep_workload(sweep).nodes
     all_nodes = [(rank, node) for rank in range(sweep.ranks) for node in nodes(rank)]
@@ -21,7 +21,7 @@ def transfers(sweep: PairSweep) -> tuple[list[tuple[int, int]], list[tuple[int, 
 
 @given(st.integers(2, 40))
 def test_every_pair_is_played_once_in_each_direction(ranks: int) -> None:
-    sends, receives = transfers(PairSweep(ranks, 1000))
+    sends, receives = transfers(PairSweepWorkload(ranks, 1000))
     everyone = {(one, other) for one in range(ranks) for other in range(ranks) if one != other}
     assert len(sends) == len(everyone)
     assert set(sends) == set(receives) == everyone
@@ -30,14 +30,14 @@ def test_every_pair_is_played_once_in_each_direction(ranks: int) -> None:
 @given(st.integers(2, 40), st.data())
 def test_fewer_rounds_load_every_rank_alike(ranks: int, data: st.DataObject) -> None:
     rounds = data.draw(st.integers(1, ranks - 1))
-    sends, receives = transfers(PairSweep(ranks, 1000, rounds))
+    sends, receives = transfers(PairSweepWorkload(ranks, 1000, rounds))
     assert sorted(sends) == sorted(receives) == sorted(set(sends))
     for end in (0, 1):
         assert [sum(pair[end] == rank for pair in sends) for rank in range(ranks)] == [rounds] * ranks
 
 
 def test_a_round_begins_when_the_one_before_has_ended_everywhere() -> None:
-    nodes = list(pair_sweep_workload(PairSweep(3, 1000)).nodes(0))
+    nodes = list(pair_sweep_workload(PairSweepWorkload(3, 1000)).nodes(0))
     assert [(node.node_id, node.deps) for node in nodes] == [
         (1, ()),
         (2, ()),
@@ -51,7 +51,7 @@ def test_a_round_begins_when_the_one_before_has_ended_everywhere() -> None:
 
 @given(st.integers(2, 12))
 def test_its_totals_are_those_of_its_nodes(ranks: int) -> None:
-    workload = pair_sweep_workload(PairSweep(ranks, 1000))
+    workload = pair_sweep_workload(PairSweepWorkload(ranks, 1000))
     nodes = [node for rank in range(ranks) for node in workload.nodes(rank)]
     assert workload.totals.nodes == len(nodes)
     assert sum(one.total_bytes for one in workload.totals.traffic) == sum(node.size_bytes for node in nodes)
@@ -60,4 +60,4 @@ def test_its_totals_are_those_of_its_nodes(ranks: int) -> None:
 @pytest.mark.parametrize(("ranks", "rounds"), [(1, None), (4, 4), (4, 0)])
 def test_what_cannot_be_played_is_refused(ranks: int, rounds: int | None) -> None:
     with pytest.raises(PlanError):
-        PairSweep(ranks, 1000, rounds)
+        PairSweepWorkload(ranks, 1000, rounds)

@@ -6,10 +6,10 @@ import pytest
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.pairs import Pairs, pairs_workload
+from emulator.trace.synthetic.pairs import PairsWorkload, pairs_workload
 from emulator.trace.synthetic.synthetic import GroupRole
 
-WORKLOAD = pairs_workload(Pairs(6, [(8, 2), (1024, 1)]))
+WORKLOAD = pairs_workload(PairsWorkload(6, [(8, 2), (1024, 1)]))
 
 
 def test_consecutive_ranks_are_pairs() -> None:
@@ -40,8 +40,8 @@ def test_totals_are_those_of_the_nodes() -> None:
 @pytest.mark.parametrize("ranks", [-2, 0, 1, 3])
 def test_pairs_need_an_even_number_of_ranks(ranks: int) -> None:
     with pytest.raises(PlanError, match=f"{ranks} ranks cannot form pairs: use an even number"):
-        Pairs(ranks, [(8, 1)])
+        PairsWorkload(ranks, [(8, 1)])
 
 
 def test_two_ranks_are_a_pair() -> None:
-    assert pairs_workload(Pairs(2, [])).groups == {1: (0, 1)}
+    assert pairs_workload(PairsWorkload(2, [])).groups == {1: (0, 1)}

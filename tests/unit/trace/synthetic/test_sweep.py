@@ -6,7 +6,7 @@ import pytest
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.sweep import Sweep, listed_sizes, sweep_sizes, sweep_workload
+from emulator.trace.synthetic.sweep import SweepWorkload, listed_sizes, sweep_sizes, sweep_workload
 
 
 def sizes(kind: CommKind, ranks: int, least: int, most: int, factor: float = 2) -> list[int]:
@@ -82,7 +82,7 @@ def test_too_many_ranks_for_any_size_are_refused() -> None:
 
 
 def test_each_size_occurs_once_in_order_one_after_the_other() -> None:
-    workload = sweep_workload(Sweep(CommKind.ALL_GATHER, 3, [6, 15, 30]))
+    workload = sweep_workload(SweepWorkload(CommKind.ALL_GATHER, 3, [6, 15, 30]))
     for rank in range(3):
         nodes = list(workload.nodes(rank))
         assert [(node.node_id, node.deps, node.name, node.size_bytes) for node in nodes] == [
@@ -97,7 +97,7 @@ def test_each_size_occurs_once_in_order_one_after_the_other() -> None:
 
 
 def test_every_rank_sends_to_the_next_and_receives_from_the_one_before() -> None:
-    workload = sweep_workload(Sweep(CommKind.SEND, 3, [8, 16]))
+    workload = sweep_workload(SweepWorkload(CommKind.SEND, 3, [8, 16]))
     for rank in range(3):
         nodes = list(workload.nodes(rank))
         assert [(node.node_id, node.deps, node.kind, node.peer, node.size_bytes) for node in nodes] == [

@@ -9,31 +9,31 @@ import pytest
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.collective_loop import CollectiveLoop
-from emulator.trace.synthetic.sweep import Sweep
+from emulator.trace.synthetic.sweep import SweepWorkload
 from emulator.trace.synthetic.synthetic import (
     LARGEST_JOB_NODES,
     WORLD_GROUP,
     GroupRole,
     SyntheticWorkload,
-    Totals,
-    Traffic,
+    WorkloadTotals,
+    WorkloadTraffic,
     WorkNode,
 )
 
 
 def test_a_job_too_large_to_be_prepared_is_refused() -> None:
     ranks = LARGEST_JOB_NODES // 2
-    Sweep(CommKind.BARRIER, ranks, (1, 2))
+    SweepWorkload(CommKind.BARRIER, ranks, (1, 2))
     with pytest.raises(
         PlanError, match=r"ranks with 3 communications each have 30,000,000 nodes; .* at most 20,000,000"
     ):
-        Sweep(CommKind.BARRIER, ranks, (1, 2, 3))
+        SweepWorkload(CommKind.BARRIER, ranks, (1, 2, 3))
     with pytest.raises(PlanError, match="at most 20,000,000"):
         CollectiveLoop(kind=CommKind.BARRIER, ranks=ranks, count=3)
 
 
 def test_every_member_of_an_operation_has_a_node() -> None:
-    traffic = Traffic(GroupRole.TENSOR, CommKind.ALL_REDUCE, 100, group_size=4, operations=3)
+    traffic = WorkloadTraffic(GroupRole.TENSOR, CommKind.ALL_REDUCE, 100, group_size=4, operations=3)
     assert (traffic.nodes, traffic.total_bytes) == (12, 1200)
 
 
@@ -56,9 +56,9 @@ def test_a_workload_counts_what_is_written_and_generates_the_rest() -> None:
     )
     for rank in (0, 1):
         list(workload.nodes(rank))
-    reduced = Traffic(GroupRole.DATA, CommKind.ALL_REDUCE, 8, group_size=2, operations=2)
-    sent = Traffic.uneven(GroupRole.KEY_VALUE, CommKind.SEND, 1, 4, 1 + 2 + 3 + 4)
-    assert workload.totals == Totals(4, 12, 4, 20, (reduced, sent))
+    reduced = WorkloadTraffic(GroupRole.DATA, CommKind.ALL_REDUCE, 8, group_size=2, operations=2)
+    sent = WorkloadTraffic.uneven(GroupRole.KEY_VALUE, CommKind.SEND, 1, 4, 1 + 2 + 3 + 4)
+    assert workload.totals == WorkloadTotals(4, 12, 4, 20, (reduced, sent))
     assert workload.totals == workload.totals
     assert generated == [0, 1, 2, 3]
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from emulator.results.comparison.groups import RunGroup
-from emulator.results.comparison.verdicts import Comparison
+from emulator.results.comparison.verdicts import GroupComparison
 from emulator.views.as_json.comparison import comparison_to_json
 from tests.support.recorded import compared, recorded, slower_firmware
 
 
-def document(comparison: Comparison) -> dict[str, Any]:
+def document(comparison: GroupComparison) -> dict[str, Any]:
     found = json.loads(json.dumps(comparison_to_json(comparison), allow_nan=False))
     assert isinstance(found, dict)
     return found

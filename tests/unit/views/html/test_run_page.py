@@ -15,7 +15,7 @@ from emulator.views.as_json.summary import summary_to_json
 from emulator.views.columns.class_columns import CLASS_COLUMNS
 from emulator.views.columns.columns import filled
 from emulator.views.columns.figures import NONE, duration_cell, rate_cell
-from emulator.views.html.facts import RunFacts, read_facts
+from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page.document import Block, Chart, Facts, Figures, Page, Table, render
 from emulator.views.html.run_page import facts_to_json, run_page
 from emulator.views.html.sections.overview import sentence
@@ -25,7 +25,7 @@ from tests.support.runs import collective, columns, manifest, pair, ranks, write
 EVIL = "<img src=x onerror=alert(1)>"
 
 
-def golden() -> RunFacts:
+def golden() -> PageFacts:
     return read_facts(read_run(FOLDER))
 
 

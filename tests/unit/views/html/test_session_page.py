@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.results.run_folder.session import Session
+from emulator.results.run_folder.session import StoredSession
 from emulator.results.verdict.session import judge_session
 from emulator.views.as_json.interference import session_to_json
 from emulator.views.html.page.document import Chart, Facts, Table
@@ -14,7 +14,7 @@ from tests.support.terminal import rows_of, shown
 from tests.unit.results.comparison.test_interference import ALONE
 
 
-def session(folder: Path) -> Session:
+def session(folder: Path) -> StoredSession:
     """b begins when three iterations of a are over, and goes on when a has ended."""
     a = PlayedJob(1_000, [1_000_000] * 3 + [2_000_000] * 6, ALONE)
     return write_jobs(folder, {"a": a, "b": PlayedJob(3_001_000, [2_000_000] * 7 + [1_000_000] * 2, ALONE)})

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from emulator.device.lab.design import make_design
-from emulator.device.lab.links import Link
+from emulator.device.lab.links import PortLink
 from emulator.device.lab.state import UP, LabState, Owner
 from emulator.device.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.topology.load import load_topology
@@ -38,7 +38,7 @@ def status(counters: Mapping[tuple[str, str], Mapping[str, int]] | None = None) 
         owner=Owner.me(),
         phase=UP,
     )
-    return LabStatus(state, counters or {}, {("leaf0", "u0"): Link.DOWN}, processes=0)
+    return LabStatus(state, counters or {}, {("leaf0", "u0"): PortLink.DOWN}, processes=0)
 
 
 def line_of(text: str, start: str) -> list[str]:

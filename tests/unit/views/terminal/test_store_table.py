@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.results.run_folder.manifest import RUNNING, Figures, Manifest
+from emulator.results.run_folder.manifest import RUNNING, Manifest, RunFigures
 from emulator.results.run_folder.pruning import Removal
 from emulator.results.run_folder.store import UNREADABLE, StoredRun
 from emulator.results.statistics.method.distribution import distributions
@@ -29,12 +29,12 @@ def listed(*runs: StoredRun, width: int = 120) -> str:
     return shown(render_runs(runs, ROOT), width=width)
 
 
-FIGURES = Figures(verdict="TESTER-LIMITED", jct_ns=188_000_000, lost=1204)
+FIGURES = RunFigures(verdict="TESTER-LIMITED", jct_ns=188_000_000, lost=1204)
 
 
 def test_a_run_has_its_verdict_time_and_loss_beside_what_it_was_played_on() -> None:
     on = manifest(figures=FIGURES, dut={"firmware": "2.1"}, topology={"name": "two-hosts-switch"})
-    text = listed(stored("a", on), stored("b", manifest(figures=Figures(lost=0))), width=140)
+    text = listed(stored("a", on), stored("b", manifest(figures=RunFigures(lost=0))), width=140)
     first, second = rows_of(text)
     begin = ["2026-01-02", "03:04"]
     assert first[:9] == ["a", *begin, "TESTER-LIMITED", "188", "ms", "1,204", "2.1", "two-hosts-switch"]

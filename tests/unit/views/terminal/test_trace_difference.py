@@ -1,11 +1,12 @@
-from emulator.trace.analysis.compare import Aspect, Difference, Finding
+from emulator.trace.analysis.compare import Aspect, Difference, TraceFinding
 from emulator.views.terminal.trace_difference import render, sentence
 from tests.support.terminal import shown
 
 
 def found(*aspects: Aspect, ratio: tuple[float, float, float] | None = None) -> Difference:
     findings = {
-        aspect: Finding(3 if aspect in aspects else 0, 9, ["here"] if aspect in aspects else []) for aspect in Aspect
+        aspect: TraceFinding(3 if aspect in aspects else 0, 9, ["here"] if aspect in aspects else [])
+        for aspect in Aspect
     }
     return Difference(findings, ratio, 0.0)
 

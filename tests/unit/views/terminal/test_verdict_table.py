@@ -8,13 +8,13 @@ from rich.console import Console
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.summary import summarise
 from emulator.results.verdict.judge import judge
-from emulator.results.verdict.rules import Bound, Rule, Rules, Selection
+from emulator.results.verdict.rules import MetricBound, Rule, Rules, Selection
 from emulator.views.terminal.verdict_table import metrics_table, render
 from tests.support.runs import collective, ranks, write_run
 
 
 def rule(metric: str, limit: float) -> Rule:
-    return Rule(METRICS[metric], Bound("at most", limit, f"{limit:g}"), Selection())
+    return Rule(METRICS[metric], MetricBound("at most", limit, f"{limit:g}"), Selection())
 
 
 def verdict(folder: Path, *rules: Rule):  # type: ignore[no-untyped-def]

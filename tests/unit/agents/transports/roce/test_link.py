@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agents.transports.roce.link import Link
+from agents.transports.roce.link import RankLink
 from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 
 SETTINGS = ConnectionSettings(path_mtu=1024, window_packets=16)
 PEER = 7
@@ -64,7 +64,7 @@ class Rank:
         self.reasons: list[str] = []
         self.channels: dict[int, ChannelDouble] = {}
         self.ready: list[Any] = []
-        self.link = Link(
+        self.link = RankLink(
             1,
             PEER,
             rkey=5,
@@ -100,7 +100,7 @@ class Rank:
 
 
 def delivered(tag: int, size: int, imm: int | None = 1, messages: int = 1) -> Delivered:
-    return Delivered(Operation.WRITE, tag, size, imm, messages)
+    return Delivered(PacketOperation.WRITE, tag, size, imm, messages)
 
 
 def test_control_has_its_own_queue_pair_and_leaves_at_once() -> None:

@@ -4,11 +4,13 @@ import pytest
 
 from agents.transports.roce.transfers import Incoming, Outgoing
 from emulator.roce.connection.messages import Delivered, Message, Verb
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 
 
 def delivered(message: Message) -> Delivered:
-    return Delivered(Operation.WRITE, message.address, message.size, message.imm if message.verb.value[1] else None)
+    return Delivered(
+        PacketOperation.WRITE, message.address, message.size, message.imm if message.verb.value[1] else None
+    )
 
 
 @pytest.mark.parametrize("qps", [1, 2, 5])

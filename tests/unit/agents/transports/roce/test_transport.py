@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agents.transports.base import Port
+from agents.transports.base import RankPort
 from agents.transports.roce.transport import RoceTransport, make
 from emulator.errors import PlanError
 from emulator.roce.options import RoceOptions
@@ -77,10 +77,12 @@ def test_reasons_without_drops_are_not_listed() -> None:
 def test_ranks_of_a_port_share_its_pacer() -> None:
     def test() -> None:
         with opened(RoceTransport()) as one:
-            shared = Port(number=1, line_rate_bps=10**9, cap_bps=10**9)
+            shared = RankPort(number=1, line_rate_bps=10**9, cap_bps=10**9)
             assert one._pacer_of(shared, is_v6=False) is one._pacer_of(shared, is_v6=False)
-            assert one._pacer_of(Port(number=2, cap_bps=10**9), is_v6=False) is not one._pacer_of(shared, is_v6=False)
-            assert one._pacer_of(Port(number=3), is_v6=False) is None
+            assert one._pacer_of(RankPort(number=2, cap_bps=10**9), is_v6=False) is not one._pacer_of(
+                shared, is_v6=False
+            )
+            assert one._pacer_of(RankPort(number=3), is_v6=False) is None
 
     on_a_loop(test)
 

@@ -4,18 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.transports.verbs.dialect import LOWEST_BITS, MOST_IN_FLIGHT, Arrived, Incoming, Kind, Outgoing
+from agents.transports.verbs.dialect import (
+    LOWEST_BITS,
+    MOST_IN_FLIGHT,
+    Arrived,
+    MessageKind,
+    VerbsIncoming,
+    VerbsOutgoing,
+)
 from emulator.roce.connection.messages import Message
 
 ADDRESS, RKEY = 0x7F00_0000_1000, 0x1234
 
 
-def outgoing(slots: int = 4, slot_bytes: int = 100) -> Outgoing:
-    return Outgoing(slots=slots, slot_bytes=slot_bytes, address=ADDRESS, rkey=RKEY)
+def outgoing(slots: int = 4, slot_bytes: int = 100) -> VerbsOutgoing:
+    return VerbsOutgoing(slots=slots, slot_bytes=slot_bytes, address=ADDRESS, rkey=RKEY)
 
 
-def kinds(messages: list[Message]) -> list[Kind]:
-    return [Kind(message.imm >> LOWEST_BITS) for message in messages]
+def kinds(messages: list[Message]) -> list[MessageKind]:
+    return [MessageKind(message.imm >> LOWEST_BITS) for message in messages]
 
 
 TRANSFERS = st.lists(st.tuples(st.integers(0, 2**64 - 1) | st.integers(0, 3), st.integers(0, 700)), max_size=40)
@@ -26,8 +33,8 @@ def test_whatever_is_posted_arrives_in_order_with_tag_and_size_and_no_slot_is_wr
     transfers: list[tuple[int, int]], slots: int, data: st.DataObject
 ) -> None:
     """The wire keeps order; acknowledgements and returned slots come at any time."""
-    sender, receiver = outgoing(slots), Incoming(slots=slots)
-    back, far = outgoing(), Incoming(slots=4)  # the connection's other direction, for returned slots
+    sender, receiver = outgoing(slots), VerbsIncoming(slots=slots)
+    back, far = outgoing(), VerbsIncoming(slots=4)  # the connection's other direction, for returned slots
     wire: list[Message] = []
     unread: set[int] = set()
     arrived, tags = [], []
@@ -70,7 +77,7 @@ def test_whatever_is_posted_arrives_in_order_with_tag_and_size_and_no_slot_is_wr
 def test_no_more_messages_than_slots_are_on_their_way() -> None:
     sender = outgoing(slots=3)
     sender.post(1, 1000)
-    assert kinds(list(sender.next_messages())) == [Kind.PART] * 3
+    assert kinds(list(sender.next_messages())) == [MessageKind.PART] * 3
     assert list(sender.next_messages()) == []
     sender.credit(1)
     (message,) = sender.next_messages()
@@ -82,7 +89,7 @@ def test_control_overtakes_payload_that_waits_for_slots() -> None:
     sender.post(1, 1000)
     list(sender.next_messages())
     sender.post(2, 0)
-    assert kinds(list(sender.next_messages())) == [Kind.CONTROL]
+    assert kinds(list(sender.next_messages())) == [MessageKind.CONTROL]
 
 
 def test_upper_bits_of_tags_travel_when_they_change() -> None:
@@ -91,7 +98,8 @@ def test_upper_bits_of_tags_travel_when_they_change() -> None:
         sender.post(tag, 1)
         sender.credit(1)
     assert kinds(list(sender.next_messages())) == [
-        Kind.END, Kind.END, Kind.END_UPPER, Kind.END, Kind.END_MIDDLE, Kind.END, Kind.END,
+        MessageKind.END, MessageKind.END, MessageKind.END_UPPER,
+        MessageKind.END, MessageKind.END_MIDDLE, MessageKind.END, MessageKind.END,
     ]  # fmt: skip
 
 
@@ -110,16 +118,19 @@ def test_an_end_that_returns_what_was_never_filled_is_noticed() -> None:
 
 @pytest.mark.parametrize(
     ("imm", "size", "problem"),
-    [(Kind.PART << LOWEST_BITS, 0, "PART with 0 bytes"), (Kind.CREDIT << LOWEST_BITS | 1, 5, "CREDIT with 5 bytes")],
+    [
+        (MessageKind.PART << LOWEST_BITS, 0, "PART with 0 bytes"),
+        (MessageKind.CREDIT << LOWEST_BITS | 1, 5, "CREDIT with 5 bytes"),
+    ],
 )
 def test_a_message_of_the_wrong_size_is_a_problem(imm: int, size: int, problem: str) -> None:
-    receiver = Incoming(slots=2)
+    receiver = VerbsIncoming(slots=2)
     assert receiver.received(imm, size) is None
     assert problem in receiver.problem
 
 
 def test_writing_to_a_slot_that_was_not_returned_is_a_problem() -> None:
-    receiver = Incoming(slots=2)
+    receiver = VerbsIncoming(slots=2)
     for _ in range(3):
-        receiver.received(Kind.PART << LOWEST_BITS, 10)
+        receiver.received(MessageKind.PART << LOWEST_BITS, 10)
     assert "without waiting for a free one" in receiver.problem

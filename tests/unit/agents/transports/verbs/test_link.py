@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agents.nic.channel import Owner
-from agents.transports.verbs.dialect import LOWEST_BITS, Kind
-from agents.transports.verbs.link import Link
-from agents.transports.verbs.nic import QpRecord
+from agents.nic.channel import QueuePairOwner
+from agents.transports.verbs.dialect import LOWEST_BITS, MessageKind
+from agents.transports.verbs.link import VerbsLink
+from agents.transports.verbs.nic import VerbsQpRecord
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.roce.connection.messages import Delivered, Message
-from emulator.roce.wire.opcodes import Operation
+from emulator.roce.wire.opcodes import PacketOperation
 
-OWN = QpRecord(qpn=5, psn=1, rkey=7, address=4096, slots=4, slot_bytes=100, path_mtu=1024)
-PEER = QpRecord(qpn=6, psn=2, rkey=8, address=8192, slots=2, slot_bytes=50, path_mtu=1024)
+OWN = VerbsQpRecord(qpn=5, psn=1, rkey=7, address=4096, slots=4, slot_bytes=100, path_mtu=1024)
+PEER = VerbsQpRecord(qpn=6, psn=2, rkey=8, address=8192, slots=2, slot_bytes=50, path_mtu=1024)
 
 
 @dataclass
 class QpInMemory:
-    record: QpRecord = OWN
-    connected: list[tuple[QpRecord, str]] = field(default_factory=list)
+    record: VerbsQpRecord = OWN
+    connected: list[tuple[VerbsQpRecord, str]] = field(default_factory=list)
     posted: list[Message] = field(default_factory=list)
     is_closed: bool = False
 
-    def connect(self, peer: QpRecord, host: str) -> None:
+    def connect(self, peer: VerbsQpRecord, host: str) -> None:
         self.connected.append((peer, host))
 
     def post(self, messages: Sequence[Message]) -> None:
@@ -41,7 +41,7 @@ class NicInMemory:
     def __init__(self) -> None:
         self.qp = QpInMemory()
 
-    def create(self, owner: Owner) -> QpInMemory:
+    def create(self, owner: QueuePairOwner) -> QpInMemory:
         return self.qp
 
     def poll(self) -> None: ...
@@ -74,7 +74,7 @@ class Bed:
     def __init__(self, *, is_agreed: bool = True) -> None:
         self.nic, self.heard = NicInMemory(), Heard()
         self.soon: list[Callable[[], None]] = []
-        self.link = Link(0, 1, "10.0.0.2", self.nic, events=self.heard, call_soon=self.soon.append)
+        self.link = VerbsLink(0, 1, "10.0.0.2", self.nic, events=self.heard, call_soon=self.soon.append)
         if is_agreed:
             self.link.connect(PEER)
             self.link.start()
@@ -84,8 +84,8 @@ class Bed:
         for call in soon:
             call()
 
-    def deliver(self, kind: Kind, value: int = 0, size: int = 0) -> None:
-        self.link.delivered(0, Delivered(Operation.WRITE, 0, size, kind << LOWEST_BITS | value), 1)
+    def deliver(self, kind: MessageKind, value: int = 0, size: int = 0) -> None:
+        self.link.delivered(0, Delivered(PacketOperation.WRITE, 0, size, kind << LOWEST_BITS | value), 1)
 
     def complete(self) -> None:
         posted, self.nic.qp.posted = self.nic.qp.posted, []
@@ -109,11 +109,11 @@ def test_both_ends_may_ask_but_for_one_queue_pair() -> None:
     bed.link.connect(PEER)
     assert bed.nic.qp.connected == [(PEER, "10.0.0.2")]
     with pytest.raises(RemoteProtocolError, match="two different queue pairs"):
-        bed.link.connect(QpRecord(**{name: getattr(PEER, name) for name in PEER.__struct_fields__} | {"qpn": 9}))
+        bed.link.connect(VerbsQpRecord(**{name: getattr(PEER, name) for name in PEER.__struct_fields__} | {"qpn": 9}))
 
 
 def test_ends_with_different_path_mtus_do_not_fit() -> None:
-    record = QpRecord(**{name: getattr(PEER, name) for name in PEER.__struct_fields__} | {"path_mtu": 4096})
+    record = VerbsQpRecord(**{name: getattr(PEER, name) for name in PEER.__struct_fields__} | {"path_mtu": 4096})
     with pytest.raises(RemoteProtocolError, match="its path MTU is 4096, that of this end 1024"):
         Bed(is_agreed=False).link.connect(record)
 
@@ -124,14 +124,14 @@ def test_returned_slots_let_the_rest_leave_and_read_slots_are_returned() -> None
     bed.link.send()
     bed.complete()
     assert bed.heard.acknowledgements == []
-    bed.deliver(Kind.CREDIT, 1)
+    bed.deliver(MessageKind.CREDIT, 1)
     bed.complete()
     assert bed.heard.acknowledgements == [3]
     for _ in range(2):
-        bed.deliver(Kind.PART, size=100)
+        bed.deliver(MessageKind.PART, size=100)
     (credit,) = bed.nic.qp.posted
-    assert (credit.imm, credit.size) == (Kind.CREDIT << LOWEST_BITS | 2, 0)
-    bed.deliver(Kind.END, 9, size=1)
+    assert (credit.imm, credit.size) == (MessageKind.CREDIT << LOWEST_BITS | 2, 0)
+    bed.deliver(MessageKind.END, 9, size=1)
     assert bed.heard.arrivals == [(1, 9, 201)]
 
 
@@ -152,12 +152,12 @@ def test_a_peer_that_closes_fails_what_is_under_way_at_once_and_else_the_next_po
 @pytest.mark.parametrize(
     ("kind", "value", "size", "reason"),
     [
-        (Kind.CREDIT, 1, 0, "it returned more slots of its ring than were in use"),
-        (Kind.END, 1, 0, "kind END with 0 bytes"),
-        (Kind.CONTROL, 1, 4, "kind CONTROL with 4 bytes"),
+        (MessageKind.CREDIT, 1, 0, "it returned more slots of its ring than were in use"),
+        (MessageKind.END, 1, 0, "kind END with 0 bytes"),
+        (MessageKind.CONTROL, 1, 4, "kind CONTROL with 4 bytes"),
     ],
 )
-def test_a_peer_that_breaks_the_rules_is_given_up_once(kind: Kind, value: int, size: int, reason: str) -> None:
+def test_a_peer_that_breaks_the_rules_is_given_up_once(kind: MessageKind, value: int, size: int, reason: str) -> None:
     bed = Bed()
     for _ in range(2):
         bed.deliver(kind, value, size)

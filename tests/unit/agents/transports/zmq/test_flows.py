@@ -19,9 +19,9 @@ from agents.transports.zmq.flows import (
     KEPT_FRAMES,
     PART,
     WINDOW_MESSAGES,
-    Exchange,
     InFlow,
     OutFlow,
+    ZmqExchange,
     incoming_name,
     outgoing_name,
     parse_incoming_name,
@@ -85,7 +85,7 @@ class Sending:
 
     def __init__(self, *, window_bytes: int = 4000, budget_bytes: int = 1 << 20) -> None:
         self.socket, self.owner = MemorySocket(), Owner()
-        self.exchange = Exchange(
+        self.exchange = ZmqExchange(
             cast(Any, self.socket),
             message_bytes=MESSAGE_BYTES,
             window_bytes=window_bytes,
@@ -117,7 +117,7 @@ class Receiving:
 
     def __init__(self) -> None:
         self.socket, self.owner = MemorySocket(), Owner()
-        self.exchange = Exchange(cast(Any, self.socket), message_bytes=MESSAGE_BYTES, window_bytes=1, budget_bytes=1)
+        self.exchange = ZmqExchange(cast(Any, self.socket), message_bytes=MESSAGE_BYTES, window_bytes=1, budget_bytes=1)
         self.flow = InFlow(self.exchange, cast(Any, self.owner), peer=1, name=incoming_name(RUN, 1, 0))
 
     def message(self, *, sequence: int, kind: int, tag: int = 7, size: int = 10, header: bytes | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 from emulator.annexes.bench_kit.audit.audit import pair
 from emulator.annexes.bench_kit.audit.collect import Collector
 from emulator.annexes.bench_kit.audit.link import CapturedFrame
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.roce.connection.messages import Message, Verb
 from emulator.roce.multipath.wire import SelectiveAck, write_header
 from emulator.roce.wire.headers import Bth, Deth
@@ -73,7 +73,7 @@ def test_the_multipath_profile_is_named_and_its_order_not_judged() -> None:
     assert broken(report) == []
     assert "2 flows of Charkha's multipath profile" in "\n".join(report.notes)
     talk.add(talk.to_client, SelectiveAck(Psn(101), 0x1F, 2).pack(7), crc=1)
-    assert [one.rule for one in talk.audit().violations] == [Rule.ICRC]
+    assert [one.rule for one in talk.audit().violations] == [FrameRule.ICRC]
 
 
 @pytest.mark.parametrize("is_server", [False, True])

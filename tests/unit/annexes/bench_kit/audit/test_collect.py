@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.errors import InputError
 from emulator.roce.wire.headers import Aeth, Bth
 from emulator.roce.wire.opcodes import Opcode
@@ -49,7 +49,7 @@ def test_icrc(talk: Conversation) -> None:
     frame = talk.request(Opcode.RC_SEND_ONLY, payload=b"abcd", crc=0x12345678)
     talk.ack(messages=1)
     report = talk.audit()
-    assert broken(report) == [(frame, Rule.ICRC)]
+    assert broken(report) == [(frame, FrameRule.ICRC)]
     assert report.flows[0].flow.icrc_bad == 1
 
 
@@ -58,7 +58,7 @@ def test_transport_version(talk: Conversation) -> None:
         bth.version = 1
 
     frame = talk.request(Opcode.RC_SEND_ONLY, payload=b"abcd", change=change)
-    assert broken(talk.audit()) == [(frame, Rule.TRANSPORT_VERSION)]
+    assert broken(talk.audit()) == [(frame, FrameRule.TRANSPORT_VERSION)]
 
 
 def test_p_key(talk: Conversation) -> None:
@@ -67,7 +67,7 @@ def test_p_key(talk: Conversation) -> None:
 
     frame = talk.request(Opcode.RC_SEND_ONLY, payload=b"abcd", change=change)
     talk.ack(messages=1)
-    assert broken(talk.audit()) == [(frame, Rule.P_KEY)]
+    assert broken(talk.audit()) == [(frame, FrameRule.P_KEY)]
 
 
 def test_the_p_key_of_a_limited_member_is_accepted(talk: Conversation) -> None:
@@ -81,7 +81,7 @@ def test_the_p_key_of_a_limited_member_is_accepted(talk: Conversation) -> None:
 @pytest.mark.parametrize("opcode", [0x15, 0x1F, 0x2C, 0x70, 0x9F])
 def test_a_reserved_opcode_is_malformed(talk: Conversation, opcode: int) -> None:
     packet = pack_packet(Bth(opcode, Psn(talk.psn), SERVER_QP), payload=bytes(4))
-    assert broken_by(talk, packet) == Rule.MALFORMED
+    assert broken_by(talk, packet) == FrameRule.MALFORMED
 
 
 @pytest.mark.parametrize("opcode", [0x44, 0xA4, 0xC1, 0xE0])
@@ -93,24 +93,24 @@ def test_other_transport_services_are_only_noted(talk: Conversation, opcode: int
 
 
 def test_headers_that_do_not_fit_are_malformed(talk: Conversation) -> None:
-    assert broken_by(talk, pack_packet(Bth(Opcode.RC_WRITE_ONLY, Psn(talk.psn), SERVER_QP))) == Rule.MALFORMED
+    assert broken_by(talk, pack_packet(Bth(Opcode.RC_WRITE_ONLY, Psn(talk.psn), SERVER_QP))) == FrameRule.MALFORMED
 
 
 def test_a_pad_that_is_longer_than_the_payload_is_malformed(talk: Conversation) -> None:
     bth = Bth(Opcode.RC_SEND_ONLY, Psn(talk.psn), SERVER_QP, pad=3)
-    assert broken_by(talk, bth.pack()) == Rule.MALFORMED
+    assert broken_by(talk, bth.pack()) == FrameRule.MALFORMED
 
 
 def test_payload_behind_an_ack_is_malformed(talk: Conversation) -> None:
     packet = pack_packet(Bth(Opcode.RC_ACK, Psn(talk.psn - 1), SERVER_QP), Aeth(0x1F, 2), payload=bytes(4))
-    assert broken_by(talk, packet) == Rule.MALFORMED
+    assert broken_by(talk, packet) == FrameRule.MALFORMED
 
 
 def test_a_datagram_too_short_for_any_packet_is_malformed(talk: Conversation) -> None:
-    assert broken_by(talk, bytes(8)) == Rule.MALFORMED
+    assert broken_by(talk, bytes(8)) == FrameRule.MALFORMED
 
 
-def broken_by(talk: Conversation, packet: bytes) -> Rule:
+def broken_by(talk: Conversation, packet: bytes) -> FrameRule:
     """The one rule that a packet breaks."""
     frame = talk.add(talk.to_server, packet)
     ((where, rule),) = broken(talk.audit())
@@ -130,6 +130,6 @@ def broken_by(talk: Conversation, packet: bytes) -> Rule:
 def test_cnp_shape(talk: Conversation, bth: Bth, payload: bytes, problem: str) -> None:
     frame = talk.add(talk.to_client, pack_packet(bth, payload=payload))
     report = talk.audit()
-    assert broken(report) == [(frame, Rule.CNP_SHAPE)]
+    assert broken(report) == [(frame, FrameRule.CNP_SHAPE)]
     assert problem in report.violations[0].problem
     assert report.flows[1].carried.cnps == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from emulator.annexes.bench_kit.audit.datagram import Datagram, Skipped
 from emulator.annexes.bench_kit.audit.encapsulation import open_frame
 from emulator.annexes.bench_kit.audit.report import AuditReport
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from tests.support.roce_capture import ETHERNET_BYTES, MTU, Conversation, broken, conversation, ethernet
 
 OUTER = bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2])
@@ -107,7 +107,7 @@ def test_the_packets_inside_are_audited(kind: str) -> None:
 def test_violations_inside_are_found(kind: str) -> None:
     talk = conversation()
     frame = talk.ack(talk.psn)
-    assert broken(mirrored(talk, READ[kind][1])) == [(frame, Rule.ACK_UNSENT)]
+    assert broken(mirrored(talk, READ[kind][1])) == [(frame, FrameRule.ACK_UNSENT)]
 
 
 @pytest.mark.parametrize("kind", READ)
@@ -139,7 +139,7 @@ def missing_frame() -> tuple[Conversation, int]:
 def test_without_the_frame_a_rule_is_broken() -> None:
     talk, number = missing_frame()
     talk.frames[number - 1] = bytes(12) + b"\x08\x06" + bytes(28)  # ARP
-    assert broken(talk.audit()) == [(3, Rule.PSN_CONTINUITY)]
+    assert broken(talk.audit()) == [(3, FrameRule.PSN_CONTINUITY)]
 
 
 @pytest.mark.parametrize("kind", UNREAD)
@@ -157,7 +157,7 @@ def test_what_may_be_in_an_unreadable_encapsulation_is_not_missing(kind: str) ->
 def test_other_rules_are_judged_all_the_same(kind: str) -> None:
     talk, number = missing_frame()
     frame = talk.ack(msn=1)
-    assert broken(mirrored(talk, UNREAD[kind][1], number)) == [(frame, Rule.MSN)]
+    assert broken(mirrored(talk, UNREAD[kind][1], number)) == [(frame, FrameRule.MSN)]
 
 
 def fragment(frame: bytes) -> bytes:
@@ -192,7 +192,7 @@ def test_a_fragment_between_other_hosts_hides_nothing(protocol: int) -> None:
     talk, number = missing_frame()
     talk.frames[number - 1] = ip(protocol, bytes(40), fragment=0x2000)
     report = talk.audit()
-    assert broken(report) == [(3, Rule.PSN_CONTINUITY)]
+    assert broken(report) == [(3, FrameRule.PSN_CONTINUITY)]
     assert report.notes == ("1 IP fragment ignored",)
 
 
@@ -222,7 +222,7 @@ def test_frames_of_roce_v1_are_named_and_hide_nothing() -> None:
     talk, number = missing_frame()
     talk.frames[number - 1] = bytes(12) + b"\x89\x15" + bytes(60)
     report = talk.audit()
-    assert broken(report) == [(3, Rule.PSN_CONTINUITY)]
+    assert broken(report) == [(3, FrameRule.PSN_CONTINUITY)]
     assert report.notes == ("1 frame of RoCE v1 (EtherType 0x8915) ignored: only RoCEv2 is audited",)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulator.annexes.bench_kit.audit.flow import CapturedPacket, FlowKey
+from emulator.annexes.bench_kit.audit.flow import CapturedFlowKey, CapturedPacket
 from emulator.roce.wire.headers import Aeth, Bth, ImmDt, Reth
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import Packet
@@ -10,8 +10,8 @@ from emulator.roce.wire.psn import Psn
 
 
 def test_a_flow_is_named_by_its_addresses_and_queue_pair() -> None:
-    assert FlowKey(bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), 0x11).label == "10.0.0.1 > 10.0.0.2 QP 0x11"
-    assert FlowKey(bytes(15) + b"\x01", bytes(16), 1).label == "::1 > :: QP 0x1"
+    assert CapturedFlowKey(bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), 0x11).label == "10.0.0.1 > 10.0.0.2 QP 0x11"
+    assert CapturedFlowKey(bytes(15) + b"\x01", bytes(16), 1).label == "::1 > :: QP 0x1"
 
 
 def test_an_acknowledgement_keeps_its_syndrome_and_msn() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emulator.annexes.bench_kit.audit.flow import CapturedPacket
-from emulator.annexes.bench_kit.audit.messages import Sent, assemble, path_mtu
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.messages import SentPacket, assemble, path_mtu
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.roce.wire.opcodes import MEANINGS, Opcode
 from emulator.roce.wire.psn import Psn
 from tests.support.roce_capture import MTU, Conversation, broken
@@ -14,46 +14,48 @@ from tests.support.roce_capture import MTU, Conversation, broken
 
 def test_middle_without_first(talk: Conversation) -> None:
     frame = talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU))
-    assert broken(talk.audit()) == [(frame, Rule.OPCODE_SEQUENCE)]
+    assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
 
 
 def test_first_before_the_last_message_ended(talk: Conversation) -> None:
     talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
     frame = talk.request(Opcode.RC_SEND_ONLY, payload=bytes(4))
-    assert broken(talk.audit()) == [(frame, Rule.OPCODE_SEQUENCE)]
+    assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
 
 
 def test_a_message_that_changes_its_operation(talk: Conversation) -> None:
     talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
     frame = talk.request(Opcode.RC_WRITE_LAST, payload=bytes(4))
-    assert broken(talk.audit()) == [(frame, Rule.OPCODE_SEQUENCE)]
+    assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
 
 
 def test_a_middle_that_is_not_one_path_mtu(talk: Conversation) -> None:
     talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
     frame = talk.request(Opcode.RC_SEND_MIDDLE, payload=bytes(MTU - 4))
     talk.request(Opcode.RC_SEND_LAST, payload=bytes(4))
-    assert broken(talk.audit()) == [(frame, Rule.PATH_MTU)]
+    assert broken(talk.audit()) == [(frame, FrameRule.PATH_MTU)]
 
 
 @pytest.mark.parametrize("size", [0, MTU + 1])
 def test_a_last_outside_its_bounds(talk: Conversation, size: int) -> None:
     talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
     frame = talk.request(Opcode.RC_SEND_LAST, payload=bytes(size))
-    assert broken(talk.audit()) == [(frame, Rule.PATH_MTU)]
+    assert broken(talk.audit()) == [(frame, FrameRule.PATH_MTU)]
 
 
 def test_an_only_above_the_path_mtu(talk: Conversation) -> None:
     frame = talk.request(Opcode.RC_SEND_ONLY, payload=bytes(MTU + 4))
-    assert broken(talk.audit()) == [(frame, Rule.PATH_MTU)]
+    assert broken(talk.audit()) == [(frame, FrameRule.PATH_MTU)]
 
 
 def test_a_message_shorter_than_its_reth(talk: Conversation) -> None:
     *_, last = talk.write(2 * MTU, announced=2 * MTU + 1)
-    assert broken(talk.audit()) == [(last, Rule.MESSAGE_LENGTH)]
+    assert broken(talk.audit()) == [(last, FrameRule.MESSAGE_LENGTH)]
 
 
-def sent(opcode: Opcode, payload_bytes: int, *, psn: int = 0, reth_bytes: int | None = None, psns: int = 1) -> Sent:
+def sent(
+    opcode: Opcode, payload_bytes: int, *, psn: int = 0, reth_bytes: int | None = None, psns: int = 1
+) -> SentPacket:
     packet = CapturedPacket(
         frame=psn + 1,
         time_ns=None,
@@ -65,10 +67,10 @@ def sent(opcode: Opcode, payload_bytes: int, *, psn: int = 0, reth_bytes: int | 
         msn=0,
         reth_bytes=reth_bytes,
     )
-    return Sent(packet, psns)
+    return SentPacket(packet, psns)
 
 
-def packets(*sents: Sent) -> dict[int, Sent]:
+def packets(*sents: SentPacket) -> dict[int, SentPacket]:
     return {one.packet.psn: one for one in sents}
 
 
@@ -121,4 +123,4 @@ def test_without_a_path_mtu_only_impossible_lengths_are_violations() -> None:
     (violation,) = found.violations
     assert violation.problem == "FIRST has 1000 bytes, which is not a path MTU"
     (longer,) = assemble(packets(sent(Opcode.RC_SEND_ONLY, 4100)), mtu=None, flow="f").violations
-    assert (longer.rule, longer.problem) == (Rule.PATH_MTU, "ONLY has 4100 bytes, more than 4096")
+    assert (longer.rule, longer.problem) == (FrameRule.PATH_MTU, "ONLY has 4100 bytes, more than 4096")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from emulator.annexes.bench_kit.audit.report import AuditReport
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.roce.wire.headers import Aeth, Bth, Reth
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import pack_packet
@@ -54,7 +54,7 @@ def test_packets_that_arrive_late_are_reordered(order: list[int], late: list[int
     frames = arrive(talk, order)
     talk.ack(messages=1)
     report = talk.audit()
-    assert broken(report) == [(frames[place], Rule.PACKET_ORDER) for place in late]
+    assert broken(report) == [(frames[place], FrameRule.PACKET_ORDER) for place in late]
     assert counted(report) == (len(late), extent, 0, 0)
     assert report.flows[0].stats.go_back_n == "none"
     assert report.flows[0].messages.sizes == {2 * MTU: 1, 8 * MTU: 1}
@@ -82,7 +82,7 @@ def test_a_receiver_that_asks_for_a_late_packet_gets_all_from_there_again(talk: 
     frames = arrive(talk, [0, 2, 1, 3, "nak1", 1, 2, 3, 4, 5, 6, 7])
     talk.ack(messages=1)
     report = talk.audit()
-    assert broken(report) == [(frames[2], Rule.PACKET_ORDER)]
+    assert broken(report) == [(frames[2], FrameRule.PACKET_ORDER)]
     assert counted(report) == (1, 1, 0, 3)
     assert report.flows[0].stats.go_back_n == "followed"
 
@@ -90,7 +90,7 @@ def test_a_receiver_that_asks_for_a_late_packet_gets_all_from_there_again(talk: 
 def test_a_late_packet_and_a_loss_beside_it(talk: Conversation) -> None:
     frames = arrive(talk, [0, 4, 3, 5])
     report = talk.audit()
-    assert broken(report) == [(frames[2], Rule.PACKET_ORDER)]
+    assert broken(report) == [(frames[2], FrameRule.PACKET_ORDER)]
     assert counted(report) == (1, 1, 2, 0)
 
 
@@ -119,7 +119,7 @@ def test_an_unreliable_connection_sends_nothing_again() -> None:
     talk = Conversation()
     frames = [talk.request(Opcode.UC_SEND_ONLY, payload=bytes(8), psn=psn) for psn in (1, 2, 5, 4)]
     report = talk.audit()
-    assert broken(report) == [(frames[3], Rule.PACKET_ORDER)]
+    assert broken(report) == [(frames[3], FrameRule.PACKET_ORDER)]
     assert counted(report) == (1, 1, 1, 0)
 
 
@@ -144,7 +144,7 @@ def test_read_responses_that_arrive_late_are_reordered(talk: Conversation) -> No
     psn = talk.psn
     frames = read(talk, psn, [0, 2, 1, 3])
     report = talk.audit()
-    assert broken(report) == [(frames[2], Rule.PACKET_ORDER)]
+    assert broken(report) == [(frames[2], FrameRule.PACKET_ORDER)]
     assert counted(report)[:2] == (1, 1)
 
 
@@ -156,7 +156,7 @@ def test_the_response_to_a_repeated_read_is_not_reordered(talk: Conversation) ->
         packet = pack_packet(Bth(opcode, Psn(psn + index), CLIENT_QP), Aeth(0x1F, 3), payload=bytes(MTU))
         talk.add(talk.to_client, packet)
     report = talk.audit()
-    assert Rule.PACKET_ORDER not in dict(map(reversed, broken(report)))
+    assert FrameRule.PACKET_ORDER not in dict(map(reversed, broken(report)))
     assert counted(report)[0] == 0
 
 
@@ -165,4 +165,4 @@ def test_acks_that_arrive_late_are_reordered(talk: Conversation) -> None:
         talk.write(MTU)
     talk.ack(msn=4)
     frame = talk.ack(talk.psn - 2, msn=3)
-    assert broken(talk.audit()) == [(frame, Rule.PACKET_ORDER)]
+    assert broken(talk.audit()) == [(frame, FrameRule.PACKET_ORDER)]

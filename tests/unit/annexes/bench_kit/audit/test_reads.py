@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.annexes.bench_kit.audit.flow import CapturedPacket
-from emulator.annexes.bench_kit.audit.messages import Sent
+from emulator.annexes.bench_kit.audit.messages import SentPacket
 from emulator.annexes.bench_kit.audit.reads import (
     Read,
     Reads,
@@ -127,9 +127,9 @@ def test_a_response_that_ends_too_early() -> None:
 
 
 def test_a_response_of_the_wrong_kind() -> None:
-    atomic = Sent(packet(Opcode.RC_FETCH_ADD, 9))
+    atomic = SentPacket(packet(Opcode.RC_FETCH_ADD, 9))
     assert response_problem(packet(Opcode.RC_ATOMIC_ACK, 9), 9, request=atomic, mtu=MTU) is None
     problem = response_problem(packet(Opcode.RC_READ_RESPONSE_ONLY, 9), 9, request=atomic, mtu=MTU)
     assert problem == "read response to PSN 0x9, the atomic in frame 9"
-    problem = response_problem(packet(Opcode.RC_ATOMIC_ACK, 4), 4, request=Sent(send(4)), mtu=MTU)
+    problem = response_problem(packet(Opcode.RC_ATOMIC_ACK, 4), 4, request=SentPacket(send(4)), mtu=MTU)
     assert problem == "atomic ack to PSN 0x4, the send in frame 4"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.roce.wire.headers import Aeth, Bth, Reth
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import pack_packet
@@ -27,7 +27,7 @@ def test_congestion_notifications_count_for_the_requests_they_concern() -> None:
 
 def test_msn_that_decreases(talk: Conversation) -> None:
     frame = talk.ack(msn=1)
-    assert broken(talk.audit()) == [(frame, Rule.MSN)]
+    assert broken(talk.audit()) == [(frame, FrameRule.MSN)]
 
 
 def test_the_msn_can_wrap() -> None:
@@ -47,7 +47,7 @@ def test_a_read_response_cannot_continue_after_its_end(talk: Conversation) -> No
     talk.add(talk.to_client, pack_packet(only, Aeth(0x1F, 3), payload=bytes(MTU)))
     middle = Bth(Opcode.RC_READ_RESPONSE_MIDDLE, Psn(first + 1), CLIENT_QP)
     frame = talk.add(talk.to_client, pack_packet(middle, payload=bytes(MTU)))
-    assert broken(talk.audit()) == [(frame, Rule.OPCODE_SEQUENCE)]
+    assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_a_middle_of_a_read_response_has_the_path_mtu() -> None:
         aeth = () if index == 1 else (Aeth(0x1F, 1),)
         bth = Bth(opcode, Psn(100 + index), CLIENT_QP)
         frames.append(talk.add(talk.to_client, pack_packet(bth, *aeth, payload=bytes(size))))
-    assert broken(talk.audit()) == [(frames[1], Rule.PATH_MTU)]
+    assert broken(talk.audit()) == [(frames[1], FrameRule.PATH_MTU)]

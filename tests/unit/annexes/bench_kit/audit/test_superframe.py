@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from emulator.annexes.bench_kit.audit.link import CapturedFrame
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.annexes.bench_kit.audit.superframe import LARGEST_PACKET, exceeds_one_packet, split
 from emulator.roce.wire.headers import Bth
 from emulator.roce.wire.icrc import UdpPath, icrc
@@ -62,7 +62,7 @@ def test_a_damaged_packet_in_a_superframe_is_found() -> None:
     data = bytearray(frame.data)
     data[UDP_HEADERS + 2 * (MTU + 16) + 100] ^= 0xFF
     report = audit_frames([dataclasses.replace(frame, data=bytes(data))])
-    assert [one.rule for one in report.violations] == [Rule.ICRC]
+    assert [one.rule for one in report.violations] == [FrameRule.ICRC]
     assert report.flows[0].flow.icrc_good == 3
 
 
@@ -93,7 +93,7 @@ def test_a_truncated_super_frame_causes_no_violations_and_hides_none(count: int)
     damaged = bytearray(frames[0].data)
     damaged[-1] ^= 1
     again = audit_frames([dataclasses.replace(frames[0], data=bytes(damaged)), part, *frames[1:]])
-    assert [one.rule for one in again.violations] == [Rule.ICRC]
+    assert [one.rule for one in again.violations] == [FrameRule.ICRC]
 
 
 TAIL = bytes([Opcode.RC_SEND_LAST, 0x00, 0xFF, 0xFF, 0, 0, 0, SERVER_QP, 0, 0, 0, 9])

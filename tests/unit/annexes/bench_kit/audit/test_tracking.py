@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.annexes.bench_kit.audit.rules import Rule
+from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.roce.wire.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Reth
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import pack_packet
@@ -35,7 +35,7 @@ def test_a_gap_that_is_acknowledged(talk: Conversation) -> None:
     frames = talk.write(4 * MTU, skip=[1])
     talk.ack(messages=1)
     report = talk.audit()
-    assert broken(report) == [(frames[1], Rule.PSN_CONTINUITY)]
+    assert broken(report) == [(frames[1], FrameRule.PSN_CONTINUITY)]
     assert (report.flows[0].stats.gaps, report.flows[0].stats.missing) == (1, 1)
 
 
@@ -50,7 +50,7 @@ def test_an_ack_of_what_was_never_sent(talk: Conversation) -> None:
     frame = talk.ack(talk.psn)
     talk.write(MTU)
     talk.ack(messages=1)
-    assert broken(talk.audit()) == [(frame, Rule.ACK_UNSENT)]
+    assert broken(talk.audit()) == [(frame, FrameRule.ACK_UNSENT)]
 
 
 def test_a_nak_must_name_the_first_missing_psn(talk: Conversation) -> None:
@@ -59,25 +59,25 @@ def test_a_nak_must_name_the_first_missing_psn(talk: Conversation) -> None:
     for opcode, extensions, payload, psn in (packets[0], packets[2], packets[3]):
         talk.request(opcode, *extensions, payload=payload, psn=psn)
     frame = talk.nak(first + 2)
-    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+    assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
 def test_a_nak_of_what_was_acknowledged(talk: Conversation) -> None:
     talk.write(2 * MTU)
     talk.ack(talk.psn - 2)
     frame = talk.nak(talk.psn - 4)
-    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+    assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
 def test_a_nak_of_the_newest_psn(talk: Conversation) -> None:
     talk.write(2 * MTU)
     frame = talk.nak(talk.psn - 1)
-    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+    assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
 def test_a_nak_of_the_future(talk: Conversation) -> None:
     frame = talk.nak(talk.psn + 1)
-    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+    assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
 def resend(talk: Conversation, psns: list[int], size: int) -> list[int]:
@@ -124,21 +124,21 @@ def test_the_first_packets_are_sent_again_after_a_lost_acknowledgement() -> None
 def test_a_retransmission_that_starts_elsewhere(talk: Conversation) -> None:
     frame, *_ = resend(talk, [2, 3, 4], 5 * MTU)
     report = talk.audit()
-    assert broken(report) == [(frame, Rule.GO_BACK_N)]
+    assert broken(report) == [(frame, FrameRule.GO_BACK_N)]
     assert report.flows[0].stats.go_back_n == "broken"
 
 
 def test_a_retransmission_that_leaves_something_out(talk: Conversation) -> None:
     _, frame = resend(talk, [1, 4], 5 * MTU)
     report = talk.audit()
-    assert broken(report) == [(frame, Rule.GO_BACK_N)]
+    assert broken(report) == [(frame, FrameRule.GO_BACK_N)]
     assert report.flows[0].stats.missing == 2
 
 
 def test_a_selective_repeat(talk: Conversation) -> None:
     resend(talk, [1], 5 * MTU)
     frame, *_ = talk.write(MTU)
-    assert broken(talk.audit()) == [(frame, Rule.GO_BACK_N)]
+    assert broken(talk.audit()) == [(frame, FrameRule.GO_BACK_N)]
 
 
 def test_a_retransmission_can_skip_psns_acknowledged_in_the_meantime(talk: Conversation) -> None:
@@ -170,7 +170,7 @@ def test_behind_a_loss_a_retransmission_with_holes_is_not_judged(talk: Conversat
 def test_a_repeated_psn_with_another_length(talk: Conversation) -> None:
     talk.request(Opcode.RC_SEND_ONLY, payload=bytes(8))
     frame = talk.request(Opcode.RC_SEND_ONLY, payload=bytes(12), psn=talk.psn - 1)
-    assert broken(talk.audit()) == [(frame, Rule.RETRANSMISSION)]
+    assert broken(talk.audit()) == [(frame, FrameRule.RETRANSMISSION)]
 
 
 def test_a_read_takes_a_psn_for_every_packet_of_its_response(talk: Conversation) -> None:
@@ -230,7 +230,7 @@ def test_a_damaged_packet_is_not_a_gap(talk: Conversation) -> None:
         talk.request(opcode, *extensions, payload=payload, psn=psn, crc=1 if index == 1 else None)
     talk.ack(messages=1)
     report = talk.audit()
-    assert [rule for _, rule in broken(report)] == [Rule.ICRC]
+    assert [rule for _, rule in broken(report)] == [FrameRule.ICRC]
     assert report.flows[0].stats.gaps == 0
 
 
@@ -346,7 +346,7 @@ def test_a_send_before_an_answered_read_needs_no_acknowledgement_of_its_own(talk
     read(talk, 2)
     respond(talk, first, 2)
     frame = talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU), psn=first - 2)
-    assert (frame, Rule.GO_BACK_N) in broken(talk.audit())
+    assert (frame, FrameRule.GO_BACK_N) in broken(talk.audit())
 
 
 @pytest.mark.parametrize("opcode", [Opcode.RC_FETCH_ADD, Opcode.RC_COMPARE_SWAP])
@@ -368,19 +368,19 @@ def test_a_repeated_read_of_other_bytes_is_a_violation(talk: Conversation) -> No
     first = talk.psn
     read(talk, 3)
     frame = read(talk, 2, psn=first + 1, address=5)
-    assert broken(talk.audit()) == [(frame, Rule.RETRANSMISSION)]
+    assert broken(talk.audit()) == [(frame, FrameRule.RETRANSMISSION)]
 
 
 def test_a_write_in_the_middle_of_a_read(talk: Conversation) -> None:
     first = talk.psn
     read(talk, 3)
     frame = talk.request(Opcode.RC_SEND_ONLY, psn=first + 1)
-    assert (frame, Rule.RETRANSMISSION) in broken(talk.audit())
+    assert (frame, FrameRule.RETRANSMISSION) in broken(talk.audit())
 
 
 def test_a_read_response_to_a_write(talk: Conversation) -> None:
     (frame,) = respond(talk, talk.psn - 1, 1)
-    assert broken(talk.audit()) == [(frame, Rule.RESPONSE)]
+    assert broken(talk.audit()) == [(frame, FrameRule.RESPONSE)]
 
 
 def test_a_nak_within_a_read_that_was_accepted(talk: Conversation) -> None:
@@ -389,14 +389,14 @@ def test_a_nak_within_a_read_that_was_accepted(talk: Conversation) -> None:
     talk.write(MTU)
     respond(talk, first, 3)
     frame = talk.nak(first + 1)
-    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+    assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
 def test_a_nak_of_the_newest_read(talk: Conversation) -> None:
     first = talk.psn
     read(talk, 3)
     frame = talk.nak(first)
-    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+    assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
 def test_a_lost_read_that_comes_later_fills_its_gap(talk: Conversation) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from emulator.annexes.bench_kit.peer.peer_table import render, render_echo
 from emulator.flows.perftest.echo import EchoResult, Exchange, make_echo
 from emulator.flows.perftest.parameters import TestVerb, make_test
-from emulator.flows.perftest.records import Report
+from emulator.flows.perftest.records import BandwidthReport
 from emulator.flows.perftest.results import PeerResult, Received, Sent
 from tests.support.terminal import rows_of, shown
 
 
-def table(verb: TestVerb, *, sent: Sent, received: Received, peer: Report | None = None) -> str:
+def table(verb: TestVerb, *, sent: Sent, received: Received, peer: BandwidthReport | None = None) -> str:
     """What a user sees."""
     result = PeerResult(
         test=make_test(verb, size_bytes=1000, iterations=100, queue_pairs=1 if verb.is_latency else 2),
@@ -30,7 +30,7 @@ def test_both_directions_and_the_figures_of_the_peer_have_a_row_each() -> None:
     received = Received(
         messages=100, bytes=100_000, bytes_after_first=99_000, duration_ns=990_000, duplicates=3, naks=4
     )
-    peer = Report(size_bytes=1000, iterations=100, peak=0.0, average=0.0, messages_per_us=0.1)
+    peer = BandwidthReport(size_bytes=1000, iterations=100, peak=0.0, average=0.0, messages_per_us=0.1)
     text = table(TestVerb.WRITE, sent=sent, received=received, peer=peer)
     rows = [row[-4:] for row in rows_of(text)]
     assert any("200" in row and "1.60" in row for row in rows_of(text)), rows

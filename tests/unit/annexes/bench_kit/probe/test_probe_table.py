@@ -6,15 +6,15 @@ import pytest
 
 from emulator.annexes.bench_kit.probe.as_json import probe_to_json
 from emulator.annexes.bench_kit.probe.probe_table import render
-from emulator.annexes.bench_kit.probe.verdict import Outcome, Verdict
+from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict
 from tests.support.terminal import rows_of, shown
 
 VERDICTS = [
-    Verdict("ECN", "CE", Outcome.PASS, copies=1),
-    Verdict("ECN", "ECT(0)", Outcome.ALTERED, ["ECN 2 to 0", "TTL 64 to 63"], copies=2),
-    Verdict("size", "1,500 bytes", Outcome.PASS, copies=3),
-    Verdict("size", "1,501 bytes", Outcome.NOT_SENT, why="longer than the MTU of the interface"),
-    Verdict("tags", "QinQ", Outcome.DROPPED),
+    FrameVerdict("ECN", "CE", FrameOutcome.PASS, copies=1),
+    FrameVerdict("ECN", "ECT(0)", FrameOutcome.ALTERED, ["ECN 2 to 0", "TTL 64 to 63"], copies=2),
+    FrameVerdict("size", "1,500 bytes", FrameOutcome.PASS, copies=3),
+    FrameVerdict("size", "1,501 bytes", FrameOutcome.NOT_SENT, why="longer than the MTU of the interface"),
+    FrameVerdict("tags", "QinQ", FrameOutcome.DROPPED),
 ]
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from emulator.annexes.bench_kit.probe import probing
 from emulator.annexes.bench_kit.probe.frames import Probe, Wire, probes
-from emulator.annexes.bench_kit.probe.ports import ProbePort, Refusal
+from emulator.annexes.bench_kit.probe.ports import FrameRefusal, ProbePort
 from emulator.annexes.bench_kit.probe.probing import probe_all
 from emulator.annexes.bench_kit.probe.side import find_sides
-from emulator.annexes.bench_kit.probe.verdict import Outcome, Verdict
+from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict
 from emulator.topology.load import load_topology
 
 WIRE = Wire("02:00:00:00:00:01", "02:00:00:00:00:02", "198.18.1.1", "198.18.2.1", 1500)
@@ -36,11 +36,11 @@ class Bench:
         self._arrived: list[bytes] = []
         self.mtus: list[int] = []
 
-    def send(self, frame: bytes) -> Refusal | None:
+    def send(self, frame: bytes) -> FrameRefusal | None:
         if len(frame) - ETHERNET_BYTES > self.mtu:
-            return Refusal.TOO_LONG
+            return FrameRefusal.TOO_LONG
         if len(frame) > self._shaper_bytes:
-            return Refusal.QUEUE
+            return FrameRefusal.QUEUE
         self._arrived += self._device(frame)
         return None
 
@@ -57,7 +57,7 @@ class Bench:
     def received(self, fingerprint: bytes, *, within_s: float, more_within_s: float) -> list[bytes]:
         return [frame for frame in self._arrived if fingerprint in frame]
 
-    def probe(self, probes: Sequence[Probe] = PROBES, *, raises_mtu: bool = False) -> list[Verdict]:
+    def probe(self, probes: Sequence[Probe] = PROBES, *, raises_mtu: bool = False) -> list[FrameVerdict]:
         port = cast(ProbePort, self)
         return probe_all(port, port, probes, interval_s=0, raises_mtu=raises_mtu)
 
@@ -69,34 +69,34 @@ def named(name: str) -> Probe:
 def test_a_cable_passes_every_frame_but_the_one_over_the_mtu() -> None:
     verdicts = Bench().probe()
     assert [one.name for one in verdicts] == [one.name for one in PROBES]
-    (refused,) = (one for one in verdicts if one.outcome is not Outcome.PASS)
-    assert (refused.name, refused.outcome) == ("1,501 bytes (one over the MTU)", Outcome.NOT_SENT)
+    (refused,) = (one for one in verdicts if one.outcome is not FrameOutcome.PASS)
+    assert (refused.name, refused.outcome) == ("1,501 bytes (one over the MTU)", FrameOutcome.NOT_SENT)
     assert refused.why == "it is longer than the MTU of the interface (--raise-mtu)"
-    assert all(one.copies == 1 for one in verdicts if one.outcome is Outcome.PASS)
+    assert all(one.copies == 1 for one in verdicts if one.outcome is FrameOutcome.PASS)
 
 
 def test_the_mtu_is_raised_for_the_one_longer_frame_and_restored() -> None:
     bench = Bench()
     verdicts = bench.probe(raises_mtu=True)
-    assert {one.outcome for one in verdicts} == {Outcome.PASS}
+    assert {one.outcome for one in verdicts} == {FrameOutcome.PASS}
     assert (bench.mtus, bench.mtu) == ([1501], 1500)
 
 
 def test_a_shaper_of_the_sender_is_named_even_with_a_raised_mtu() -> None:
     bench = Bench(shaper_bytes=1500 + ETHERNET_BYTES)
     (verdict,) = bench.probe([named("1,501 bytes (one over the MTU)")], raises_mtu=True)
-    assert verdict.outcome is Outcome.NOT_SENT
+    assert verdict.outcome is FrameOutcome.NOT_SENT
     assert verdict.why == "the queue of the interface dropped it, as a shaper does with frames above the MTU"
 
 
 def test_a_device_that_forwards_nothing_drops_everything_that_was_sent() -> None:
     verdicts = Bench(lambda frame: []).probe(PROBES[:5])
-    assert [(one.outcome, one.copies) for one in verdicts] == [(Outcome.DROPPED, 0)] * 5
+    assert [(one.outcome, one.copies) for one in verdicts] == [(FrameOutcome.DROPPED, 0)] * 5
 
 
 def test_copies_of_a_frame_are_counted() -> None:
     (verdict,) = Bench(lambda frame: [frame, frame, frame]).probe([named("CE")])
-    assert (verdict.outcome, verdict.copies) == (Outcome.PASS, 3)
+    assert (verdict.outcome, verdict.copies) == (FrameOutcome.PASS, 3)
 
 
 def test_other_traffic_and_late_frames_do_not_count() -> None:
@@ -106,7 +106,7 @@ def test_other_traffic_and_late_frames_do_not_count() -> None:
         arrived, late[:] = [*late, b"other traffic"], [frame]
         return arrived
 
-    assert {one.outcome for one in Bench(slow).probe(PROBES[:4])} == {Outcome.DROPPED}
+    assert {one.outcome for one in Bench(slow).probe(PROBES[:4])} == {FrameOutcome.DROPPED}
 
 
 def test_a_device_that_remarks_alters_the_frames_that_it_remarks() -> None:
@@ -114,7 +114,7 @@ def test_a_device_that_remarks_alters_the_frames_that_it_remarks() -> None:
         return [frame[:15] + bytes([frame[15] & 0x03]) + frame[16:]]
 
     (verdict,) = Bench(remark).probe([named("DSCP 46")])
-    assert verdict.outcome is Outcome.ALTERED
+    assert verdict.outcome is FrameOutcome.ALTERED
     assert "DSCP 46 to 0" in verdict.changes
 
 

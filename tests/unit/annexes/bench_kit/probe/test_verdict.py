@@ -13,7 +13,7 @@ from scapy.packet import Raw
 
 from emulator.annexes.bench_kit.probe.as_json import probe_to_json
 from emulator.annexes.bench_kit.probe.probe_table import render
-from emulator.annexes.bench_kit.probe.verdict import Outcome, Verdict, judge
+from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict, judge
 
 
 def frame(
@@ -30,21 +30,21 @@ SENT = frame()
 @pytest.mark.parametrize(
     ("received", "outcome", "changes"),
     [
-        ([SENT], Outcome.PASS, []),
-        ([SENT + bytes(8)], Outcome.PASS, []),
-        ([], Outcome.DROPPED, []),
-        ([frame(tos=0x6B)], Outcome.ALTERED, ["ECN 0 to 3"]),
-        ([frame(tos=0x28)], Outcome.ALTERED, ["DSCP 26 to 10"]),
-        ([frame(ttl=63, mac="02:00:00:00:00:09")], Outcome.PASS, ["routed"]),
-        ([frame(ttl=63, tos=0x6B)], Outcome.ALTERED, ["ECN 0 to 3", "TTL 64 to 63"]),
-        ([frame(tag=Dot1Q(vlan=7))], Outcome.ALTERED, ["VLAN 7 added"]),
-        ([frame(load=b"x" * 19 + b"y")], Outcome.ALTERED, ["payload"]),
-        ([SENT + b"trailer!"], Outcome.ALTERED, ["bytes after the packet"]),
+        ([SENT], FrameOutcome.PASS, []),
+        ([SENT + bytes(8)], FrameOutcome.PASS, []),
+        ([], FrameOutcome.DROPPED, []),
+        ([frame(tos=0x6B)], FrameOutcome.ALTERED, ["ECN 0 to 3"]),
+        ([frame(tos=0x28)], FrameOutcome.ALTERED, ["DSCP 26 to 10"]),
+        ([frame(ttl=63, mac="02:00:00:00:00:09")], FrameOutcome.PASS, ["routed"]),
+        ([frame(ttl=63, tos=0x6B)], FrameOutcome.ALTERED, ["ECN 0 to 3", "TTL 64 to 63"]),
+        ([frame(tag=Dot1Q(vlan=7))], FrameOutcome.ALTERED, ["VLAN 7 added"]),
+        ([frame(load=b"x" * 19 + b"y")], FrameOutcome.ALTERED, ["payload"]),
+        ([SENT + b"trailer!"], FrameOutcome.ALTERED, ["bytes after the packet"]),
     ],
     ids=range(10),
 )
 def test_the_verdict_follows_from_the_received_frames(
-    received: list[bytes], outcome: Outcome, changes: list[str]
+    received: list[bytes], outcome: FrameOutcome, changes: list[str]
 ) -> None:
     verdict = judge("g", "n", SENT, received)
     assert verdict.outcome is outcome
@@ -62,9 +62,9 @@ def test_copies_are_counted() -> None:
 
 def test_the_matrix_counts_verdicts_and_the_list_has_those_that_did_not_pass() -> None:
     verdicts = [
-        Verdict("ECN", "CE", Outcome.PASS, copies=1),
-        Verdict("ECN", "ECT(0)", Outcome.ALTERED, ["ECN 2 to 0"], copies=1),
-        Verdict("size", "1,501 bytes", Outcome.NOT_SENT, why="too long"),
+        FrameVerdict("ECN", "CE", FrameOutcome.PASS, copies=1),
+        FrameVerdict("ECN", "ECT(0)", FrameOutcome.ALTERED, ["ECN 2 to 0"], copies=1),
+        FrameVerdict("size", "1,501 bytes", FrameOutcome.NOT_SENT, why="too long"),
     ]
     out = Console(width=100)
     with out.capture() as capture:
@@ -85,13 +85,13 @@ def v6(*, ttl: int = 64, traffic_class: int = 0, load: bytes = b"x" * 20) -> byt
 @pytest.mark.parametrize(
     ("received", "outcome", "changes"),
     [
-        (v6(ttl=63), Outcome.PASS, ["routed"]),
-        (v6(traffic_class=3), Outcome.ALTERED, ["ECN 0 to 3"]),
-        (v6(traffic_class=46 << 2), Outcome.ALTERED, ["DSCP 0 to 46"]),
-        (v6(load=b"x" * 19), Outcome.ALTERED, ["length 28 to 27", "payload"]),
+        (v6(ttl=63), FrameOutcome.PASS, ["routed"]),
+        (v6(traffic_class=3), FrameOutcome.ALTERED, ["ECN 0 to 3"]),
+        (v6(traffic_class=46 << 2), FrameOutcome.ALTERED, ["DSCP 0 to 46"]),
+        (v6(load=b"x" * 19), FrameOutcome.ALTERED, ["length 28 to 27", "payload"]),
     ],
 )
-def test_ipv6_frames_are_compared_by_the_same_names(received: bytes, outcome: Outcome, changes: list[str]) -> None:
+def test_ipv6_frames_are_compared_by_the_same_names(received: bytes, outcome: FrameOutcome, changes: list[str]) -> None:
     verdict = judge("g", "n", v6(), [received])
     assert verdict.outcome is outcome
     assert sorted(verdict.changes) == changes
@@ -108,5 +108,5 @@ def test_a_checksum_that_changes_alone_is_reported() -> None:
 
 
 def test_the_first_of_several_copies_is_compared() -> None:
-    assert judge("g", "n", SENT, [SENT, frame(tos=0)]).outcome is Outcome.PASS
-    assert judge("g", "n", SENT, [frame(tos=0), SENT]).outcome is Outcome.ALTERED
+    assert judge("g", "n", SENT, [SENT, frame(tos=0)]).outcome is FrameOutcome.PASS
+    assert judge("g", "n", SENT, [frame(tos=0), SENT]).outcome is FrameOutcome.ALTERED

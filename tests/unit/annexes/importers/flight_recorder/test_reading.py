@@ -11,7 +11,7 @@ import pytest
 
 from emulator.annexes.importers.flight_recorder.dumps import is_flight_recorder
 from emulator.annexes.importers.flight_recorder.reading import read_flight_recorder
-from emulator.annexes.importers.model import Fate, ImportedTrace, Place
+from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
 from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -69,7 +69,7 @@ def test_a_dump_becomes_the_calls_that_it_lists(writer: Any, tmp_path: Path) -> 
 def test_times_between_calls_are_time_on_the_cpu(tmp_path: Path) -> None:
     write_recorder_pickles(tmp_path)
     nodes = read(tmp_path).ranks[0].nodes
-    gaps = [(one.duration_ns, one.deps) for one in nodes if one.place is Place.CPU]
+    gaps = [(one.duration_ns, one.deps) for one in nodes if one.place is NodeResource.CPU]
     # The all-reduce was done at 1,500 µs: what came 500 µs later may have waited for it, as the rest for the CPU.
     assert gaps == [(500 * US, (1,)), (100 * US, (2,)), (900 * US, (4,))]
     reduce_scatter = nodes[-1]

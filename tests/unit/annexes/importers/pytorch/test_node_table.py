@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.annexes.importers.model import ImportedNode, Operation, Place
+from emulator.annexes.importers.model import ImportedNode, NodeResource, RecordedOperation
 from emulator.annexes.importers.pytorch import node_table
 from emulator.annexes.importers.pytorch.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeShelf, NodeTable
 from emulator.trace.meaning.model import CommKind
 
-OPERATION = Operation(where="x", name="allreduce", kind=CommKind.ALL_REDUCE, size_bytes=8)
+OPERATION = RecordedOperation(where="x", name="allreduce", kind=CommKind.ALL_REDUCE, size_bytes=8)
 NODES = [
-    ImportedNode(1, "kernel", Place.DEVICE, (), 0, 70),
-    ImportedNode(2, "all_reduce", Place.NETWORK, (1,), 70, 9, OPERATION),
-    ImportedNode(3, "é", Place.CPU, (1, 2), 80, 1),
+    ImportedNode(1, "kernel", NodeResource.DEVICE, (), 0, 70),
+    ImportedNode(2, "all_reduce", NodeResource.NETWORK, (1,), 70, 9, OPERATION),
+    ImportedNode(3, "é", NodeResource.CPU, (1, 2), 80, 1),
 ]
 
 

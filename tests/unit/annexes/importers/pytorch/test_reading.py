@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers.agreement import check_agreement
-from emulator.annexes.importers.model import Fate, ImportedRank, Place
+from emulator.annexes.importers.model import Fate, ImportedRank, NodeResource
 from emulator.annexes.importers.pytorch.reading import read_pytorch
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -94,10 +94,10 @@ def test_gloo_s_collectives_take_the_time_of_their_execution(tmp_path: Path) -> 
     trace.operator("aten::add", 75, 10)
     write(trace, tmp_path / "0.json")
     [rank] = read_pytorch(tmp_path).ranks
-    [node] = [one for one in rank.nodes if one.place is Place.NETWORK]
+    [node] = [one for one in rank.nodes if one.place is NodeResource.NETWORK]
     assert (node.duration_ns, node.operation is not None and node.operation.size_bytes) == (50_000, 256)
     after = [one for one in rank.nodes if node.node_id in one.deps]
-    assert [(one.place, one.duration_ns) for one in after] == [(Place.CPU, 15_000)]
+    assert [(one.place, one.duration_ns) for one in after] == [(NodeResource.CPU, 15_000)]
 
 
 def test_a_host_trace_alone_orders_communication_by_its_data(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.model import ImportedNode, Place
+from emulator.annexes.importers.model import ImportedNode, NodeResource
 from emulator.annexes.importers.pytorch.reading import read_pytorch
 from tests.support.pytorch_traces import AUTOGRAD, COMPUTE_STREAM, KinetoDocument, data_parallel_rank, write
 
@@ -57,21 +57,21 @@ def test_a_kernel_follows_its_launch_and_the_one_before_it_on_the_stream(tmp_pat
     nodes = nodes_of(trace, tmp_path)
     first, second = named(nodes, "first"), named(nodes, "second")
     before_first, before_second = (nodes[kernel.deps[0] - 1] for kernel in (first, second))
-    assert [before_first.place, before_second.place] == [Place.CPU, Place.CPU]
+    assert [before_first.place, before_second.place] == [NodeResource.CPU, NodeResource.CPU]
     assert (before_first.duration_ns, before_second.duration_ns) == (10_000, 30_000)
     assert set(second.deps) == {before_second.node_id, first.node_id}
 
 
 def test_a_collective_waits_for_the_stream_it_was_called_on(tmp_path: Path) -> None:
     nodes = nodes_of(data_parallel_rank(0, 1), tmp_path)
-    first, second = [one for one in nodes if one.place is Place.NETWORK]
+    first, second = [one for one in nodes if one.place is NodeResource.NETWORK]
     assert named(nodes, "gemm_backward").node_id in first.deps
     assert first.node_id in second.deps
 
 
 def test_a_stream_that_waits_for_a_collective_depends_on_it(tmp_path: Path) -> None:
     nodes = nodes_of(data_parallel_rank(0, 1), tmp_path)
-    collectives = [one.node_id for one in nodes if one.place is Place.NETWORK]
+    collectives = [one.node_id for one in nodes if one.place is NodeResource.NETWORK]
     assert collectives[-1] not in named(nodes, "gemm_backward").deps
     assert collectives[-1] in named(nodes, "sgd").deps
 
@@ -84,8 +84,8 @@ def test_a_wait_of_the_cpu_is_a_dependency_in_place_of_time(tmp_path: Path) -> N
     nodes = nodes_of(trace, tmp_path)
     reduce = named(nodes, "reduce")
     [after] = [one for one in nodes if reduce.node_id in one.deps]
-    assert (after.place, after.start_ns, after.duration_ns) == (Place.CPU, 100_000, 30_000)
-    assert sum(one.duration_ns for one in nodes if one.place is Place.CPU) == 45_000
+    assert (after.place, after.start_ns, after.duration_ns) == (NodeResource.CPU, 100_000, 30_000)
+    assert sum(one.duration_ns for one in nodes if one.place is NodeResource.CPU) == 45_000
 
 
 def test_a_wait_for_nothing_is_cpu_time(tmp_path: Path) -> None:

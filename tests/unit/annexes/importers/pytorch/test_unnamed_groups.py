@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.model import Fate, ImportedTrace, Operation
+from emulator.annexes.importers.model import Fate, ImportedTrace, RecordedOperation
 from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -92,7 +92,7 @@ def message(host: HostDocument, call: str, elements: int, *numbers: int) -> None
     host.node(f"c10d::{call}", [[tensor(1, elements)], "<Object>", *numbers])
 
 
-def ends(operations: list[Operation]) -> list[tuple[CommKind, int, int]]:
+def ends(operations: list[RecordedOperation]) -> list[tuple[CommKind, int, int]]:
     return [(one.kind, one.peer, one.size_bytes // 4) for one in operations]
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from emulator.annexes.launch.kubernetes import cluster
 from emulator.annexes.launch.kubernetes.kubectl import Kubectl, Pod
-from emulator.annexes.launch.kubernetes.manifests import Placement
+from emulator.annexes.launch.kubernetes.manifests import ClusterPlacement
 from emulator.errors import RunError
 
-PLACEMENT = Placement(name="charkha-1", image="charkha", nodes=2, secret="charkha-1", has_identities=False)
+PLACEMENT = ClusterPlacement(name="charkha-1", image="charkha", nodes=2, secret="charkha-1", has_identities=False)
 
 
 def pod(name: str, state: str = "Running", *, has_ended: bool = False) -> Pod:

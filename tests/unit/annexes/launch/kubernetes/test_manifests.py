@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from emulator.annexes.launch.kubernetes.manifests import Manifest, Placement, manifests, secret, to_yaml
+from emulator.annexes.launch.kubernetes.manifests import ClusterPlacement, Manifest, manifests, secret, to_yaml
 from tests.support.full import IS_FULL
 
-PLAIN = Placement(name="charkha-1", image="charkha:1", nodes=3, secret="charkha-1")
-ALL = Placement(
+PLAIN = ClusterPlacement(name="charkha-1", image="charkha:1", nodes=3, secret="charkha-1")
+ALL = ClusterPlacement(
     name="charkha-2",
     image="registry.example/charkha:1",
     nodes=2,
@@ -33,13 +33,13 @@ ALL = Placement(
 )
 
 
-def of_part(placement: Placement, part: str) -> Manifest:
+def of_part(placement: ClusterPlacement, part: str) -> Manifest:
     job = next(one for one in manifests(placement) if one["metadata"]["name"] == f"{placement.name}-{part}")
     spec: Manifest = job["spec"]
     return spec
 
 
-def pod(placement: Placement, part: str) -> Manifest:
+def pod(placement: ClusterPlacement, part: str) -> Manifest:
     found: Manifest = of_part(placement, part)["template"]["spec"]
     return found
 
@@ -54,7 +54,7 @@ def versions() -> list[str]:
 
 
 @pytest.mark.parametrize("placement", [PLAIN, ALL])
-def test_every_schema_of_kubernetes_takes_the_manifests(placement: Placement) -> None:
+def test_every_schema_of_kubernetes_takes_the_manifests(placement: ClusterPlacement) -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
     for version in versions():
         for manifest in [secret(placement, {"token": "x"}), *manifests(placement)]:
@@ -66,7 +66,7 @@ def test_every_schema_of_kubernetes_takes_the_manifests(placement: Placement) ->
 
 
 @pytest.mark.parametrize("placement", [PLAIN, ALL])
-def test_what_is_printed_is_what_is_made_and_holds_no_secret(placement: Placement) -> None:
+def test_what_is_printed_is_what_is_made_and_holds_no_secret(placement: ClusterPlacement) -> None:
     text = to_yaml(manifests(placement), "first\nsecond")
     assert text.startswith("# first\n# second\n---\n")
     assert list(yaml.safe_load_all(text)) == manifests(placement)
@@ -93,7 +93,7 @@ def test_agents_find_the_controller_by_the_name_of_the_service() -> None:
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["selector"] == of_part(PLAIN, "controller")["template"]["metadata"]["labels"]
     words = pod(PLAIN, "agent")["containers"][0]["args"]
-    assert words[:3] == [
+    assert words[:4] == [
         "agent",
         "start",
         "--controller",
@@ -101,7 +101,7 @@ def test_agents_find_the_controller_by_the_name_of_the_service() -> None:
     ]
 
 
-def containers(placement: Placement) -> Iterator[Manifest]:
+def containers(placement: ClusterPlacement) -> Iterator[Manifest]:
     for part in ("agent", "controller"):
         yield from pod(placement, part)["containers"] + pod(placement, part).get("initContainers", [])
 

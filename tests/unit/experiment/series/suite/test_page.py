@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from emulator.experiment.series.suite.page import suite_page
 from emulator.experiment.series.suite.record import CaseRecord, Check, RunRecord
-from emulator.results.run_folder.manifest import Figures
+from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.verdict.judge import Outcome
 from emulator.views.html.page.document import Facts, Page, Table, render
 from tests.unit.experiment.series.suite.test_table import RECORD
@@ -87,7 +87,7 @@ def test_what_is_not_covered_is_in_the_method() -> None:
 
 
 def test_a_row_has_the_figures_of_its_run_the_limit_and_a_link_to_its_report() -> None:
-    run = replace(RUN, topology="lab", figures=Figures(verdict="FAIL", jct_ns=5_000_000, lost=15))
+    run = replace(RUN, topology="lab", figures=RunFigures(verdict="FAIL", jct_ns=5_000_000, lost=15))
     case = replace(RECORD.cases[1], runs=(run,), limit="at most 0")
     results = tables(suite_page(replace(RECORD, cases=(case,)), reports={"second": "a case/report.html"}))["results"]
     row = dict(zip((one.name for one in results.columns), results.rows[0], strict=True))

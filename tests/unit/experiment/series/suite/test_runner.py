@@ -15,7 +15,7 @@ from emulator.experiment.series.suite.table import deciding_cell
 from emulator.experiment.series.turns import new_folder
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.session import Session
+from emulator.results.run_folder.session import StoredSession
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.traffic.network_traffic import NetworkTraffic, PortLoad
@@ -64,7 +64,7 @@ class Player:
     def jct_of(self, experiment: Experiment) -> int:
         return self.jct_ns
 
-    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | Session:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | StoredSession:
         if len(experiment.jobs) > 1:
             return self._session(experiment, folder, solo)
         number = len(self.played)
@@ -74,7 +74,7 @@ class Player:
         spans = {0: ranks((0, self.jct_of(experiment)), (0, 400))}
         return write_run(folder, collective([0, 0], [100, 100]), iterations=spans, run_id=f"run-{number}")
 
-    def _session(self, experiment: Experiment, folder: Path, solo: bool) -> Session:
+    def _session(self, experiment: Experiment, folder: Path, solo: bool) -> StoredSession:
         """Job b takes twice the time of its solo run, a the same; both take `jct_ns` and twice of it."""
         number = len(self.played)
         self.played.append((folder.name, experiment))

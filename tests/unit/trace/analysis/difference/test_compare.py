@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.trace.analysis.compare import Aspect, Difference, TraceSet, difference
+from emulator.trace.analysis.compare import Aspect, ComparedSet, Difference, difference
 from emulator.trace.meaning.workload import build_workload
 from tests.support.random_traces import random_traces
 from tests.support.traces import Node, coll, node, rank_trace, recv, send, storage
@@ -14,9 +14,9 @@ from tests.support.traces import Node, coll, node, rank_trace, recv, send, stora
 A2A = {"in_splits": (1, 3), "out_splits": (1, 3)}
 
 
-def trace_set(*ranks: list[Node]) -> TraceSet:
+def trace_set(*ranks: list[Node]) -> ComparedSet:
     traces = [rank_trace(rank, nodes) for rank, nodes in enumerate(ranks)]
-    return TraceSet(traces, build_workload(traces))
+    return ComparedSet(traces, build_workload(traces))
 
 
 def compared(one: list[Node], other: list[Node], *, tolerance: float = 0.0) -> Difference:
@@ -76,12 +76,12 @@ def test_nothing_differs_from_itself_however_it_is_numbered() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_sets_are_the_same_as_themselves(seed: int) -> None:
-    one, other = (TraceSet(traces, build_workload(traces)) for traces in (random_traces(seed), random_traces(seed)))
+    one, other = (ComparedSet(traces, build_workload(traces)) for traces in (random_traces(seed), random_traces(seed)))
     assert difference(one, other).is_same
 
 
 def test_names_of_groups_do_not_count_but_their_ranks_do() -> None:
-    def grouped(name: str, ranks: tuple[int, ...]) -> TraceSet:
+    def grouped(name: str, ranks: tuple[int, ...]) -> ComparedSet:
         return trace_set(
             *([coll(1, "barrier", 0, pg=name, group_ranks=ranks)] if r in ranks else [node(1)] for r in (0, 1, 2))
         )
@@ -110,7 +110,7 @@ def test_messages_are_matched_by_the_order_of_their_tags() -> None:
 
 
 def test_splits_count_where_sizes_are_equal() -> None:
-    def uneven(splits: tuple[int, int]) -> TraceSet:
+    def uneven(splits: tuple[int, int]) -> ComparedSet:
         back = (4 - splits[0], 4 - splits[1])
         return trace_set(
             [coll(1, "all_to_all", 4, in_splits=splits, out_splits=(splits[0], back[0]))],

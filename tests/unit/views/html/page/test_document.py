@@ -6,13 +6,13 @@ import pytest
 from emulator.views.columns.columns import Header
 from emulator.views.html.page.document import (
     Bar,
+    BarPart,
     Chart,
     Facts,
-    Figure,
     Figures,
+    KeyFigure,
     Page,
-    Part,
-    Section,
+    PageSection,
     Table,
     Text,
     render,
@@ -30,14 +30,14 @@ def page() -> Page:
     curve = {"class": [EVIL, EVIL], "time_ns": [10, 20], "share": [0.5, 1.0]}
     picture = Picture("cct_cdf", {"curve": curve}, choice="class", choices=[(EVIL, EVIL)])
     blocks = [
-        Figures("kpis", [Figure(EVIL, EVIL, EVIL)]),
-        Bar("where", EVIL, EVIL, [Part(EVIL, EVIL, 0.5, "compute")]),
+        Figures("kpis", [KeyFigure(EVIL, EVIL, EVIL)]),
+        Bar("where", EVIL, EVIL, [BarPart(EVIL, EVIL, 0.5, "compute")]),
         Facts("facts", EVIL, [(EVIL, EVIL)], EVIL),
         Text("text", EVIL),
         table,
         Chart("cdf", EVIL, EVIL, EVIL, picture, table, choice_title=EVIL),
     ]
-    return Page(EVIL, EVIL, EVIL, [EVIL], [EVIL], [Section("all", EVIL, blocks, EVIL)], EVIL)
+    return Page(EVIL, EVIL, EVIL, [EVIL], [EVIL], [PageSection("all", EVIL, blocks, EVIL)], EVIL)
 
 
 def test_what_a_trace_says_is_text_wherever_it_stands(page: Page) -> None:

@@ -12,7 +12,7 @@ from emulator.control.parameter import Parameter
 from emulator.results.comparison.comparability import NOTED_PARAMETERS, compared_parameters
 from emulator.results.run_folder.manifest import Scaling
 from emulator.views.columns.figures import NONE
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import PageFacts
 from emulator.views.html.sections.comparability import comparability
 from tests.support.report import facts_of
 from tests.support.runs import collective, ranks
@@ -32,7 +32,7 @@ PARAMETERS = {
 }
 
 
-def lines(facts: RunFacts) -> dict[str, str]:
+def lines(facts: PageFacts) -> dict[str, str]:
     return dict(list(row) for row in comparability(facts).rows)
 
 

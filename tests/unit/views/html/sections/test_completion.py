@@ -9,7 +9,7 @@ import pytest
 
 from emulator.results.run_folder.manifest import RUNNING
 from emulator.views.columns.figures import NONE
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Chart, Table, Text
 from emulator.views.html.sections.completion import DRAWN, ITERATION_POINTS, completion
 from tests.support.report import block_of, drawn, facts_of, identifiers, records
@@ -18,7 +18,7 @@ from tests.support.runs import collective, ranks
 SPENT = {0: ranks((0, 10), (0, 10))}
 
 
-def swept(folder: Path, *, sizes: int = 5, **fields: object) -> RunFacts:
+def swept(folder: Path, *, sizes: int = 5, **fields: object) -> PageFacts:
     samples = []
     for number in range(sizes):
         size = 1 << (10 + number)

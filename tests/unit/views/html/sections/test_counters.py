@@ -3,15 +3,15 @@ from typing import Any
 
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.writer import RunWriter
-from emulator.views.html.facts import RunFacts, read_facts
-from emulator.views.html.page.document import Chart, Section, Table, Text
+from emulator.views.html.facts import PageFacts, read_facts
+from emulator.views.html.page.document import Chart, PageSection, Table, Text
 from emulator.views.html.sections.counters import count_drops, device_counters
 from tests.support.runs import collective, columns, manifest, ranks
 
 SECOND = 1_000_000_000
 
 
-def facts(folder: Path, *readings: tuple[int, str, str, int]) -> RunFacts:
+def facts(folder: Path, *readings: tuple[int, str, str, int]) -> PageFacts:
     """Of a run with readings (second, interface, counter, value) of a switch."""
     with RunWriter(folder, manifest()) as writer:
         writer.add_samples(columns(collective([0, 0], [10, 10])))
@@ -57,5 +57,5 @@ def test_cumulative_counters_are_drawn_as_increase_per_second_and_levels_as_they
     ]
 
 
-def _chart(section: Section) -> Chart:
+def _chart(section: PageSection) -> Chart:
     return next(one for one in section.blocks if isinstance(one, Chart))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Table, Text
 from emulator.views.html.sections.late import RANKS, stragglers
 from tests.support.report import block_of, facts_of, identifiers, records
 from tests.support.runs import collective, ranks
 
 
-def late(folder: Path, *, count: int = 12, members: int = 4) -> RunFacts:
+def late(folder: Path, *, count: int = 12, members: int = 4) -> PageFacts:
     """The last rank always posts 900 ns late; all complete last in turn."""
     samples = []
     for number in range(count):

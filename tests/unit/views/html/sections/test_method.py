@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from emulator.control.parameter import Parameter
-from emulator.results.run_folder.manifest import RUNNING, Clock, Exclusion, HostFacts, Trials
+from emulator.results.run_folder.manifest import RUNNING, Exclusion, HostFacts, TimeAxis, Trials
 from emulator.views.columns.figures import NONE
-from emulator.views.html.facts import RunFacts
+from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Facts, Table, Text
 from emulator.views.html.sections.method import DRAFT, FEW_HOSTS, description
 from tests.support.report import block_of, facts_of, identifiers, records
@@ -28,11 +28,11 @@ HOST = HostFacts(
 )
 
 
-def described(folder: Path, **fields: Any) -> RunFacts:
+def described(folder: Path, **fields: Any) -> PageFacts:
     return facts_of(folder, collective([0, 0], [100, 90]), {0: ranks((0, 200), (0, 210))}, **fields)
 
 
-def facts_named(facts: RunFacts, identifier: str) -> dict[str, str]:
+def facts_named(facts: PageFacts, identifier: str) -> dict[str, str]:
     return dict(block_of(description(facts), identifier, Facts).facts)
 
 
@@ -79,7 +79,7 @@ def test_without_a_device_the_section_says_what_was_measured(tmp_path: Path) -> 
 
 
 def test_the_measurement_names_clock_delay_and_memory(tmp_path: Path) -> None:
-    clock = Clock(source="CLOCK_MONOTONIC, offsets measured", offset_ns=2_000_000, error_ns=20_000)
+    clock = TimeAxis(source="CLOCK_MONOTONIC, offsets measured", offset_ns=2_000_000, error_ns=20_000)
     found = facts_named(described(tmp_path / "run", hosts=(HOST,), clock=clock), "measurement")
     assert found["Largest clock offset corrected"] == "2 ms"
     assert found["Clock error, at most"] == "20 µs"

@@ -13,8 +13,8 @@ from emulator.control.parameter import Parameter
 from emulator.results.run_folder.manifest import ABORTED, RUNNING, Scaling
 from emulator.units import format_duration
 from emulator.views.columns.figures import NONE
-from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Bar, Figure, Figures, Text
+from emulator.views.html.facts import PageFacts
+from emulator.views.html.page.document import Bar, Figures, KeyFigure, Text
 from emulator.views.html.sections.overview import labels, overview, sentence, warnings
 from tests.support.report import block_of, facts_of, identifiers
 from tests.support.runs import collective, ranks
@@ -25,7 +25,7 @@ SPENT = {
 }
 
 
-def played(folder: Path, **fields: Any) -> RunFacts:
+def played(folder: Path, **fields: Any) -> PageFacts:
     samples = [
         row
         for number in range(2)
@@ -34,7 +34,7 @@ def played(folder: Path, **fields: Any) -> RunFacts:
     return facts_of(folder, samples, SPENT, **fields)
 
 
-def figures(facts: RunFacts, identifier: str) -> dict[str, Figure]:
+def figures(facts: PageFacts, identifier: str) -> dict[str, KeyFigure]:
     return {one.name: one for one in block_of(overview(facts), identifier, Figures).figures}
 
 

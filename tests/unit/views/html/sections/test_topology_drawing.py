@@ -6,25 +6,25 @@ import pytest
 from emulator.controller.recording.topology_description import describe_dut, describe_topology
 from emulator.topology.load import load_topology
 from emulator.views.columns.figures import NONE, link_rate_cell
-from emulator.views.html.facts import RunFacts, read_facts
+from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page.document import render
 from emulator.views.html.run_page import run_page
 from emulator.views.html.sections.comparability import comparability, oversubscription
-from emulator.views.html.sections.topology_drawing import Plan, topology_drawing
+from emulator.views.html.sections.topology_drawing import NetworkDrawing, topology_drawing
 from tests.support.command import ROOT
 from tests.support.runs import collective, ranks, write_run
 
 
-def facts(folder: Path, name: str, **fields: Any) -> RunFacts:
+def facts(folder: Path, name: str, **fields: Any) -> PageFacts:
     topology = load_topology(ROOT / "topologies" / f"{name}.yaml", ranks=2)
     fields |= {"topology": describe_topology(topology), "dut": describe_dut(topology)}
     samples = collective([0, 0], [10, 10])
     return read_facts(write_run(folder / "run", samples, iterations={0: ranks((0, 10), (0, 10))}, **fields))
 
 
-def drawn(found: RunFacts) -> Plan:
+def drawn(found: PageFacts) -> NetworkDrawing:
     plan = topology_drawing(found).drawing
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, NetworkDrawing)
     return plan
 
 

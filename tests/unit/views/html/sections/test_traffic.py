@@ -11,7 +11,7 @@ from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.manifest import RUNNING, TraceFacts
 from emulator.results.run_folder.reader import read_run
 from emulator.views.columns.figures import NONE
-from emulator.views.html.facts import RunFacts, read_facts
+from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page import pair_grid
 from emulator.views.html.page.document import Chart, Table, Text
 from emulator.views.html.run_page import facts_to_json
@@ -27,7 +27,7 @@ FLOWS = (
 )
 
 
-def played(folder: Path, flows: tuple[FlowCounters, ...] = FLOWS, **fields: object) -> RunFacts:
+def played(folder: Path, flows: tuple[FlowCounters, ...] = FLOWS, **fields: object) -> PageFacts:
     spent = {0: ranks((0, 100), (0, 100), communication=50)}
     return facts_of(folder, collective([0, 10], [100, 90]), spent, flows=flows, **fields)
 

@@ -9,8 +9,8 @@ import pytest
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.writer import RunWriter
-from emulator.views.html.facts import RunFacts, read_facts
-from emulator.views.html.page.document import Chart, Section, Table
+from emulator.views.html.facts import PageFacts, read_facts
+from emulator.views.html.page.document import Chart, PageSection, Table
 from emulator.views.html.sections import worst as section_of
 from emulator.views.html.sections.worst import recorded_steps, worst
 from tests.support.report import block_of, drawn, records
@@ -18,7 +18,7 @@ from tests.support.runs import collective, columns, manifest
 from tests.support.steps import Step, run, step
 
 
-def flow_facts(folder: Path, events: dict[int, list[FlowCounters]]) -> RunFacts:
+def flow_facts(folder: Path, events: dict[int, list[FlowCounters]]) -> PageFacts:
     """A run of two ranks in which the flow from 0 to 1 had trouble."""
     total = FlowCounters(0, 1, bytes=9, messages=1, packets=90, retransmits=5, timeouts=0, duplicates=1, qpn=17)
     with RunWriter(folder, manifest()) as writer:
@@ -52,16 +52,16 @@ USUAL: list[Step] = [step(rank, (rank + 1) % 4, 100, 150) for rank in range(3)]
 IDEAL = {"ideal_post_ns": 0, "ideal_arrival_ns": 40}
 
 
-def facts(folder: Path, steps: list[Step]) -> RunFacts:
+def facts(folder: Path, steps: list[Step]) -> PageFacts:
     return read_facts(run(folder, steps))
 
 
-def section(folder: Path, steps: list[Step]) -> Section:
+def section(folder: Path, steps: list[Step]) -> PageSection:
     (found,) = recorded_steps(facts(folder, steps))
     return found
 
 
-def lines(found: Section) -> list[tuple[str, str, str, int, int]]:
+def lines(found: PageSection) -> list[tuple[str, str, str, int, int]]:
     names = ("part", "lane", "to_lane", "begin_ns", "end_ns")
     return [tuple(row[name] for name in names) for row in drawn(block_of(found, "space-time", Chart), "lines")]  # type: ignore[misc]
 
