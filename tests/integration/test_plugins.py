@@ -17,7 +17,7 @@ MODULE = '''
 from emulator.annexes.exports.formats import Format, as_text
 from emulator.annexes.importers.importer import Importer
 from emulator.annexes.importers.model import Losses
-from emulator.annexes.importers.model import ImportedRank, ImportedTrace, NodeList, Operation
+from emulator.annexes.importers.model import ImportedRank, ImportedTrace, NodeList, RecordedOperation
 from emulator.trace.meaning.model import CommKind
 
 
@@ -33,7 +33,7 @@ def read_counts(path, *, ranks=None, on_rank=None):
     def rank_of(rank):
         nodes, before = NodeList(), ()
         for number in range(int(count)):
-            operation = Operation(f"{path}:1", "all_reduce", CommKind.ALL_REDUCE, int(size))
+            operation = RecordedOperation(f"{path}:1", "all_reduce", CommKind.ALL_REDUCE, int(size))
             before = (nodes.issue(operation, before),)
         return ImportedRank(rank, (str(path),), "counts", 2, {}, nodes.nodes, nodes.losses)
 
