@@ -15,7 +15,8 @@ from cryptography.x509.oid import NameOID
 
 from emulator.control.certificates.authority import AUTHORITY_DAYS, ISSUED, open_authority
 from emulator.control.certificates.signature import NOT_READ
-from emulator.errors import HostError, InputError
+from emulator.errors import InputError
+from emulator.host.files import write_text
 
 LIST = "authority.crl"
 
@@ -38,10 +39,7 @@ def revoke(folder: Path, name: str, *, now: datetime | None = None) -> Path:
         entry = x509.RevokedCertificateBuilder(serial, begin).build()
         builder = builder.add_revoked_certificate(entry)
     content = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise HostError(f"{path}: cannot be written ({error.strerror})") from error
+    write_text(path, content.decode("ascii"))
     return path
 
 
