@@ -20,7 +20,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
-from agents.flows.playing import Flows
+from agents.flows import Flows
 from agents.host.leased_addresses import leased
 from agents.host.limits import Limits
 from agents.host.ports import Ports
@@ -32,20 +32,22 @@ from emulator.control.authentication import new_nonce
 from emulator.control.wire.credentials import key_and_claims
 from emulator.control.wire.tls import TlsFiles
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
-from emulator.host.clock import clock_id
+from emulator.host.clock import TimerfdClock, clock_id
 from emulator.host.resources import exhausted
-from emulator.host.timer import TimerfdClock
-from emulator.planner.msccl.loaded import load_algorithm
+from emulator.host.stderr_log import is_of_grpc_poller
+from emulator.planner.loaded_algorithms import load_algorithm
 from emulator.units import NS_PER_S
-from emulator.version import VERSION
+from emulator.version import BUILD, VERSION
 
 if TYPE_CHECKING:
-    from agents.metrics import AgentMetrics
+    from agents.reporter import AgentMetrics
 
 
 PROGRESS_S = (0.25, 1.0)
 """How often to report progress: shortest and longest interval; at most every fourth time that completions."""
 _PROGRESS_SHARE = 1 / 20  # of a core: an agent with thousands of ranks counts for longer, and reports less often
+FIRST_WORD_S = 10.0
+"""How long the command that started this agent may take to answer."""
 ABORT_S = 0.5
 REFUSAL_S = 5.0
 """How long a busy controller may take to read why this agent cannot continue; all traffic has stopped by then."""
@@ -81,7 +83,7 @@ class Agent:
     ) -> None:
         self._metrics, self._limits = metrics, limits
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
-        self._link = ControlLink(target, tls=tls, is_patient=stays, report=report)
+        self._link = ControlLink(target, tls=tls, patience_s=None if stays else FIRST_WORD_S, report=report)
         self._parts: dict[int, Part] = {}  # by number of the job
         self._hosts: dict[int | None, list[str]] = {}  # of the ranks of each job
         self._buckets: dict[str, Bucket] = {}  # by interface
@@ -120,13 +122,13 @@ class Agent:
         setup: control.Setup = await self._expect(control.Setup)
         self._report_interval_ns, self._routes = setup.report_interval_ns, setup.networks
         self._limits.check(setup, self._ports)
-        for job in setup.jobs:
+        for job in setup.jobs.values():
             for name, text in job.settings.algorithm_files.items():
                 load_algorithm(text, name)
         with TimerfdClock() as self._clock:
             async with leased(self._ports, setup) as devices, contextlib.AsyncExitStack() as stack:
-                for job in setup.jobs:
-                    self._parts[job.number] = await stack.enter_async_context(self._part(job, devices))
+                for number, job in sorted(setup.jobs.items()):
+                    self._parts[number] = await stack.enter_async_context(self._part(number, job, devices))
                 self._flows = Flows(setup.flows, devices, self._fail, limits=self._limits)
                 try:
                     await self._meet_peers()
@@ -137,19 +139,20 @@ class Agent:
                     self._flows.close()
 
     @contextlib.asynccontextmanager
-    async def _part(self, job: control.JobSetup, devices: Mapping[str, str]) -> AsyncIterator[Part]:
+    async def _part(self, number: int, job: control.JobSetup, devices: Mapping[str, str]) -> AsyncIterator[Part]:
         async with make_transport(
             job.transport,
             message_bytes=job.message_bytes,
             run=job.run_id,
             seed=job.seed,
-            options=job.transport_options,
+            options=job.options,
             domains=job.domains,
             clock=self._clock,
             devices=devices,
         ) as transport:
-            fail = partial(self._fail, job=job.number)
+            fail = partial(self._fail, job=number)
             yield Part(
+                number,
                 job,
                 transport,
                 clock=self._clock,
@@ -325,6 +328,8 @@ class Agent:
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         error = context.get("exception")
+        if is_of_grpc_poller(str(context.get("message")), error):
+            return
         known = error if isinstance(error, EmulatorError) or error is None else exhausted(error)
         if known is not None:
             self._fail(str(known))
@@ -366,6 +371,7 @@ def _hello(claims: str, name: str, *, stays: bool, ports: Ports | None) -> contr
         facts={
             "kernel": platform.release(),
             "machine": platform.machine(),
+            "build": BUILD,
             "python": platform.python_version(),
             "cpus": str(len(os.sched_getaffinity(0))),
             "event_loop": "uvloop" if "uvloop" in sys.modules else "asyncio",

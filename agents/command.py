@@ -9,14 +9,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emulator.control.wire.credentials import TOKEN_VARIABLE, read_token, require_protection, tls_files
+from emulator.control.authentication import TOKEN_VARIABLE
+from emulator.control.wire.credentials import read_token, require_protection, tls_files
 from emulator.errors import InputError
 from emulator.topology.safety import SAFE_NETWORKS, parse_networks
 from emulator.units import parse_rate
 from emulator.visible import visible
 
 if TYPE_CHECKING:
-    from agents.metrics import AgentMetrics
+    from agents.reporter import AgentMetrics
 
 _EXAMPLE = """example:
   charkha agent start --controller 192.0.2.1:4790 --interface eth1 --identity server1.pem
@@ -144,7 +145,7 @@ def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> Age
     """Metrics that are served until the stack is closed; None without --metrics."""
     if address is None:
         return None
-    from agents.metrics import AgentMetrics
+    from agents.reporter import AgentMetrics
     from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry, parse_address
 
     registry = new_registry()

@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import grpc
 
-from agents.lease import CHECK_S, Lease
 from emulator.control import conversation as control
 from emulator.control.authentication import Binding, Purpose, code_of, is_code_of
 from emulator.control.wire.codec import decode_controller, encode_agent
@@ -23,6 +22,7 @@ from emulator.control.wire.descriptions import Opener
 from emulator.control.wire.tls import TlsFiles
 from emulator.errors import ControllerRefusal, RemoteProtocolError, RunAborted, RunError
 from emulator.host.core_wait import CoreTime
+from emulator.units import NS_PER_S
 
 _REFUSALS = (
     grpc.StatusCode.UNAUTHENTICATED,
@@ -53,7 +53,7 @@ class ControlLink:
     Args:
         target: the controller.
         tls: certificates; None: the stream is not encrypted.
-        is_patient: wait without limit until a controller listens at `target`.
+        patience_s: how long the controller may take for its first word; None: wait without limit until one listens.
         report: called once with each reason why TLS fails meanwhile.
     """
 
@@ -62,15 +62,18 @@ class ControlLink:
         target: str,
         *,
         tls: TlsFiles | None = None,
-        is_patient: bool = False,
+        patience_s: float | None = None,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._target, self._tls, self._is_patient, self._report = target, tls, is_patient, report
+        self._target, self._tls, self._is_patient, self._report = target, tls, patience_s is None, report
         self._outgoing: asyncio.Queue[control.JobMessage[control.AgentValue] | None] = asyncio.Queue()
-        self._decode = decode_controller
+        self._decode: Callable[[bytes], control.JobMessage[Any]] = decode_controller
         self.run_id = ""
         # On a Unix socket the controller is the process that started this one.
         self._lease = Lease(core_time=partial(_core_time, os.getppid()) if target.startswith("unix:") else lambda: None)
+        if patience_s is not None:
+            self._lease.give(patience_s)
+        self._is_reading = False
         self._expiry: RunAborted | None = None
 
     async def __aenter__(self) -> Self:
@@ -161,12 +164,16 @@ class ControlLink:
 
     async def _read(self) -> Any:
         """The next bytes or the end of the stream, whichever comes before the lease runs out."""
+        self._lease.heard()  # what came while nobody read is there
+        self._is_reading = True
         try:
             message = await self._call.read()
         except asyncio.CancelledError:
             if self._expiry is None:
                 raise
             raise self._expiry from None
+        finally:
+            self._is_reading = False
         self._lease.heard()
         return message
 
@@ -189,7 +196,8 @@ class ControlLink:
         """Break the stream off when the lease has run out."""
         while self._expiry is None:
             await asyncio.sleep(CHECK_S)
-            self._expiry = self._lease.overdue()
+            overdue = self._lease.overdue()
+            self._expiry = overdue if self._is_reading else None
         self._call.cancel()
 
     async def _closing_reason(self) -> str:
@@ -219,18 +227,14 @@ class ControlLink:
                 value, job = message
                 if isinstance(value, control.ClockReply):
                     value = replace(value, sent_ns=time.monotonic_ns())
-                await self._call.write(_encode(value, job))
+                try:
+                    content = encode_agent(value, job)
+                except RunError as error:  # it is too large: this agent gives up
+                    content = encode_agent(control.Abort(str(error)), job)
+                await self._call.write(content)
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reading side sees the same broken stream and reports the reason
-
-
-def _encode(value: control.AgentValue, job: int | None) -> bytes:
-    """As bytes; in place of what is too large, that this agent gives up."""
-    try:
-        return encode_agent(value, job)
-    except RunError as error:
-        return encode_agent(control.Abort(str(error)), job)
 
 
 def tls_failure(details: str) -> str | None:
@@ -254,3 +258,62 @@ def _reason(error: grpc.aio.AioRpcError) -> RunAborted:
     if error.code() in _REFUSALS:
         return ControllerRefusal(reason)
     return RunAborted(reason)
+
+
+CHECK_S = 0.5
+LONGEST_S = 60.0
+"""No controller gives more, and one that gives nothing gives this when traffic begins."""
+LONGEST_ABSENCE_S = 3.0
+"""If more time passes between two checks, this agent had no core: what the controller sent is still unread."""
+_BUSY_S = 1.0
+"""A silent controller of this host works if it ran, or waited for a core, for longer than this."""
+
+
+class Lease:
+    """Whatever the controller says renews it; there is none until the controller gives one, or traffic begins.
+
+    Args:
+        now: the clock, s.
+        core_time: time of the controller's process so far; None if it is not on this host.
+    """
+
+    def __init__(
+        self, *, now: Callable[[], float] = time.monotonic, core_time: Callable[[], CoreTime | None] = lambda: None
+    ) -> None:
+        self._now, self._core_time = now, core_time
+        self._seconds: float | None = None
+        self._heard_at = self._checked_at = now()
+        self._core_time_then: CoreTime | None = None  # when the controller fell silent
+
+    def give(self, seconds: float) -> None:
+        """The agent may play for so long, at most LONGEST_S, without hearing from the controller."""
+        self._seconds = min(seconds, LONGEST_S)
+
+    def begin(self) -> None:
+        """Traffic begins, whether or not the controller has given a lease."""
+        self._seconds = LONGEST_S if self._seconds is None else self._seconds
+
+    def heard(self) -> None:
+        """The controller has said something."""
+        self._heard_at, self._core_time_then = self._now(), None
+
+    def overdue(self) -> RunAborted | None:
+        """Why the agent must stop; to be called every CHECK_S."""
+        absent_s = self._now() - self._checked_at
+        self._checked_at += absent_s
+        if absent_s > LONGEST_ABSENCE_S:
+            self._heard_at += absent_s
+        silent_s = self._now() - self._heard_at
+        if silent_s > _BUSY_S and self._core_time_then is None:
+            self._core_time_then = self._core_time()
+        if self._seconds is None or silent_s <= self._seconds or self._is_controller_busy():
+            return None
+        return RunAborted(f"the controller has sent nothing for {self._seconds:g} s")
+
+    def _is_controller_busy(self) -> bool:
+        """Whether a silent controller works; it may then be silent for as long again."""
+        before, after = self._core_time_then, self._core_time()
+        if before is None or after is None or sum(after) - sum(before) <= _BUSY_S * NS_PER_S:
+            return False
+        self._heard_at, self._core_time_then = self._now(), after
+        return True

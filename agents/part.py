@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from agents.flow_history import FlowHistory
-from agents.host.nics import nics_of
+from agents.host.ports import nics_of
 from agents.nic.port import Bucket
+from agents.play.chain import ChainKeeper
 from agents.play.player import RankPlayer
-from agents.play.recording_player import RecordingPlayer
-from agents.play.step_keeper import StepKeeper
+from agents.play.recording_player import RecordingPlayer, StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.reporter import Reporter
-from agents.transports.base import Address, Endpoint, RankPort, Transport
+from agents.transports.base import Endpoint, RankPort, Transport
 from emulator.control import conversation as control
-from emulator.control.observations import FlowEvents
+from emulator.control.observations import FlowCounters, FlowEvents, join_ends
 from emulator.errors import RemoteProtocolError
 from emulator.host.clock import Clock
-from emulator.host.core_wait import CoreTime, CoreWait, wait_fraction
+from emulator.host.core_wait import CoreTicks, CoreTime, CoreWait, steal_fraction, wait_fraction
 from emulator.host.delays import NewestDelays
-from emulator.host.steal import CoreTicks, steal_fraction
 from emulator.planner.rank_program import Chunk
 
 RETIRE_SHARE = 4
@@ -57,6 +55,7 @@ class Part:
     """The ends of one job. The agent passes on what the controller says about the job.
 
     Args:
+        number: of the job in its session.
         setup: which ends, and how.
         transport: of these ends alone, so that windows and rate caps are those of a run of this job.
         clock: wakes the players.
@@ -68,6 +67,7 @@ class Part:
 
     def __init__(
         self,
+        number: int,
         setup: control.JobSetup,
         transport: Transport,
         *,
@@ -77,8 +77,9 @@ class Part:
         fail: Fail,
         tidy: Callable[[], None] = lambda: None,
     ) -> None:
-        self.number, self._setup, self._transport, self._clock = setup.number, setup, transport, clock
-        self._outlet, self._tidy = outlet, tidy
+        self.number, self._setup, self._transport, self._clock = number, setup, transport, clock
+        self._send: Callable[[control.AgentValue], None] = partial(outlet.send, job=number)
+        self._tidy = tidy
         self._players: dict[int, RankPlayer] = {}
         self._storage: dict[int, StorageEndpoint] = {}
         self._endpoints: dict[int, Endpoint] = {}
@@ -89,7 +90,7 @@ class Part:
         self._through = 0
         self._is_continuous = False
         self._done_by: dict[int, int] = {}  # rank → the newest iteration that it completed
-        self._is_prepared = self._ready_owed = False
+        self._is_prepared = self._ready_owed = self._is_due = False  # due: nobody will ask for the next iteration
         self._unready: list[int] = []  # ranks that were not seen to hold their first nodes of the next iteration
         self._reported: control.Progress | None = None
         self._lateness = NewestDelays()
@@ -109,6 +110,11 @@ class Part:
         )
         if setup.settings.record_steps:
             self._keeper = StepKeeper(setup.settings.record_steps, send=self._send, waiting=lambda: outlet.waiting)
+        self._chains: ChainKeeper | None = None
+        if setup.settings.hosts:
+            self._chains = ChainKeeper(
+                setup.settings.hosts, setup.settings.groups, send=self._send, waiting=lambda: outlet.waiting
+            )
         self.is_over = False
 
     @property
@@ -128,16 +134,12 @@ class Part:
         """
         places = self._places.values()
         self._transport.use_ports(
-            {
-                place.rank: RankPort(
-                    place.port, place.line_rate_bps, place.port_cap_bps, limit_of(devices.get(place.host, ""))
-                )
-                for place in places
-            }
+            {place.rank: RankPort(*place.port, limit_of(devices.get(place.host, ""))) for place in places},
+            self._core_wait,
         )
         for place in places:
             self._endpoints[place.rank] = await self._transport.open(place.rank, place.host)
-        bound = {rank: (end.address.host, end.address.port) for rank, end in self._endpoints.items()}
+        bound = {rank: end.address for rank, end in self._endpoints.items()}
         self._send(control.Bound(bound, nics_of((place.host for place in places), devices)))
 
     def carry_out(self, value: Any) -> None:
@@ -146,6 +148,7 @@ class Part:
         Raises:
             RemoteProtocolError: it makes no sense.
         """
+        self._get_ready_if_due()
         self._check(value)
         match value:
             case Chunk():
@@ -228,6 +231,8 @@ class Part:
         self._report_flow_events()
         if self._keeper is not None:
             self._keeper.finish()
+        if self._chains is not None:
+            self._chains.flush(is_over=True)
         self._send(
             control.Farewell(
                 [flow for end in self._endpoints.values() for flow in end.counters()],
@@ -237,6 +242,7 @@ class Part:
                 steal_fraction(self._ticks_at_start, CoreTicks.now()),
                 wait_fraction(self._core_time_at_start, CoreTime.now()),
                 self._keeper.lost if self._keeper is not None else 0,
+                self._transport.timeline(),
             )
         )
 
@@ -244,13 +250,12 @@ class Part:
 
     def _meet(self, places: control.Places) -> None:
         """Make the ends, which now know where all others listen."""
-        directory = {rank: Address(host, port) for rank, (host, port) in places.items()}
         for rank, endpoint in self._endpoints.items():
-            if directory.get(rank) != endpoint.address:
+            if places.get(rank) != endpoint.address:
                 raise RemoteProtocolError(f"the controller sent another place for rank {rank} than where it listens")
         for place in self._places.values():
             endpoint = self._endpoints[place.rank]
-            endpoint.connect(directory, self._storage_end(place) if place.storage else self._player(place))
+            endpoint.connect(places, self._storage_end(place) if place.storage else self._player(place))
 
     def _player(self, place: control.RankPlace) -> RankPlayer:
         make: Callable[..., RankPlayer] = RankPlayer
@@ -266,6 +271,7 @@ class Part:
             retire_batch=max(1, place.window // RETIRE_SHARE),
             lateness=self._lateness,
             core_wait=self._core_wait,
+            chains=self._chains,
         )
         return player
 
@@ -284,15 +290,23 @@ class Part:
     # --- iterations ---------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
+        self._ready_owed = True
+        self._get_ready()
+        self._send_ready_if_prefetched()
+
+    def _get_ready(self) -> None:
+        self._is_due = False
         self._report_flow_events()
         if self._keeper is not None:
             self._keeper.flush()
-        self._is_prepared = self._ready_owed = True
+        if self._chains is not None:
+            self._chains.flush()
+        self._transport.tidy()
+        self._is_prepared = True
         self._unready = list(self._players)
         for player in self._players.values():
             player.rewind()
         self._tidy()
-        self._send_ready_if_prefetched()
 
     def _send_ready_if_prefetched(self) -> None:
         while self._unready and self._has_first_nodes(self._unready[-1]):
@@ -305,6 +319,7 @@ class Part:
         return self._players[rank].prefetched(self._places[rank].window)
 
     def _start(self, iteration: int, at_ns: int, through: int) -> None:
+        self._reporter.start_ahead_ns = at_ns - time.monotonic_ns()
         self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
         self._core_time_at_start = self._core_time_at_start or CoreTime.now()
         self._iteration, self._through = iteration, through
@@ -342,6 +357,15 @@ class Part:
             self._report_flow_events()
             if self._keeper is not None:
                 self._keeper.flush()
+            if self._chains is not None:
+                self._chains.flush()
+        elif self._setup.prepares_itself:
+            self._is_due = True  # after what is sent now: the others may still play
+            self._clock.call_at(self._clock.now(), self._get_ready_if_due)
+
+    def _get_ready_if_due(self) -> None:
+        if self._is_due and not self.is_over:
+            self._get_ready()
 
     def _report_flow_events(self) -> None:
         """Report what happened to flows in the iteration that is complete, or that ended early."""
@@ -350,8 +374,27 @@ class Part:
             if news := self._flow_history.news(flows):
                 self._send(FlowEvents(self._iteration, news))
 
-    def _send(self, value: control.AgentValue) -> None:
-        self._outlet.send(value, self.number)
+
+class FlowHistory:
+    """What happened to flows since the iteration before: remembers the counters of those with events, and no others."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[int, int, int | None], FlowCounters] = {}
+
+    def news(self, flows: Iterable[FlowCounters]) -> Sequence[FlowCounters]:
+        """Events since the last call, one row per flow with any.
+
+        Args:
+            flows: counters since the run began, of either end or of both; flows without events may be missing.
+        """
+        news = []
+        for flow in join_ends(flows):
+            key = (flow.src, flow.dst, flow.qpn)
+            since = flow.events_since(self._before.get(key))
+            self._before[key] = flow
+            if since.has_events:
+                news.append(since)
+        return news
 
 
 def _peak_rss_bytes() -> int:

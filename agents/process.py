@@ -10,7 +10,8 @@ from agents.agent import Agent
 from agents.host.limits import Limits
 from agents.staying_agent import StayingAgent
 from emulator.errors import EmulatorError
-from emulator.host.resources import exhausted, reserve
+from emulator.host.resources import exhausted, raise_priority, reserve
+from emulator.visible import visible
 
 DESCRIPTORS, THREADS, MEMORY_BYTES = 24, 12, 128 << 20
 """What an agent takes at least before it plays, most of it gRPC: seen to fail below about half of each."""
@@ -22,6 +23,7 @@ def run_agent(target: str, *, token: str, name: str, addresses: Iterable[str]) -
     Returns:
         The exit code: 0 if the run finished, else that of the error, which is printed to stderr.
     """
+    raise_priority()
     try:
         reserve(descriptors=DESCRIPTORS, threads=THREADS, memory_bytes=MEMORY_BYTES)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -35,7 +37,7 @@ def run_agent(target: str, *, token: str, name: str, addresses: Iterable[str]) -
 
 
 def _report(error: EmulatorError, name: str) -> int:
-    print(f"charkha agent {name}: {error}", file=sys.stderr)
+    print(f"charkha agent {visible(name)}: {visible(str(error))}", file=sys.stderr)
     return error.exit_code
 
 
@@ -45,6 +47,7 @@ def run_staying_agent(agent: StayingAgent) -> None:
     Raises:
         EmulatorError: see StayingAgent.serve.
     """
+    raise_priority()
     reserve(descriptors=DESCRIPTORS, threads=THREADS, memory_bytes=MEMORY_BYTES)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(agent.serve())

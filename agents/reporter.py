@@ -1,8 +1,9 @@
-"""Collects what an agent's players report, and sends it to the controller in batches while the run goes on."""
+"""Collects what an agent's players report, sends it to the controller in batches; metrics of a staying agent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -10,8 +11,12 @@ from emulator.control.conversation import AgentValue, Credit, IterationDone
 from emulator.control.observations import Completion, Completions, ComputeSpans, RankSummary
 from emulator.host.clock import Clock
 
-BATCH = 512
-LARGEST_BATCH = 1 << 14
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+
+BATCH: Final = 512
+LARGEST_BATCH: Final = 1 << 14
 """Completions that are collected while the controller does not keep up: messages become larger, not more."""
 
 
@@ -32,6 +37,7 @@ class Reporter:
 
     Attributes:
         events: nodes reported as retired, over all ranks and iterations.
+        start_ahead_ns: of the next IterationDone.
     """
 
     def __init__(
@@ -54,7 +60,7 @@ class Reporter:
         self._spans: dict[int, list[tuple[int, int, int]]] = {}  # by iteration: ranks may be in several
         self._summaries: dict[int, list[RankSummary]] = {}
         self._alarm_set = False
-        self.events = 0
+        self.events = self.start_ahead_ns = 0
 
     def completed(self, completion: Completion) -> None:
         """See PlayObserver."""
@@ -83,7 +89,8 @@ class Reporter:
             self.flush()
             self._flush_spans(iteration)
             self._before_done(iteration)
-            self._send(IterationDone(iteration, self._summaries.pop(iteration)))
+            self._send(IterationDone(iteration, self._summaries.pop(iteration), self.start_ahead_ns))
+            self.start_ahead_ns = 0
         self._rank_done(summary.rank, iteration)
 
     def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
@@ -109,7 +116,7 @@ class Reporter:
         """Send the completions collected so far, those of each iteration together."""
         batch, self._batch = self._batch, []
         for iteration in sorted({one.iteration for one in batch}):
-            self._send(_columns([one for one in batch if one.iteration == iteration]))
+            self._send(Completions.of([one for one in batch if one.iteration == iteration]))
 
     def _flush_spans(self, iteration: int) -> None:
         if spans := self._spans.pop(iteration, None):
@@ -117,17 +124,52 @@ class Reporter:
             self._send(ComputeSpans(iteration, rank, start_ns, end_ns))
 
 
-def _columns(batch: list[Completion]) -> Completions:
-    return Completions(
-        iteration=batch[0].iteration,
-        rank=np.array([one.rank for one in batch], np.int64),
-        node_id=np.array([one.node_id for one in batch], np.uint64),
-        post_ns=np.array([one.post_ns for one in batch], np.int64),
-        done_ns=np.array([one.done_ns for one in batch], np.int64),
-        arrival_ns=np.array([one.arrival_ns for one in batch], np.int64),
-        bytes_sent=np.array([one.bytes_sent for one in batch], np.int64),
-        bytes_received=np.array([one.bytes_received for one in batch], np.int64),
-        early=np.array([one.early for one in batch], np.bool_),
-        read_delay_ns=np.array([one.read_delay_ns for one in batch], np.int64),
-        core_wait_ns=np.array([one.core_wait_ns for one in batch], np.int64),
-    )
+class AgentMetrics:
+    """What an agent is playing now, and how many runs it has played.
+
+    Args:
+        registry: where the metrics are registered.
+        agent: name of the agent.
+    """
+
+    def __init__(self, registry: CollectorRegistry, agent: str) -> None:
+        from prometheus_client import Counter, Gauge, Info
+
+        self._is_playing = False
+        Info("charkha_agent", "name of the agent", registry=registry).info({"agent": agent})
+        self._playing = Gauge("charkha_agent_playing", "1 while the agent plays a run, else 0", registry=registry)
+        self._runs = Counter("charkha_agent_runs", "runs that have ended, whatever their outcome", registry=registry)
+        self._sent = Gauge(
+            "charkha_agent_run_payload_bytes",
+            "payload sent in the current run, bytes",
+            registry=registry,
+        )
+        self._done = Gauge(
+            "charkha_agent_run_nodes_done", "nodes of the trace completed in the current run", registry=registry
+        )
+        self._strange = Gauge(
+            "charkha_agent_run_strange_packets",
+            "packets of strangers and damaged packets that came in the current run",
+            registry=registry,
+        )
+
+    def progressed(self, *, bytes_sent: int, nodes_done: int, strange_packets: int) -> None:
+        """Record the progress of the current run.
+
+        Args:
+            bytes_sent: payload sent and acknowledged since it began.
+            nodes_done: nodes completed since it began.
+            strange_packets: came from strangers, or damaged, since it began.
+        """
+        self._is_playing = True
+        self._playing.set(1)
+        self._sent.set(bytes_sent)
+        self._done.set(nodes_done)
+        self._strange.set(strange_packets)
+
+    def ended(self) -> None:
+        """Record the end of the current run, if there is one."""
+        if self._is_playing:
+            self._is_playing = False
+            self._playing.set(0)
+            self._runs.inc()

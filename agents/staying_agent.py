@@ -21,7 +21,7 @@ from emulator.control.wire.tls import TlsFiles
 from emulator.errors import ControllerRefusal, EmulatorError, RunAborted, RunInterrupted
 
 if TYPE_CHECKING:
-    from agents.metrics import AgentMetrics
+    from agents.reporter import AgentMetrics
 
 PAUSE_S = 1.0
 """After a run that could not be played."""

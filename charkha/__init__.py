@@ -6,6 +6,7 @@ Everything else is internal: `emulator` holds the controller's side, `agents` wh
 from __future__ import annotations
 
 from charkha.api import Run, Session, compare, load_run, load_session, play, play_session, read_experiment
+from charkha.notebook import check, convert, export, generate, judge, plan, view
 from emulator.errors import EmulatorError, HostError, InputError, RunError
 from emulator.experiment.spec.spec import Experiment
 
@@ -17,10 +18,17 @@ __all__ = [
     "Run",
     "RunError",
     "Session",
+    "check",
     "compare",
+    "convert",
+    "export",
+    "generate",
+    "judge",
     "load_run",
     "load_session",
+    "plan",
     "play",
     "play_session",
     "read_experiment",
+    "view",
 ]

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from charkha.comparison import Comparison
+    from charkha.notebook import Picture
     from emulator.results.run_folder.manifest import Manifest
     from emulator.results.statistics.summary import RunSummary as Summary
+    from emulator.views.html.page.document import Page
 else:
-    Comparison = Summary = Any
+    Comparison = Summary = Picture = Page = Any
 
-TABLES = ("samples", "iterations", "flows", "counters", "compute")
+TABLES = ("classes", "samples", "iterations", "flows", "counters", "compute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,27 @@ class Run:
         trace, trials = self.manifest.trace, self.manifest.trials
         what = f"{self.manifest.status}, {trace.ranks} ranks, {trials.included} iterations"
         return f"<Run {str(self.folder)!r}: {Path(trace.path).name!r}, {what}>"
+
+    def _repr_html_(self) -> str:
+        from charkha.notebook import table_html
+
+        return table_html(self._page(), "classes", repr(self))
+
+    def plot(self, name: str | None = None) -> Picture:
+        """A picture of its report; None: the distribution of cct.
+
+        Raises:
+            InputError: there is no such picture; the error names those there are.
+            ResultError: a table of the run is missing or damaged.
+        """
+        from charkha.notebook import picture_of
+
+        return picture_of(self._page(), name, "cct-distribution")
+
+    def _page(self) -> Page:
+        from emulator.experiment.series.stored import stored_result
+
+        return stored_result(self.folder).page(self.folder)
 
     @property
     def experiment(self) -> Experiment:
@@ -63,8 +86,8 @@ class Run:
 
         return summarise(read_run(self.folder))
 
-    def table(self, name: str) -> pa.Table:
-        """One of TABLES, a row per sample, iteration, flow …; docs/results.md explains the columns.
+    def table(self, name: str = "classes") -> pa.Table:
+        """One of TABLES: a row per class of collectives, sample, iteration …; docs/results.md explains the columns.
 
         Raises:
             InputError: there is no such table.
@@ -75,6 +98,10 @@ class Run:
 
         if name not in TABLES:
             raise InputError(f"there is no table {name!r}; choose from {', '.join(TABLES)}")
+        if name == "classes":
+            from charkha.comparison import classes_table
+
+            return classes_table(self.summary())
         return read_run(self.folder).table(RunTable(name))
 
 
@@ -122,7 +149,9 @@ def play(
     """
     from emulator.experiment.play import play as playing
 
-    run = playing.play(experiment, folder=None if folder is None else Path(folder), notify=notify)
+    if len(experiment.jobs) > 1:
+        raise InputError(f"there are {len(experiment.jobs)} jobs: play them as a session (play_session)")
+    run = playing.play(experiment, None if folder is None else Path(folder), notify=notify).run
     return Run(run.folder, run.manifest)
 
 
@@ -146,17 +175,17 @@ def play_session(
         RunError: a job failed; the folder keeps what was measured.
         HostError: this host lacks something.
     """
-    from emulator.experiment.play import session
+    from emulator.experiment.play import play as playing
 
-    session.play_session(experiment, Path(folder), solo=solo, notify=notify)
+    playing.play(experiment, Path(folder), solo=solo, notify=notify)
     return load_session(folder)
 
 
 def load_session(folder: str | Path) -> Session:
-    """Open the folder of a session.
+    """Open the folder of a session, or of a run: a session of one job.
 
     Raises:
-        ResultError: it is not one, is damaged, or was written by a newer version.
+        ResultError: it is neither, is damaged, or was written by a newer version.
     """
     from emulator.results.run_folder import session
 
@@ -190,12 +219,13 @@ def read_experiment(path: str | Path) -> Experiment:
     return read(Path(path))
 
 
-def compare(before: Runs, after: Runs, *, margin: float = 0.03) -> Comparison:
+def compare(before: Runs, after: Runs, *, margin: float = 0.03, force: bool = False) -> Comparison:
     """Compare two groups of runs, class by class; `print` shows the table of `charkha compare`.
 
     Args:
         before, after: runs, run folders, folders of run folders, patterns of either, or a list of them.
         margin: smallest relative difference of times that counts.
+        force: compare runs whose settings differ, too; the answer says so.
 
     Raises:
         InputError: there is no run, or the runs are not comparable.
@@ -210,7 +240,7 @@ def compare(before: Runs, after: Runs, *, margin: float = 0.03) -> Comparison:
     names = short_names([_name(before), _name(after)])
     groups = groups_of(dict(zip(names, map(_folders, (before, after)), strict=True)))
     comparability = check_comparability(groups)
-    if comparability.refused:
+    if comparability.refused and not force:
         raise InputError(f"the runs are not comparable: {' | '.join(map(str, comparability.refused))}")
     found = compare_groups(groups, comparability, ComparisonRules(margin=margin))
     return Comparison(found.rules, found.groups, found.pairs, found.comparability)

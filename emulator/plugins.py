@@ -10,43 +10,56 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emulator.errors import HostError, InputError
 from emulator.suggestions import did_you_mean
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 
 class PluginKind(StrEnum):
-    """What a plug-in adds. Hooks are what the core asks of annexes: nobody else can add one."""
+    """What a plug-in adds. The last three are of this distribution alone; hooks are what the core asks of annexes."""
 
     COMMANDS = "commands"
     IMPORTERS = "importers"
     EXPORTS = "exports"
     ENGINES = "engines"
+    TRANSPORTS = "transports"
+    FLOWS = "flows"
     HOOKS = "hooks"
 
 
 _ANNEXES = "emulator.annexes."
+_BESIDE_THE_NIC = "agents.annexes."
 _CORE_COMMANDS = (
     *("run", "bench", "bench pairs", "plan", "compare", "report", "sweep", "suite"),
-    *("trace check", "trace generate", "trace view", "trace diff", "runs", "runs judge"),
-    *("lab", "agent calibrate", "agent certs", "help", "help examples", "help completion", "box"),
+    *("trace check", "runs", "runs judge", "lab", "box"),
 )
 BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     PluginKind.COMMANDS: {  # by their words
         **{words: f"emulator.cli.commands.{words.split()[-1]}:add_parser" for words in _CORE_COMMANDS},
+        "agent calibrate": f"{_ANNEXES}bench_kit.calibrate:add_parser",
+        "agent certs": f"{_ANNEXES}launch.certs:add_parser",
         "agent launch": f"{_ANNEXES}launch.command:add_parser",
-        "agent peer": f"{_ANNEXES}bench_kit.peer.command:add_parser",
+        "agent peer": f"{_ANNEXES}bench_kit.peer:add_parser",
         "agent start": "agents.command:add_parser",
+        "help": "emulator.cli.commands.help:add_parser",
+        "help completion": "emulator.cli.commands.completion:add_parser",
+        "help examples": "emulator.cli.commands.help:add_examples",
+        "demo": f"{_ANNEXES}demo.command:add_parser",
         "lab probe": f"{_ANNEXES}bench_kit.probe.command:add_parser",
         "runs audit": f"{_ANNEXES}bench_kit.audit.command:add_parser",
         "runs export": f"{_ANNEXES}exports.command:add_parser",
-        "runs watch": f"{_ANNEXES}telemetry.command:add_parser",
+        "runs watch": f"{_ANNEXES}telemetry.watching:add_parser",
         "serve": f"{_ANNEXES}service.command:add_parser",
-        "trace anonymize": f"{_ANNEXES}sharing.anonymize_command:add_parser",
+        "trace anonymize": f"{_ANNEXES}trace_kit.anonymize_command:add_parser",
         "trace convert": f"{_ANNEXES}importers.command:add_parser",
-        "trace synth": f"{_ANNEXES}sharing.synth_command:add_parser",
+        "trace diff": f"{_ANNEXES}trace_kit.diff:add_parser",
+        "trace generate": f"{_ANNEXES}workloads.generate:add_parser",
+        "trace synth": f"{_ANNEXES}trace_kit.synth:add_parser",
+        "trace view": f"{_ANNEXES}trace_kit.view:add_parser",
     },
     PluginKind.IMPORTERS: {  # in the order in which they are asked
         "pytorch": f"{_ANNEXES}importers.pytorch.reading:PYTORCH",
@@ -64,7 +77,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "kvbench": f"{_ANNEXES}exports.kvbench:KVBENCH",
         "kvbench-json": f"{_ANNEXES}exports.kvbench:KVBENCH_JSON",
         "astra-sim": f"{_ANNEXES}exports.astra_sim.package:ASTRA_SIM",
-        "csv": f"{_ANNEXES}exports.tables:CSV",
+        "csv": f"{_ANNEXES}exports.formats:CSV",
         "junit": f"{_ANNEXES}exports.formats:JUNIT",
     },
     PluginKind.ENGINES: {
@@ -73,11 +86,24 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "slurm": f"{_ANNEXES}launch.launch_here:SLURM",
         "kubernetes": f"{_ANNEXES}launch.launch_kubernetes:KUBERNETES",
     },
+    PluginKind.TRANSPORTS: {  # agents make them; emulator/transports/registry.py has what others know of them
+        "roce": "agents.transports.roce.transport:make",
+        "zmq": f"{_BESIDE_THE_NIC}zmq.transport:make",
+        "verbs": f"{_BESIDE_THE_NIC}verbs.transport:make",
+    },
+    PluginKind.FLOWS: {  # traffic beside the job, by kind: what makes its actor
+        "perftest": f"{_BESIDE_THE_NIC}peer.perftest:make",
+        "background": f"{_BESIDE_THE_NIC}background.actor:make",
+    },
     PluginKind.HOOKS: {
         "import_files": f"{_ANNEXES}importers.registry:import_files",
-        "read_requests": f"{_ANNEXES}importers.mooncake:read_requests",
+        "import_topology": f"{_ANNEXES}topologies.reading:import_topology",
+        "read_algorithm": f"{_ANNEXES}msccl.lanes:read_algorithm",
+        "transformer_load": f"{_ANNEXES}workloads.transformer_traffic:transformer_load",
+        "play_with_peer": f"{_BESIDE_THE_NIC}peer.echo:run",
+        "rate_sections": f"{_ANNEXES}timeline.page:sections",
         "publishing": f"{_ANNEXES}telemetry.publishing:publishing",
-        "trace_line_writer": f"{_ANNEXES}exports.trace_perfetto:trace_line_writer",
+        "trace_line_writer": f"{_ANNEXES}exports.perfetto:trace_line_writer",
     },
 }
 """PluginKind → name → `module:attribute`."""
@@ -90,6 +116,8 @@ def installed(kind: PluginKind) -> Mapping[str, EntryPoint]:
     Raises:
         HostError: two of them have the same name.
     """
+    from importlib.metadata import entry_points  # loads 30 modules, which most commands do not need
+
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=f"charkha.{kind}"):
         if found.get(point.name, point).value != point.value:

@@ -86,8 +86,11 @@ def parse_json(content: bytes, *, has_paths: bool = True) -> Any:
         has_paths: see `checked_scalar`.
 
     Raises:
-        SchemaProblem: not UTF-8, not JSON, nested too deeply, or a value that `checked_scalar` refuses; with the line.
+        SchemaProblem: not UTF-8, not JSON, nested too deeply, of more than MOST_JSON_VALUES, or with a value that
+            `checked_scalar` refuses; with the line.
     """
+    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_JSON_VALUES:  # few bytes take much memory
+        raise SchemaProblem((), f"has more than {MOST_JSON_VALUES:,} values")
     try:
         found = JSON.decode(content.decode("utf-8"))
         if b"\\u" in content:  # only an escape can be half of a pair
@@ -114,6 +117,8 @@ def _number(text: str) -> float:
     return value if math.isfinite(value := float(text)) else _refuse(text)
 
 
+MOST_JSON_VALUES = 4_000_000
+"""Of a document, counted by what is before each."""
 _LONGEST_INTEGER = 21
 """Characters of one of 64 bits, with its sign."""
 JSON = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_refuse)

@@ -18,6 +18,9 @@ BITS_PER_BYTE = 8
 LARGEST = (1 << 63) - 1
 """Bytes, nanoseconds and bits per second are stored in 64 bits with a sign."""
 
+LARGEST_COUNT = (1 << 31) - 1
+"""Iterations, ranks and messages are stored in 32 bits."""
+LARGEST_SEED = (1 << 64) - 1
 _LONGEST_NUMBER = 40
 """Characters; longer ones are too large, or not meant."""
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -92,8 +95,28 @@ def _bounded(text: str, value: int) -> int:
     return value
 
 
-def parse_number(text: str, *, unit: str, least: float = 0.0, most: float = math.inf) -> float:
-    """Read a number without its unit: above 0, from `least` to `most`.
+def parse_whole(text: str, *, least: int | None = None, most: int | None = None, named: str = "") -> int:
+    """Read a whole number.
+
+    Args:
+        text: it.
+        least, most: its range; None: no bound.
+        named: what else the text may be, as the end of what is needed: `, or auto`.
+
+    Raises:
+        ValueError: the text is not such a number.
+    """
+    is_number = text.removeprefix("-").isdecimal()
+    if not is_number or (least is not None and int(text) < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise ValueError(f"{text[:40]!r}: give a whole number{bound}{named}")
+    if most is not None and int(text) > most:
+        raise ValueError(f"{text[:40]!r}: give a whole number of at most {most}{named}")
+    return int(text)
+
+
+def parse_number(text: str, *, unit: str = "", least: float = 0.0, most: float = math.inf) -> float:
+    """Read a number without its unit: above 0, from `least` to `most`; any, if `least` is -inf.
 
     Raises:
         ValueError: the text is not such a number; the message names the unit.
@@ -102,9 +125,12 @@ def parse_number(text: str, *, unit: str, least: float = 0.0, most: float = math
         value = float(text)
     except ValueError:
         value = math.nan
+    if least == -math.inf and math.isfinite(value):
+        return value
     if not (0 < value < math.inf and least <= value <= most):
-        bounds = (f"from {least:g}" if least else "above 0") + (f" to {most:g}" if most < math.inf else "")
-        raise ValueError(f"{text!r}: give a number of {unit} {bounds}")
+        bounds = (f" from {least:g}" if least else " above 0") + (f" to {most:g}" if most < math.inf else "")
+        what = f"a number of {unit}" if unit else "a number"
+        raise ValueError(f"{text!r}: give {what}{bounds if least > -math.inf else ''}")
     return value
 
 

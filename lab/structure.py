@@ -1,7 +1,8 @@
 """`python -m lab.structure`: how large the house is, and how its rooms depend on one another.
 
-A room is a folder of `emulator`, or `agents`, or `charkha`; modules that lie beside the rooms are the ground. Lines are
-those of Python files, as `wc -l` counts them; generated code is left out. `--brief` prints three lines.
+A room is a folder of `emulator`, or `agents`, or `charkha`; modules that lie beside the rooms are the ground. Annexes
+are those of `emulator` and of `agents`; they are no part of the core. Lines are those of Python files, as `wc -l`
+counts them; generated code is left out. `--brief` prints three lines.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ SOURCES = ("emulator", "agents", "charkha")
 ANNEXES = "annexes"
 MOST_FILES = 20
 GROUND = "ground"
-STARTS = ("__main__", "start")
-"""Modules beside the rooms that start the command line; they belong to its room."""
+START = "__main__"
+"""The module beside the rooms that starts the command line; it belongs to its room."""
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -44,9 +45,11 @@ def lines(paths: Sequence[Path]) -> int:
 def room(module: str) -> str:
     """The room that a module is in."""
     package, *rest = module.split(".")
+    if rest and rest[0] == ANNEXES:
+        return ANNEXES
     if package != "emulator":
         return package
-    if rest and rest[0] in STARTS:
+    if rest and rest[0] == START:
         return "cli"
     return rest[0] if len(rest) > 1 or (rest and (ROOT / "emulator" / rest[0]).is_dir()) else GROUND
 
@@ -81,7 +84,7 @@ def class_names(paths: Sequence[Path]) -> Counter[str]:
 def figures() -> Iterator[tuple[str, str]]:
     """What is counted, and the count."""
     source, tests = python_files(*SOURCES), python_files("tests")
-    annexes = [path for path in source if path.is_relative_to(ROOT / "emulator" / ANNEXES)]
+    annexes = [path for path in source if path.relative_to(ROOT).parts[1] == ANNEXES]
     yield "lines of source", f"{lines(source):,}"
     yield "of them core", f"{lines(source) - lines(annexes):,}"
     yield "lines of tests", f"{lines(tests):,}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
+import signal
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -13,13 +16,16 @@ from coverage import Coverage
 from hypothesis import is_hypothesis_test, settings
 
 from tests.support import shared_traces
-from tests.support.full import examples
+from tests.support.full import IS_FULL, examples
 from tests.support.skips import skip_lines, skip_reason
 
 PROPERTIES = Path(__file__).parent / "property"
 
-settings.register_profile("charkha", max_examples=examples(120), deadline=None)  # shared machines are noisy
+# Shared machines are noisy, so there is no deadline. The same commit gives the same answer: `--full` looks further.
+settings.register_profile("charkha", max_examples=examples(120), deadline=None, derandomize=not IS_FULL)
 settings.load_profile("charkha")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; tests interrupt commands
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,6 +55,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         measured.start()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A coroutine function runs in an event loop of its own, made by its fixture `loop_factory` if it has one."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    with asyncio.Runner(loop_factory=pyfuncitem.funcargs.get("loop_factory")) as runner:
+        runner.run(pyfuncitem.obj(**arguments))
+    return True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the modules that read published traces, which are there only where the project is developed."""
     for item in items:
@@ -65,7 +82,7 @@ def is_property(item: pytest.Item) -> bool:
 @pytest.fixture(autouse=True)
 def _no_loaded_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     """An algorithm that one test loads from a file is not there in the next one."""
-    monkeypatch.setattr("emulator.planner.msccl.loaded._LOADED", {})
+    monkeypatch.setattr("emulator.planner.loaded_algorithms._LOADED", {})
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

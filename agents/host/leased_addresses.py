@@ -74,11 +74,12 @@ class _Lease:
 
 
 def _lease(devices: Mapping[str, str], networks: Sequence[str]) -> _Lease:
+    devices = {address: interface for address, interface in devices.items() if not ip_address(address).is_loopback}
     held = {interface: iproute.held_addresses(interface) for interface in set(devices.values())}
     added: dict[str, str] = {}
     for address, interface in devices.items():
         there = held[interface].get(address)
-        if (there is None or not there.is_permanent) and not ip_address(address).is_loopback:
+        if there is None or not there.is_permanent:
             added[address] = interface
     addresses = [f"address replace {_as_leased(address, interface)}" for address, interface in added.items()]
     routes = _routes(devices, networks)

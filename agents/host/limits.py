@@ -117,19 +117,19 @@ class Limits:
         for flow in setup.flows:
             raise HostError(f"{flow.title} has no rate limit, but this agent has --max-rate")
         caps: dict[tuple[int, int, str], int] = {}
-        for job in setup.jobs:
+        for number, job in setup.jobs.items():
             if not transport_named(job.transport).is_paced:
                 raise HostError(
                     f"the transport {job.transport} does not limit its rate, but this agent has --max-rate: use "
                     f"{' or '.join(PACED)}"
                 )
             for place in job.ranks:
-                if not place.port_cap_bps:
+                if not place.port.cap_bps:
                     raise HostError(
                         f"{place.title} has no rate cap, but this agent has --max-rate: give the run a --rate-cap"
                     )
-                key = job.number, place.port, devices.get(place.host, "")
-                caps[key] = max(caps.get(key, 0), place.port_cap_bps)
+                key = number, place.port.number, devices.get(place.host, "")
+                caps[key] = max(caps.get(key, 0), place.port.cap_bps)
         together = Counter[str]()
         for (_, _, device), cap_bps in caps.items():
             together[device] += cap_bps

@@ -1,9 +1,9 @@
-"""Interfaces under test that an agent's ranks use; the control stream must not leave through them."""
+"""Interfaces under test that an agent's ranks use; the control stream must not leave through them; and their facts."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
@@ -11,7 +11,8 @@ from typing import Protocol
 from emulator.control.conversation import Port
 from emulator.errors import HostError
 from emulator.host import iproute
-from emulator.host.ethtool import nic_facts
+from emulator.host.nic import nic_facts
+from emulator.host.nic_facts import NicFacts
 
 LOOPBACK = "lo"
 
@@ -53,7 +54,7 @@ class Ports:
         for interface in self.interfaces:
             if not iproute.is_up(interface):
                 raise HostError(f"interface {interface} is down: ip link set {interface} up")
-        if controller.startswith("unix:"):
+        if not self.interfaces or controller.startswith("unix:"):
             return
         for address in _numeric(controller.rpartition(":")[0]):
             leaving = iproute.egress_interface(address)
@@ -105,3 +106,30 @@ def _numeric(host: str) -> list[str]:
         reason = getattr(error, "strerror", error)
         raise HostError(f"the controller's name {host} cannot be resolved ({reason})") from error
     return sorted({str(entry[4][0]) for entry in found})
+
+
+_LOOPBACK = "lo"
+
+
+def nics_of(addresses: Iterable[str], devices: Mapping[str, str]) -> list[NicFacts]:
+    """Facts of every interface that carries one of the addresses, sorted by name. Unknown facts are omitted.
+
+    Args:
+        addresses: numeric IP addresses.
+        devices: address → interface, as far as it is known already.
+    """
+    wanted = set(addresses)
+    elsewhere = {address for address in wanted if address not in devices and not ip_address(address).is_loopback}
+    held = _holders() if elsewhere else {}
+    names = {devices[address] for address in wanted if address in devices}
+    names |= {held[address] for address in elsewhere if address in held}
+    if any(ip_address(address).is_loopback for address in wanted - devices.keys()):
+        names.add(_LOOPBACK)
+    return [nic_facts(name) for name in sorted(names)]
+
+
+def _holders() -> Mapping[str, str]:
+    try:
+        return iproute.holders()
+    except HostError:  # without the ip command the interfaces stay unknown
+        return {}

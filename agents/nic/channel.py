@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from agents.nic.context import Context
 from agents.nic.port import PortPacer
-from agents.nic.transmitter import Transmitter, send_problem
+from agents.nic.send_problem import send_problem
+from agents.nic.timeline import QueuePairBins
+from agents.nic.transmitter import Transmitter
 from emulator.errors import HostError
 from emulator.roce.connection.messages import Delivered, Message
 from emulator.roce.connection.qp_facts import QpFacts, packed
@@ -20,9 +22,9 @@ from emulator.roce.tuning import CALLS_AT_ONCE
 from emulator.roce.wire.headers import Syndrome
 from emulator.roce.wire.psn import ZERO_PSN, Psn
 
-_PROBLEMS = (OSError, HostError)
-_ACCESS = "the peer accessed memory with a key, range or operation that it was not given"
-_INVALID = "a packet in order does not continue a message, or the message is longer or shorter than announced"
+_PROBLEMS: Final = (OSError, HostError)
+_ACCESS: Final = "the peer accessed memory with a key, range or operation that it was not given"
+_INVALID: Final = "a packet in order does not continue a message, or the message is longer or shorter than announced"
 
 
 def _refusal(syndrome: Syndrome | None) -> str:
@@ -69,6 +71,45 @@ class LocalPeer(Protocol):
         ...
 
 
+class AgendaItem(Protocol):
+    """What passes ask of a queue pair, see Channel."""
+
+    is_dead: bool
+    owed_since: int
+    local_peer: LocalPeer | None
+
+    @property
+    def host(self) -> str:
+        """The address of this end."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything posted is acknowledged."""
+        ...
+
+    @property
+    def deadline_ns(self) -> int:
+        """When an answer is overdue."""
+        ...
+
+    def defer_timeout(self, duration_ns: int, now: int) -> None:
+        """See Requester."""
+        ...
+
+    def handle_timer(self, now: int) -> None:
+        """See Channel."""
+        ...
+
+    def reply(self) -> None:
+        """See Channel."""
+        ...
+
+    def send_more(self, now: int, turns: int) -> None:
+        """See Channel."""
+        ...
+
+
 @dataclass(slots=True)
 class Agenda:
     """The work of the passes of a process.
@@ -79,9 +120,9 @@ class Agenda:
         unfinished: queue pairs to local peers that may have more to send.
     """
 
-    active: set[Channel] = field(default_factory=set)
-    owing: list[Channel] = field(default_factory=list)
-    unfinished: deque[Channel] = field(default_factory=deque)
+    active: set[AgendaItem] = field(default_factory=set)
+    owing: list[AgendaItem] = field(default_factory=list)
+    unfinished: deque[AgendaItem] = field(default_factory=deque)
 
     def reply(self) -> None:
         """Send all replies that are owed: an ACK of control must not follow those of payload that it overtook."""
@@ -107,6 +148,7 @@ class Channel:
         port: paces what is sent; None: no pacing.
         local_peer: the peer, if it is in the same process and no port paces.
         calls_at_once: full calls to receive together, few enough that an acknowledgement does not wait for more.
+        bins, bin_ends_ns: what it carries by time, and when the present bin ends; None, NEVER: it is not recorded.
     """
 
     context: Context
@@ -125,6 +167,8 @@ class Channel:
     owed_since: int = 0
     posted_bytes: int = 0
     posted_messages: int = 0
+    bins: QueuePairBins | None = None
+    bin_ends_ns: int = NEVER
     _transmitter: Transmitter = field(init=False)
     _receiver: PacketReceiver = field(init=False)
     _is_free: bool = field(init=False)  # only the window delays what is sent
@@ -151,6 +195,25 @@ class Channel:
         self._is_free = self.port is None and not self.pair.is_paced
         if self.port is not None:
             self.local_peer = None
+
+    @property
+    def host(self) -> str:
+        """See AgendaItem."""
+        return self.facts.host
+
+    @property
+    def is_idle(self) -> bool:
+        """See AgendaItem."""
+        return self.pair.requester.is_idle
+
+    @property
+    def deadline_ns(self) -> int:
+        """See AgendaItem."""
+        return self.pair.requester.deadline_ns
+
+    def defer_timeout(self, duration_ns: int, now: int) -> None:
+        """See AgendaItem."""
+        self.pair.requester.defer_timeout(duration_ns, now)
 
     @property
     def source_port(self) -> int | None:
@@ -324,6 +387,8 @@ class Channel:
 
     def handle_timer(self, now: int) -> None:
         """Handle a timeout: no acknowledgement came in time."""
+        if now >= self.bin_ends_ns:
+            self._turn_bin(now)
         requester = self.pair.requester
         requester.handle_timer(now)
         if requester.failure is not None:
@@ -337,7 +402,8 @@ class Channel:
         self.agenda.active.discard(self)
 
     def _fail(self, error: OSError | HostError) -> None:
-        self.owner.broke(send_problem(error, self.context.options.path_mtu))
+        path_mtu, has_sent = self.context.options.path_mtu, self.acknowledged_bytes > 0
+        self.owner.broke(send_problem(error, self.facts, path_mtu=path_mtu, has_sent=has_sent))
 
     # Receiving.
 
@@ -353,6 +419,8 @@ class Channel:
         Returns:
             Packets of other queue pairs.
         """
+        if now >= self.bin_ends_ns:
+            self._turn_bin(now)
         pair = self.pair
         dropped = pair.drops.total() if is_marked else 0
         others = self._receiver.receive(packets, stride, port, now)
@@ -372,11 +440,17 @@ class Channel:
             deliver, index = self.owner.delivered, self.index
             for one in delivered:
                 deliver(index, one, now)
+            if responder.ack_requested and len(packets) > stride and delivered[-1].messages == 1:
+                self.agenda.reply()  # the sender of several packets waits; what the delivery posted has left already
         if responder.is_broken:  # reported at this end as well: a peer with nothing in flight ignores the NAK
             self.owner.broke(_refusal(responder.broken_by))
         if is_marked:
             self._marked(-(-len(packets) // stride) - len(others) - (pair.drops.total() - dropped), now)
         return others
+
+    def _turn_bin(self, now: int) -> None:
+        if self.bins is not None:
+            self.bin_ends_ns = self.bins.turn(now)
 
     def _owe(self, now: int) -> None:
         if not self._is_owing:

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from agents.nic.reader import ReceiveBatch
-from agents.nic.send_batch import SendBatch
 from agents.nic.sockets import Senders
+from agents.nic.system_calls import SendBatch
+from agents.nic.timeline import TimelineLog
 from emulator.host.clock import Clock
 from emulator.roce.options import RoceOptions
 from emulator.roce.tuning import CALLS_AT_ONCE, LARGEST_CALL_BYTES
@@ -21,6 +22,7 @@ class Context:
     Attributes:
         buffer: receives every datagram; those of one system call are stored one after the other.
         drops: packets for no known queue pair, by reason.
+        timeline: what queue pairs carry by time; None: it is not recorded.
         is_cutting: whether the kernel cuts calls into packets; False once it has refused.
     """
 
@@ -32,6 +34,7 @@ class Context:
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray((CALLS_AT_ONCE + 1) * LARGEST_CALL_BYTES)))
     drops: Counter[str] = field(default_factory=Counter)
     is_cutting: bool = True
+    timeline: TimelineLog | None = None
     _send_batches: dict[bool, SendBatch] = field(default_factory=dict)
     _receive_batches: dict[tuple[bool, bool], ReceiveBatch] = field(default_factory=dict)
 
@@ -69,4 +72,5 @@ class Context:
 def make_context(*, options: RoceOptions, clock: Clock, senders: Senders, payload_seed: int | None) -> Context:
     """The context of a process; `payload_seed` None means constant payload."""
     payload = Payload(path_mtu=options.path_mtu, seed=payload_seed, call_bytes=options.call_bytes)
-    return Context(options, clock, senders, payload, Staging(payload))
+    timeline = TimelineLog(options.timeline_bin_ns) if options.timeline_bin_ns else None
+    return Context(options, clock, senders, payload, Staging(payload), timeline=timeline)

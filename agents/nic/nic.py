@@ -2,33 +2,39 @@
 
 Every reception passes `_receive`: to the queue pair that its first packet names, or to the counter of strangers. Queue
 pairs are given their facts; a NIC knows nothing of ranks.
+
+A NIC on its own, without a transport, is for peers whose queue pairs are agreed in another way.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from types import TracebackType
+from typing import Final, Protocol, TypeAlias
 
 from agents.nic.channel import Channel, LocalPeer, PacketReceiver, QueuePairOwner
-from agents.nic.context import Context
+from agents.nic.context import Context, make_context
 from agents.nic.passes import Passes
-from agents.nic.port import PortPacer
+from agents.nic.port import LEAST_NOTED_BYTES, PortPacer
 from agents.nic.reader import Reader
-from agents.nic.sockets import Listener
-from agents.nic.stamps import Stamps, stamp_ns
+from agents.nic.sockets import Listener, Senders
+from agents.nic.stamps import HeldFrames, Stamps, stamp_ns
 from agents.nic.system_calls import SocketAddress
 from agents.nic.transmitter import Transmitter
 from agents.nic.trimmed import TrimmedFrames
+from emulator.host.clock import TimerfdClock
 from emulator.roce.connection.foreign_receiver import ForeignReceiver, Sink
 from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.connection.receiver import SHORTEST_PACKET_BYTES
+from emulator.roce.options import RoceOptions
 from emulator.roce.tuning import DRAIN_BYTES, RECEPTIONS_PER_TURN
 
-ChannelFinder: TypeAlias = Callable[[int, str], Channel | None]
-"""Finds the queue pair with a number for the first packet from an address; None: a stranger."""
+ChannelMaker: TypeAlias = Callable[[int, str], bool]
+"""Creates the queue pair with a number for the first packet from an address; False: a stranger."""
 
 
 class DatagramReceiver(Protocol):
@@ -39,7 +45,7 @@ class DatagramReceiver(Protocol):
         ...
 
 
-_unpack_qpn = struct.Struct(">I").unpack_from
+_unpack_qpn: Final = struct.Struct(">I").unpack_from
 
 
 class SoftwareNic:
@@ -48,7 +54,7 @@ class SoftwareNic:
     Args:
         listener: its socket.
         context, passes: of the process.
-        find: called for numbers that no queue pair has yet.
+        make: called for numbers that no queue pair has yet.
         port: paces what it sends; None: no pacing.
 
     Attributes:
@@ -64,12 +70,12 @@ class SoftwareNic:
         context: Context,
         passes: Passes,
         *,
-        find: ChannelFinder = lambda number, host: None,
+        make: ChannelMaker = lambda number, host: False,
         port: PortPacer | None = None,
     ) -> None:
         self.host, self.port = listener.host, port
         self.buffer_bytes, self.is_merging = listener.buffer_bytes, listener.is_merging
-        self.context, self.passes, self._find = context, passes, find
+        self.context, self.passes, self._make = context, passes, make
         self._socket = listener.socket
         self._reader = Reader(
             listener.socket,
@@ -77,6 +83,9 @@ class SoftwareNic:
             context.receive_batch(is_v6=listener.is_v6, has_stamps=listener.has_stamps),
         )
         self.stamp, self._stamps = b"", Stamps()
+        self._latest, self._earlier = b"", b""  # stamps of what came last, and of what came before it on the same flow
+        self._sender: SocketAddress | None = None
+        self._is_held, self._held = False, HeldFrames(listener.hold_ns)
         payload = context.payload
         self._packet_bytes, self._call_bytes = payload.packet_bytes, payload.per_call * payload.packet_bytes
         self._channels: dict[int, Channel] = {}
@@ -172,6 +181,21 @@ class SoftwareNic:
         """When the kernel received what is being handled, on CLOCK_MONOTONIC; 0: not known."""
         return self._stamps.monotonic(stamp_ns(self.stamp)) if self.stamp else 0
 
+    @property
+    def received_ns(self) -> int:
+        """When the last frame of what is being handled came, whenever the kernel passed it on; 0: not known."""
+        if not self.stamp:
+            return 0
+        at_ns = self._stamps.monotonic(stamp_ns(self.stamp))
+        if not self._is_held or not self._held.hold_ns:
+            return at_ns
+        return self._held.came(at_ns, self._stamps.monotonic(stamp_ns(self._earlier)) if self._earlier else 0)
+
+    @property
+    def clock_steps(self) -> int:
+        """How often CLOCK_REALTIME was set, see Stamps."""
+        return self._stamps.steps
+
     def send_ready(self) -> None:
         """Send the single packets that are ready."""
         ready, self.ready = self.ready, []
@@ -212,6 +236,8 @@ class SoftwareNic:
                 left = 0 if reader.is_drained else left - (len(receptions) or 1)
                 for packets, stride, sender, is_marked, self.stamp in receptions:
                     size = len(packets)
+                    self._earlier = self._latest if sender == self._sender else b""
+                    self._latest, self._sender, self._is_held = self.stamp, sender, stride > 0 and not size % stride
                     if size == stride:
                         singles -= 1
                     elif stride != self._packet_bytes or size < DRAIN_BYTES:
@@ -240,10 +266,61 @@ class SoftwareNic:
             elif self.gsi is None or not self.gsi.receive(packets, sender):
                 self.context.drops["stranger"] += 1
             return
-        for one in channel.receive(packets, stride, sender[1], time.monotonic_ns(), is_marked):
+        now = time.monotonic_ns()
+        if self.stamp and len(packets) >= LEAST_NOTED_BYTES and channel.port is not None:
+            channel.port.arrivals.note(self.stamp_ns, len(packets), now)
+        for one in channel.receive(packets, stride, sender[1], now, is_marked):
             self._receive(one, len(one), sender)
         if stride == self._packet_bytes and stride < len(packets) == self._call_bytes and not is_marked:
             self._reader.expect(channel.calls_at_once)
 
     def _channel(self, number: int, host: str) -> Channel | None:
-        return self._channels.get(number) or self._find(number, host)
+        return self._channels.get(number) or (self._channels.get(number) if self._make(number, host) else None)
+
+
+class StandaloneNic:
+    """The NIC of an address of this host, on the running event loop; a context manager that closes it.
+
+    Args:
+        host: numeric IP address, port 4791 of which is free.
+        options: see RoceOptions.
+        device: interface to bind its sockets to; None: any.
+
+    Raises:
+        HostError: the address is not on this host or its port is in use, or a limit is reached.
+    """
+
+    def __init__(self, host: str, options: RoceOptions, *, device: str | None = None) -> None:
+        self._clock = TimerfdClock(asyncio.get_running_loop())
+        self._context = make_context(
+            options=options,
+            clock=self._clock,
+            senders=Senders(traffic_class=options.traffic_class, devices=None if device is None else {host: device}),
+            payload_seed=None,
+        )
+        self.passes = Passes(self._clock, timeout_ns=4096 << options.qp_timeout)
+        try:
+            listener = Listener(host, has_ecn=options.ecn != "off", device=device)
+        except BaseException:
+            self._close_all()
+            raise
+        self.nic = SoftwareNic(listener, self._context, self.passes)
+
+    def __enter__(self) -> StandaloneNic:
+        self.nic.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop at once."""
+        self.nic.close()
+        self._close_all()
+
+    def _close_all(self) -> None:
+        self.passes.close()
+        self._clock.close()
+        self._context.senders.close()

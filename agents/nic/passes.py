@@ -146,7 +146,7 @@ class Passes:
         late_ns = now - self._sweep_due_ns
         if late_ns > NOTABLE_LATENESS_NS:  # the host is busy: peers were probably delayed as well
             for channel in self.agenda.active:
-                channel.pair.requester.defer_timeout(late_ns, now)
+                channel.defer_timeout(late_ns, now)
         if not self.is_closed:
             self._pass()
 
@@ -158,10 +158,9 @@ class Passes:
         now = time.monotonic_ns()
         doubtful = {self._nics[fd].host for fd in unread if fd in self._nics}
         for channel in list(self.agenda.active):
-            requester = channel.pair.requester
-            if requester.is_idle or channel.is_dead:
+            if channel.is_idle or channel.is_dead:
                 self.agenda.active.discard(channel)
-            elif requester.deadline_ns <= now and (
-                channel.facts.host not in doubtful or now - requester.deadline_ns > LONGEST_DOUBT_NS
+            elif channel.deadline_ns <= now and (
+                channel.host not in doubtful or now - channel.deadline_ns > LONGEST_DOUBT_NS
             ):
                 channel.handle_timer(now)

@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,13 +27,15 @@ from agents.nic.system_calls import (
 )
 from emulator.roce.tuning import KNOWN_PORTS, LARGEST_RECEPTION_BYTES
 
-KNOWN_SIZES = 64
-CONTROL_BYTES = STAMP_SPACE + 96
+KNOWN_SIZES: Final = 64
+CONTROL_BYTES: Final = STAMP_SPACE + 96
 """Room for a time stamp and three small control messages."""
 
-_INT = struct.Struct("=i")
-_CE = 3
-_PORT, _PORT_AND_FLOW, _SCOPE = struct.Struct(">H"), struct.Struct(">HI"), struct.Struct("=I")
+_INT: Final = struct.Struct("=i")
+_CE: Final = 3
+_PORT: Final = struct.Struct(">H")
+_PORT_AND_FLOW: Final = struct.Struct(">HI")
+_SCOPE: Final = struct.Struct("=I")
 
 
 Reception: TypeAlias = tuple[memoryview, int, SocketAddress, bool, bytes]

@@ -15,7 +15,6 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agents.nic.send_batch import SendBatch
 from agents.nic.system_calls import (
     IPV6_RECVTCLASS,
     IPV6_TCLASS,
@@ -23,11 +22,13 @@ from agents.nic.system_calls import (
     SO_TIMESTAMPNS,
     UDP_GRO,
     ControlMessages,
+    SendBatch,
     SocketAddress,
     cut_message,
     socket_address,
 )
 from emulator.errors import HostError
+from emulator.roce.connection.messages import FirstSent
 from emulator.roce.constants import UDP_PORT
 from emulator.roce.tuning import LONGEST_BLOCK_MS, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES
 from emulator.roce.wire.headers import Buffer
@@ -65,6 +66,7 @@ class Listener:
             raise _bind_error(host, UDP_PORT, error) from error
         self.buffer_bytes = granted_bytes(self.socket, socket.SO_RCVBUF)
         """Size of the buffer that the kernel granted, of RECEIVE_BUFFER_BYTES."""
+        self.hold_ns = hold_ns(device) if has_stamps else 0
 
     def _configure(self, *, has_ecn: bool) -> None:
         sock = self.socket
@@ -82,6 +84,18 @@ class Listener:
             sock.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVTCLASS, int(has_ecn))
         else:
             sock.setsockopt(socket.IPPROTO_IP, IP_RECVTOS, int(has_ecn))
+
+
+def hold_ns(device: str | None, root: Path = Path("/sys/class/net")) -> int:
+    """For how long an interface holds merged frames to see whether more come, ns; None: the longest of all that do.
+
+    Source: Linux, Documentation/networking/napi.rst (gro_flush_timeout).
+    """
+    found = [0]
+    for path in root.glob(f"{device or '*'}/gro_flush_timeout"):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int(path.read_text()))
+    return max(found)
 
 
 class Sender:
@@ -157,6 +171,18 @@ class Sender:
             self._sendto(datagram, to)
         except OSError as error:
             self._send_again(error, (datagram,), to, ())
+
+    def send_first(
+        self,
+        pieces: Sequence[Buffer],
+        to: SocketAddress,
+        sent: Sequence[FirstSent],
+        control: ControlMessages = (),
+        *,
+        packets: int = 1,
+    ) -> bool:
+        """Send one call that has the first packets of transfers, as `send`; a sender without stamps learns nothing."""
+        return self.send(pieces, to, control, packets=packets)
 
     def _send_again(
         self, error: OSError, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages, packets: int = 1

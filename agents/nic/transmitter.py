@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from agents.nic.context import Context
 from agents.nic.sockets import Sender, Senders, traffic_class_message
@@ -15,11 +15,8 @@ from emulator.errors import HostError
 from emulator.roce.connection.messages import AtomicResponse, Message, PacketRun, Reply, ResponseRun, Verb
 from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
-from emulator.roce.wire.framing import Framing
-from emulator.roce.wire.icrc import UdpPath
-from emulator.roce.wire.opcodes import Opcode
-from emulator.roce.wire.psn import Psn, add
-from emulator.roce.wire.segments import (
+from emulator.roce.wire.framing import (
+    Framing,
     Opcodes,
     Segments,
     atomic_response,
@@ -27,11 +24,18 @@ from emulator.roce.wire.segments import (
     read_request,
     response_segments,
 )
+from emulator.roce.wire.headers import Buffer
+from emulator.roce.wire.icrc import UdpPath
+from emulator.roce.wire.opcodes import Opcode
+from emulator.roce.wire.psn import Psn, add
 
-_PORT_TRIES = 16
-_READ, _ATOMIC_ACK = int(Opcode.RC_READ_REQUEST), int(Opcode.RC_ATOMIC_ACK)
-_ALIKE = attrgetter("size", "address", "imm")
-_NOT_CUTTING = (errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOPROTOOPT)
+_PORT_TRIES: Final = 16
+_READ: Final = int(Opcode.RC_READ_REQUEST)
+_ATOMIC_ACK: Final = int(Opcode.RC_ATOMIC_ACK)
+_READ_VERB: Final = Verb.READ
+_WRITE_IMM: Final = Verb.WRITE_IMM
+_ALIKE: Final = attrgetter("size", "address", "imm")
+_NOT_CUTTING: Final = (errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOPROTOOPT)
 
 _Path: TypeAlias = tuple[Framing, Sender]
 
@@ -52,7 +56,7 @@ class _Slice(NamedTuple):
 
 
 class _Train(NamedTuple):
-    """Consecutive packets of one message: `packets` of `total` from `offset` on."""
+    """Consecutive packets of one message: `packets` of `total` from `offset` on; `message`: asks for a time stamp."""
 
     segments: Segments
     psn: Psn
@@ -61,6 +65,7 @@ class _Train(NamedTuple):
     total: int
     last_bytes: int
     ack_request: bool = False
+    message: Message | None = None
 
     def part(self, start: int, end: int) -> _Train:
         """Its packets `start` to `end`, the latter excluded."""
@@ -73,7 +78,7 @@ class _Train(NamedTuple):
 class Transmitter:
     """Sends the packets of one queue pair.
 
-    Every method raises OSError or HostError if it fails; `send_problem` describes the error.
+    Every method raises OSError or HostError if it fails; see `send_problem`.
     """
 
     __slots__ = ("_context", "_facts", "_paths", "_to")
@@ -93,7 +98,7 @@ class Transmitter:
         paths = self._paths or self._open_paths()
         if len(messages) == 1:
             framing, sender = paths[0] if len(paths) == 1 else self._path(messages[0].key)
-            sender.send_whole(framing.write(psn, messages[0]), self._to)
+            self._send_start(sender, framing.write(psn, messages[0]), messages[0])
             return
         for _, group in groupby(messages, _ALIKE):
             alike = list(group)
@@ -110,11 +115,18 @@ class Transmitter:
         if not self._context.is_cutting:
             return 0
         batch, count = framing.writes(psn, alike[0], count)
+        pieces, control = (batch.calls[count],), cut_message(batch.packet_bytes)
+        sent = [one.sent for one in alike[:count] if one.sent is not None]
         try:
-            sender.send((batch.calls[count],), self._to, cut_message(batch.packet_bytes), packets=count)
+            if sent:
+                sender.send_first(pieces, self._to, sent, control, packets=count)
+            else:
+                sender.send(pieces, self._to, control, packets=count)
         except OSError as error:
             self._stop_cutting(error)
             return 0
+        for one in alike[:count] if sent else ():
+            one.sent = None  # what is sent again does not ask
         return count
 
     def reply(self, reply: Reply) -> None:
@@ -153,7 +165,7 @@ class Transmitter:
 
     def _send_content(self, train: _Train, path: _Path, content: memoryview) -> None:
         """Send packets that have a content of their own, one by one."""
-        segments, psn, offset, packets, total, _, asks = train
+        segments, psn, offset, packets, total, _, asks, _ = train
         (framing, sender), mtu = path, self._context.payload.path_mtu
         for place in range(packets):
             opcode, headers = segments.at(offset + place, total)
@@ -166,15 +178,22 @@ class Transmitter:
         """Send the packets of a run; yields after every `turn` packets if more follow."""
         message, psn, path_mtu = run.message, run.psn, self._context.payload.path_mtu
         framing, sender = path = self._path(message.key)
-        if message.verb is Verb.READ:
+        if message.verb is _READ_VERB:
             sender.send_whole(framing.single(_READ, psn, read_request(run, path_mtu)), self._to)
             return
-        if message.packets == 1 and message.verb is Verb.WRITE_IMM and not message.content:
-            sender.send_whole(framing.write(psn, message), self._to)
+        if message.packets == 1 and message.verb is _WRITE_IMM and not message.content:
+            self._send_start(sender, framing.write(psn, message), message)
             return
         last_bytes = message.size - (message.packets - 1) * path_mtu
         train = _Train(
-            message_segments(message), psn, run.offset, run.packets, message.packets, last_bytes, run.ack_request
+            message_segments(message),
+            psn,
+            run.offset,
+            run.packets,
+            message.packets,
+            last_bytes,
+            run.ack_request,
+            message if message.sent is not None else None,
         )
         if message.content:
             before = (message.size - len(message.content)) // path_mtu - run.offset  # packets without it
@@ -189,16 +208,16 @@ class Transmitter:
             yield from self._send_train(train, path, turn)
 
     def _send_train(self, train: _Train, path: _Path, turn: int) -> Iterator[None]:
-        segments, psn, offset, left, total, last_bytes, asks = train
+        segments, psn, offset, left, total, last_bytes, asks, message = train
         (framing, sender), payload, opcodes, last = path, self._context.payload, segments.opcodes, total - 1
         if not last:
             only = framing.single(opcodes.only, psn, segments.only, last_bytes, ack_request=asks)
-            sender.send_whole(only, self._to)
+            self._send_start(sender, only, message)
             return
         if not offset:
             ends_here = asks and left == 1
             first = framing.single(opcodes.first, psn, segments.first, payload.path_mtu, ack_request=ends_here)
-            sender.send_whole(first, self._to)
+            self._send_start(sender, first, message)
             offset, psn, left = 1, add(psn, 1), left - 1
         ends = offset + left > last
         # A LAST packet of the same length is staged with the others.
@@ -245,6 +264,14 @@ class Transmitter:
             if sent < whole.packets:
                 yield
 
+    def _send_start(self, sender: Sender, packet: Buffer, message: Message | None) -> None:
+        """Send the first packet of a message; the first time, somebody may ask when it leaves."""
+        if message is None or message.sent is None:
+            sender.send_whole(packet, self._to)
+        else:
+            sent, message.sent = message.sent, None
+            sender.send_first((packet,), self._to, (sent,))
+
     def _stop_cutting(self, error: OSError) -> None:
         """Send every packet alone from now on, if the error means that the kernel does not cut."""
         if error.errno not in _NOT_CUTTING:
@@ -274,12 +301,3 @@ def _first_free(senders: Senders, host: str, port: int) -> Sender:
             if attempt == _PORT_TRIES - 1:
                 raise
     raise AssertionError
-
-
-def send_problem(error: OSError | HostError, path_mtu: int) -> str:
-    """Describe why sending fails."""
-    if isinstance(error, HostError):
-        return str(error)
-    if error.errno == errno.EMSGSIZE:
-        return f"packets of path MTU {path_mtu} do not fit the interface: choose a smaller --path-mtu"
-    return f"cannot send: {error.strerror}"

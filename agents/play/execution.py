@@ -9,17 +9,27 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from agents.play.chain import RankChain
 from agents.play.tags import MAX_LANES, credit_tag, data_tag
 from emulator.errors import LocalProtocolError
 from emulator.planner.schedule import Lane, Step, Transfer
+from emulator.roce.connection.messages import FirstSent
 from emulator.roce.constants import LOOKAHEAD_STEPS
 
 
 class Poster(Protocol):
     """What an execution needs of an endpoint."""
 
-    def post(self, peer: int, tag: int, size: int) -> None:
+    def post(self, peer: int, tag: int, size: int, sent: FirstSent | None = None) -> None:
         """See Endpoint."""
+        ...
+
+
+class StepObserver(Protocol):
+    """What learns when a step begins."""
+
+    def step_begins(self, lane: int, step: int, sends: Sequence[Transfer], ranks: Sequence[int]) -> None:
+        """Step number `step` of a lane posts `sends` next; `ranks`: world ranks by member number."""
         ...
 
 
@@ -27,6 +37,7 @@ class _LaneState:
     """Progress of one lane.
 
     Attributes:
+        number, begun: of the lane, and how many of its steps have begun.
         ahead: steps whose credits are granted and which have not begun.
         early: peer → transfers that arrived before the step that receives them.
         missing: peer → transfers that the present step still waits for.
@@ -34,10 +45,10 @@ class _LaneState:
         expected_bytes: payload of the receives of all steps begun so far.
     """
 
-    __slots__ = ("ahead", "early", "expected_bytes", "missing", "steps", "tag", "waiting")
+    __slots__ = ("ahead", "begun", "early", "expected_bytes", "missing", "number", "steps", "tag", "waiting")
 
-    def __init__(self, tag: int, steps: Lane) -> None:
-        self.tag = tag
+    def __init__(self, number: int, tag: int, steps: Lane) -> None:
+        self.number, self.begun, self.tag = number, 0, tag
         self.steps: Iterator[Step] = steps
         self.ahead: deque[Step] = deque()
         self.early: dict[int, int] = {}
@@ -55,6 +66,8 @@ class Execution:
         serial: number of this collective in the run (see tags).
         ranks: world ranks of the group, by member number.
         credited: peers (world ranks) whose credit arrived before this post; None: credits are off.
+        chain: notes what was sent, received and why; None: nobody asks.
+        observer: learns of steps.
 
     Attributes:
         bytes_sent, bytes_received: payload so far.
@@ -65,11 +78,13 @@ class Execution:
     """
 
     __slots__ = (
+        "_chain",
         "_credited",
         "_deferred",
         "_endpoint",
         "_granted",
         "_lanes",
+        "_observer",
         "_open_lanes",
         "_ranks",
         "_serial",
@@ -90,14 +105,17 @@ class Execution:
         serial: int,
         ranks: Sequence[int],
         credited: set[int] | None,
+        chain: RankChain | None = None,
+        observer: StepObserver | None = None,
     ) -> None:
+        self._chain = chain
         if len(lanes) > MAX_LANES:
             raise LocalProtocolError(f"an algorithm has {len(lanes)} lanes, at most {MAX_LANES} fit a tag")
         self._endpoint, self._serial, self._ranks, self._credited = endpoint, serial, ranks, credited
-        self._lanes = [_LaneState(data_tag(serial, number), lane) for number, lane in enumerate(lanes)]
-        self._open_lanes = len(lanes)
+        self._lanes = [_LaneState(number, data_tag(serial, number), lane) for number, lane in enumerate(lanes)]
+        self._open_lanes, self._observer = len(lanes), observer
         self._unacknowledged = 0
-        self._deferred: dict[int, list[tuple[int, int]]] = {}
+        self._deferred: dict[int, list[tuple[int, int, FirstSent | None]]] = {}
         self._granted: set[int] = set()
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -111,8 +129,8 @@ class Execution:
         for lane in self._lanes:
             self._advance(lane)
 
-    def arrived(self, peer: int, lane_number: int, size: int, now: int, count: int = 1) -> None:
-        """`count` transfers of `size` bytes from rank `peer` have arrived.
+    def arrived(self, peer: int, lane_number: int, size: int, now: int, count: int = 1, received_ns: int = 0) -> None:
+        """`count` transfers of `size` bytes from rank `peer` have arrived; the kernel has the last byte since a time.
 
         Raises:
             LocalProtocolError: the algorithm has no such lane.
@@ -121,6 +139,8 @@ class Execution:
             raise LocalProtocolError(f"rank {peer} sent on lane {lane_number} of an algorithm with {len(self._lanes)}")
         self.bytes_received += size * count
         self.arrival_ns = now
+        if self._chain is not None:
+            self._chain.received(peer, lane_number, received_ns, count)
         lane = self._lanes[lane_number]
         missing = lane.missing.get(peer)
         if not missing:
@@ -141,9 +161,9 @@ class Execution:
         if self._credited is None:
             return
         self._credited.add(peer)
-        for tag, size in self._deferred.pop(peer, ()):
+        for tag, size, sent in self._deferred.pop(peer, ()):
             self.has_posted = True
-            self._endpoint.post(peer, tag, size)
+            self._endpoint.post(peer, tag, size, sent)
 
     def acknowledged(self) -> None:
         """The receiver has acknowledged one of this rank's transfers."""
@@ -161,14 +181,19 @@ class Execution:
         return f"{self._unacknowledged} acknowledgements"
 
     def _advance(self, lane: _LaneState) -> None:
-        ranks, missing, early = self._ranks, lane.missing, lane.early
+        ranks, missing, early, chain = self._ranks, lane.missing, lane.early, self._chain
         while not lane.waiting:
             step = next(lane.steps, None) if self._credited is None else self._next_step(lane)
             if step is None:
                 self._end_lane()
                 return
+            if chain is not None:
+                chain.begin(lane.number, [ranks[member] for member, _, _ in step.recvs])
+            if self._observer is not None:
+                self._observer.step_begins(lane.number, lane.begun, step.sends, ranks)
+            lane.begun += 1
             if step.sends:
-                self._send(step.sends, lane.tag)
+                self._send(step.sends, lane)
             for member, _, size in step.recvs:  # has arrived early, or is still missing
                 peer = ranks[member]
                 lane.expected_bytes += size
@@ -193,17 +218,18 @@ class Execution:
                     self._endpoint.post(self._ranks[member], credit_tag(self._serial), 0)
         return ahead.popleft() if ahead else None
 
-    def _send(self, transfers: Sequence[Transfer], tag: int) -> None:
-        credited, ranks, post = self._credited, self._ranks, self._endpoint.post
+    def _send(self, transfers: Sequence[Transfer], lane: _LaneState) -> None:
+        credited, ranks, post, tag, chain = self._credited, self._ranks, self._endpoint.post, lane.tag, self._chain
         self._unacknowledged += len(transfers)
         for member, _, size in transfers:
             peer = ranks[member]
             self.bytes_sent += size
+            sent = None if chain is None else chain.sends(peer, lane.number)
             if credited is None or peer in credited:
                 self.has_posted = True
-                post(peer, tag, size)
+                post(peer, tag, size, sent)
             else:
-                self._deferred.setdefault(peer, []).append((tag, size))
+                self._deferred.setdefault(peer, []).append((tag, size, sent))
 
     def _end_lane(self) -> None:
         self._open_lanes -= 1

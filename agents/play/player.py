@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from agents.play import tags
-from agents.play.compute import ComputeResource
-from agents.play.execution import Execution, Poster
-from agents.play.usage import Usage
+from agents.play.chain import ChainKeeper, RankChain
+from agents.play.compute import ComputeResource, Usage
+from agents.play.execution import Execution, Poster, StepObserver
 from agents.play.window import Window, WindowNode
 from agents.transports.base import Endpoint
 from emulator.control.observations import Completion, RankSummary
@@ -24,16 +24,18 @@ from emulator.host.core_wait import CoreWait
 from emulator.host.delays import NewestDelays
 from emulator.planner.algorithms import schedule
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
-from emulator.planner.schedule import Collective, Lane
+from emulator.planner.schedule import Collective
 from emulator.trace.meaning.model import CommKind, Resource
 
-IDLE_REPORT_NS = 2_000_000
+IDLE_REPORT_NS: Final = 2_000_000
 """An idle rank reports the room in its window after this time even if the batch is not full: others may wait for it."""
 
-_NEVER = 1 << 63
-_SPANS_PER_REPORT = 256
-_SENDING = (CommKind.SEND, CommKind.STORAGE_WRITE)
-_NONE, _CPU, _NETWORK = int(Resource.NONE), int(Resource.CPU), int(Resource.NETWORK)
+_NEVER: Final = 1 << 63
+_SPANS_PER_REPORT: Final = 256
+_SENDING: Final = (CommKind.SEND, CommKind.STORAGE_WRITE)
+_NONE: Final = int(Resource.NONE)
+_CPU: Final = int(Resource.CPU)
+_NETWORK: Final = int(Resource.NETWORK)
 
 
 class PlayObserver(Protocol):
@@ -60,13 +62,21 @@ class PlayObserver(Protocol):
         ...
 
 
-class _Pending:
+class PendingCommunication:
     """A communication in progress: when it was posted, and the execution of a collective."""
 
-    __slots__ = ("bytes_received", "bytes_sent", "execution", "node", "post_ns", "stamp_ns", "waited_ns")
+    __slots__ = ("bytes_received", "bytes_sent", "chain", "execution", "node", "post_ns", "stamp_ns", "waited_ns")
 
-    def __init__(self, node: WindowNode, post_ns: int, waited_ns: int, execution: Execution | None = None) -> None:
+    def __init__(
+        self,
+        node: WindowNode,
+        post_ns: int,
+        waited_ns: int,
+        execution: Execution | None = None,
+        chain: RankChain | None = None,
+    ) -> None:
         self.node, self.post_ns, self.waited_ns, self.execution = node, post_ns, waited_ns, execution
+        self.chain = chain
         self.bytes_sent = self.bytes_received = self.stamp_ns = 0
 
     def observed(self, stamp_ns: int) -> None:
@@ -87,6 +97,7 @@ class RankPlayer:
         retire_batch: complete nodes that are reported at once.
         lateness: collects how late communications are posted.
         core_wait: tells how long this process has been ready to run without a core.
+        chains: takes what was sent and received by time stamps of the kernel; None: nobody asks.
     """
 
     def __init__(
@@ -101,7 +112,9 @@ class RankPlayer:
         retire_batch: int = 1,
         lateness: NewestDelays | None = None,
         core_wait: CoreWait | None = None,
+        chains: ChainKeeper | None = None,
     ) -> None:
+        self._chains = chains
         self.rank = endpoint.rank
         self._endpoint, self._clock, self._observer, self._settings = endpoint, clock, observer, settings
         self._nodes = nodes
@@ -123,9 +136,10 @@ class RankPlayer:
         self._usage = Usage(0)
         self._group_queues: dict[int, deque[WindowNode]] = {}
         self._ready_collectives: set[int] = set()
-        self._pending: dict[int, _Pending] = {}  # by serial
+        self._pending: dict[int, PendingCommunication] = {}  # by serial
         self._early_credits: dict[int, set[int]] = {}
-        self._early_payload: dict[int, list[tuple[int, int, int, int]]] = {}  # serial → (peer, lane, size, arrival)
+        # Serial → (peer, lane, size, arrival, stamp of the kernel).
+        self._early_payload: dict[int, list[tuple[int, int, int, int, int]]] = {}
         self._needs_flush = False
 
     # --- called by the agent ------------------------------------------------------------------------------------
@@ -206,13 +220,16 @@ class RankPlayer:
             pending.observed(stamp_ns)
         if tags.CREDIT <= tag < tags.PAIR:
             self._credit(peer, serial, pending, now)
-        elif pending is None:
-            self._early_payload.setdefault(serial, []).extend([(peer, tags.split(tag)[1], size, arrival_ns)] * count)
+            return
+        received_ns = 0 if self._chains is None else self._endpoint.received_ns
+        if pending is None:
+            early = (peer, tags.split(tag)[1], size, arrival_ns, received_ns)
+            self._early_payload.setdefault(serial, []).extend([early] * count)
         elif (execution := pending.execution) is None:
-            self._received(serial, pending, size, arrival_ns=arrival_ns, now=now)
+            self._received(serial, pending, size, arrival_ns=arrival_ns, now=now, received_ns=received_ns)
             self._advance(now)
         else:
-            execution.arrived(peer, tag >> tags.LANE_SHIFT & tags.LANE_MASK, size, arrival_ns, count)
+            execution.arrived(peer, tag >> tags.LANE_SHIFT & tags.LANE_MASK, size, arrival_ns, count, received_ns)
             self._settle(serial, pending, execution, now)
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
@@ -416,27 +433,45 @@ class RankPlayer:
         serial = self._serial(communication)
         ranks = self._settings.groups[communication.group]
         algorithm = self._settings.algorithms[communication.algorithm]
+        chain = None
+        if self._chains is not None and self._chains.wants(communication.group, serial):
+            chain = self._chain(now)
+        poster, observer = self._carried(serial)
         execution = Execution(
-            *self._carried(serial, schedule(algorithm, self._as_member(communication, ranks)), ranks),
+            poster,
+            schedule(algorithm, self._as_member(communication, ranks)),
             serial=serial,
             ranks=ranks,
             credited=self._early_credits.pop(serial, set()) if self._settings.credits else None,
+            chain=chain,
+            observer=observer,
         )
-        pending = self._pending[serial] = _Pending(node, now, self._core_wait.until(now), execution)
+        pending = PendingCommunication(node, now, self._core_wait.until(now), execution, chain)
+        self._pending[serial] = pending
         self._usage.communication(+1, now)
         execution.start()
-        for peer, lane, size, arrival_ns in self._early_payload.pop(serial, ()):
+        for peer, lane, size, arrival_ns, received_ns in self._early_payload.pop(serial, ()):
             execution.early = True
-            execution.arrived(peer, lane, size, arrival_ns)
+            execution.arrived(peer, lane, size, arrival_ns, 1, received_ns)
         self._needs_flush = True
         if execution.is_done:
             self._end_collective(serial, pending, execution, now)
 
-    def _carried(self, serial: int, lanes: Sequence[Lane], ranks: Sequence[int]) -> tuple[Poster, Sequence[Lane]]:
-        """What carries the transfers of a collective, and its lanes: for those who watch."""
-        return self._endpoint, lanes
+    def _carried(self, serial: int) -> tuple[Poster, StepObserver | None]:
+        """What carries the transfers of a collective, and what learns of its steps."""
+        return self._endpoint, None
 
-    def _settle(self, serial: int, pending: _Pending, execution: Execution, now: int) -> None:
+    def _chain(self, now: int) -> RankChain:
+        """For a communication that is posted now."""
+        end = self._endpoint
+        return RankChain(now, end.stalled_ns, end.clock_steps, end.lead_bytes)
+
+    def _pair_chain(self, communication: PlannedCommunication, now: int) -> RankChain | None:
+        if self._chains is None or not self._chains.wants_pair(self.rank, communication.peer):
+            return None
+        return self._chain(now)
+
+    def _settle(self, serial: int, pending: PendingCommunication, execution: Execution, now: int) -> None:
         """After an event: flush what it posted; if the collective is done, post the next one of its group."""
         if not execution.is_done:
             if execution.has_posted:
@@ -449,14 +484,14 @@ class RankPlayer:
         self._post_next(communication.group, now)
         self._advance(now)
 
-    def _end_collective(self, serial: int, pending: _Pending, execution: Execution, now: int) -> None:
+    def _end_collective(self, serial: int, pending: PendingCommunication, execution: Execution, now: int) -> None:
         communication = pending.node.communication
         assert communication is not None
         pending.bytes_sent, pending.bytes_received = execution.bytes_sent, execution.bytes_received
         self._group_queues[communication.group].popleft()
         self._complete_communication(serial, pending, now, arrival_ns=execution.arrival_ns, early=execution.early)
 
-    def _credit(self, peer: int, serial: int, pending: _Pending | None, now: int) -> None:
+    def _credit(self, peer: int, serial: int, pending: PendingCommunication | None, now: int) -> None:
         if pending is None or pending.execution is None:
             self._early_credits.setdefault(serial, set()).add(peer)
         else:
@@ -465,33 +500,41 @@ class RankPlayer:
 
     def _send(self, node: WindowNode, communication: PlannedCommunication, now: int) -> None:
         serial = self._serial(communication)
-        pending = self._pending[serial] = _Pending(node, now, self._core_wait.until(now))
+        chain = self._pair_chain(communication, now)
+        pending = self._pending[serial] = PendingCommunication(node, now, self._core_wait.until(now), chain=chain)
         self._usage.communication(+1, now)
         pending.bytes_sent = communication.size_bytes
         if communication.size_bytes:
             self._needs_flush = True
-            self._endpoint.post(communication.peer, tags.pair_tag(serial), communication.size_bytes)
+            sent = None if chain is None else chain.sends(communication.peer, 0)
+            self._endpoint.post(communication.peer, tags.pair_tag(serial), communication.size_bytes, sent)
         else:
             self._complete_communication(serial, pending, now)
 
     def _receive(self, node: WindowNode, communication: PlannedCommunication, now: int) -> None:
         serial = self._serial(communication)
-        pending = self._pending[serial] = _Pending(node, now, self._core_wait.until(now))
+        chain = self._pair_chain(communication, now)
+        pending = self._pending[serial] = PendingCommunication(node, now, self._core_wait.until(now), chain=chain)
         self._usage.communication(+1, now)
         if not communication.size_bytes:
             self._complete_communication(serial, pending, now)
         elif communication.kind == CommKind.STORAGE_READ:
             self._needs_flush = True
             self._endpoint.post(communication.peer, tags.credit_tag(serial), 0)
-        for _, _, size, arrival_ns in self._early_payload.pop(serial, ()):
-            self._received(serial, pending, size, arrival_ns=arrival_ns, now=now)
+        for _, _, size, arrival_ns, received_ns in self._early_payload.pop(serial, ()):
+            self._received(serial, pending, size, arrival_ns=arrival_ns, now=now, received_ns=received_ns)
 
-    def _received(self, serial: int, pending: _Pending, size: int, *, arrival_ns: int, now: int) -> None:
+    def _received(
+        self, serial: int, pending: PendingCommunication, size: int, *, arrival_ns: int, now: int, received_ns: int
+    ) -> None:
         pending.bytes_received = size
+        communication = pending.node.communication
+        if pending.chain is not None and communication is not None:
+            pending.chain.received(communication.peer, 0, received_ns, 1)
         self._complete_communication(serial, pending, now, arrival_ns=arrival_ns)
 
     def _complete_communication(
-        self, serial: int, pending: _Pending, now: int, *, arrival_ns: int = 0, early: bool = False
+        self, serial: int, pending: PendingCommunication, now: int, *, arrival_ns: int = 0, early: bool = False
     ) -> None:
         assert self._iteration is not None
         now = max(now, pending.post_ns)  # an event may have been read from the network just before the post
@@ -500,6 +543,15 @@ class RankPlayer:
             done_ns = min(now, max(pending.stamp_ns, arrival_ns, pending.post_ns))
             read_delay_ns = now - done_ns
         del self._pending[serial]
+        if pending.chain is not None and self._chains is not None:
+            self._chains.take(
+                pending.chain,
+                self._endpoint,
+                iteration=self._iteration,
+                instance=serial % self._settings.instances,
+                rank=self.rank,
+                node_id=pending.node.node_id,
+            )
         self._usage.communication(-1, now)
         self._observer.completed(
             Completion(

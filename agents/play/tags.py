@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-DATA = 0
-CREDIT = 1 << 62
-PAIR = 2 << 62
+from typing import Final
 
-LANE_SHIFT = 56
-MAX_LANES = 64
-LANE_MASK = MAX_LANES - 1
-SERIAL_MASK = (1 << LANE_SHIFT) - 1
-_KIND = 3 << 62
+DATA: Final = 0
+CREDIT: Final = 1 << 62
+PAIR: Final = 2 << 62
+
+LANE_SHIFT: Final = 56
+MAX_LANES: Final = 64
+LANE_MASK: Final = MAX_LANES - 1
+SERIAL_MASK: Final = (1 << LANE_SHIFT) - 1
+_KIND: Final = 3 << 62
 
 
 def data_tag(serial: int, lane: int) -> int:

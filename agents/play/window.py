@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from emulator.planner.rank_program import Chunk, PlannedCommunication
 from emulator.trace.meaning.model import Resource
@@ -10,7 +11,7 @@ from emulator.trace.meaning.model import Resource
 REMEMBERED_ENDS = 4096
 """How many of the newest complete nodes have an exact end; older ones share the latest end among them."""
 
-_NETWORK = int(Resource.NETWORK)
+_NETWORK: Final = int(Resource.NETWORK)
 
 
 class WindowNode:

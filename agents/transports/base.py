@@ -19,18 +19,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from emulator.control.conversation import Address as Address
 from emulator.control.observations import FlowCounters as FlowCounters
 
 if TYPE_CHECKING:
     from agents.nic.port import Bucket
+    from emulator.control.observations import Timeline
     from emulator.control.parameter import Parameter
-
-
-class Address(NamedTuple):
-    """Where a rank listens: a numeric IP address and a port (0 before it is bound)."""
-
-    host: str
-    port: int
+    from emulator.host.core_wait import CoreWait
+    from emulator.roce.connection.messages import FirstSent
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +88,12 @@ class Endpoint(Protocol):
         """Set where the other ranks listen and who receives events; must come before the first post."""
         ...
 
-    def post(self, peer: int, tag: int, size: int) -> None:
-        """Queue a transfer of `size` bytes to rank `peer`. `tag` has 64 bits and need not be unique."""
+    def post(self, peer: int, tag: int, size: int, sent: FirstSent | None = None) -> None:
+        """Queue a transfer of `size` bytes to rank `peer`. `tag` has 64 bits and need not be unique.
+
+        Args:
+            sent: learns when it begins to leave, if the transport has time stamps.
+        """
         ...
 
     def flush(self) -> None:
@@ -102,6 +103,34 @@ class Endpoint(Protocol):
     @property
     def stamp_ns(self) -> int:
         """When the kernel received what is being reported, on the transport's clock; 0: not known."""
+        ...
+
+    @property
+    def received_ns(self) -> int:
+        """When the kernel received what is being reported; 0: not known. `stamp_ns` is that where it is asked for."""
+        ...
+
+    @property
+    def stalled_ns(self) -> int:
+        """For how long its port had nothing left to send although something was in line, ns."""
+        ...
+
+    @property
+    def lead_bytes(self) -> int:
+        """Payload that its port got while it still had some to send, less that which it had to wait for."""
+        ...
+
+    def usual_ns(self, since_ns: int, until_ns: int) -> int:
+        """How long what its port received between two times takes at the port's usual pace, ns; 0: not known."""
+        ...
+
+    @property
+    def clock_steps(self) -> int:
+        """How often the clock of time stamps was set: what was stamped shortly before is not to be trusted."""
+        ...
+
+    def collect(self) -> None:
+        """Tell those who asked when their transfers began to leave, as far as it is known."""
         ...
 
     @property
@@ -130,13 +159,25 @@ class Transport(Protocol):
         """The name on the command line."""
         ...
 
-    def use_ports(self, ports: Mapping[int, RankPort]) -> None:
-        """Set the port of each rank, before any endpoint is opened; transports without pacing ignore it."""
+    def use_ports(self, ports: Mapping[int, RankPort], core_wait: CoreWait | None = None) -> None:
+        """Set the port of each rank, before any endpoint is opened; transports without pacing ignore it.
+
+        Args:
+            core_wait: to be told what the ports have to send.
+        """
         return
 
     def facts(self) -> Mapping[str, Parameter]:
         """Facts for the manifest in addition to the flows: buffers, offloads, drops by reason."""
         return {}
+
+    def tidy(self) -> None:
+        """An iteration is over, and the next one has not begun: do what would hold traffic up."""
+        return
+
+    def timeline(self) -> Timeline | None:
+        """What flows carried by time until now; None if that is not recorded."""
+        return None
 
     def silence(self) -> Silence | None:
         """The longest silence at present; None if no acknowledgement is owed, or the transport does not know."""

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply", "flow_events", "step_records", "flow_report", "left", "proof", "job")
+    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply", "flow_events", "step_records", "flow_report", "left", "proof", "chain_records", "job")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class AgentMessage(_message.Message):
     FLOW_REPORT_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_RECORDS_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     bound: Bound
@@ -41,8 +42,9 @@ class AgentMessage(_message.Message):
     flow_report: FlowReport
     left: Left
     proof: Proof
+    chain_records: ChainRecords
     job: int
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ..., flow_events: _Optional[_Union[FlowEvents, _Mapping]] = ..., step_records: _Optional[_Union[StepRecords, _Mapping]] = ..., flow_report: _Optional[_Union[FlowReport, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ..., flow_events: _Optional[_Union[FlowEvents, _Mapping]] = ..., step_records: _Optional[_Union[StepRecords, _Mapping]] = ..., flow_report: _Optional[_Union[FlowReport, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ..., chain_records: _Optional[_Union[ChainRecords, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
     __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait", "want_steps", "begin", "continue_through", "leave", "challenge", "signed", "renew", "job")
@@ -197,25 +199,47 @@ class ClockReply(_message.Message):
 
 class Setup(_message.Message):
     __slots__ = ("jobs", "networks", "flows", "report_interval_ns")
+    class JobsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: JobSetup
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[_Union[JobSetup, _Mapping]] = ...) -> None: ...
     JOBS_FIELD_NUMBER: _ClassVar[int]
     NETWORKS_FIELD_NUMBER: _ClassVar[int]
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     REPORT_INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
-    jobs: _containers.RepeatedCompositeFieldContainer[JobSetup]
+    jobs: _containers.MessageMap[int, JobSetup]
     networks: _containers.RepeatedScalarFieldContainer[str]
     flows: _containers.RepeatedCompositeFieldContainer[FlowTask]
     report_interval_ns: int
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobSetup, _Mapping]]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ..., report_interval_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, jobs: _Optional[_Mapping[int, JobSetup]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ..., report_interval_ns: _Optional[int] = ...) -> None: ...
 
 class JobSetup(_message.Message):
-    __slots__ = ("number", "run_id", "ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "algorithm_files", "record_steps", "domains", "nodes", "rails")
-    class TransportOptionsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    __slots__ = ("run_id", "ranks", "transport", "message_bytes", "seed", "settings", "options", "domains", "prepares_itself")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    DOMAINS_FIELD_NUMBER: _ClassVar[int]
+    PREPARES_ITSELF_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
+    transport: str
+    message_bytes: int
+    seed: int
+    settings: PlaySettings
+    options: str
+    domains: _containers.RepeatedCompositeFieldContainer[DomainPlace]
+    prepares_itself: bool
+    def __init__(self, run_id: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., seed: _Optional[int] = ..., settings: _Optional[_Union[PlaySettings, _Mapping]] = ..., options: _Optional[str] = ..., domains: _Optional[_Iterable[_Union[DomainPlace, _Mapping]]] = ..., prepares_itself: _Optional[bool] = ...) -> None: ...
+
+class PlaySettings(_message.Message):
+    __slots__ = ("credits", "instances", "algorithms", "groups", "record_steps", "algorithm_files", "layouts", "hosts")
     class AlgorithmFilesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -223,41 +247,41 @@ class JobSetup(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    RUN_ID_FIELD_NUMBER: _ClassVar[int]
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    GROUPS_FIELD_NUMBER: _ClassVar[int]
-    TRANSPORT_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     CREDITS_FIELD_NUMBER: _ClassVar[int]
     INSTANCES_FIELD_NUMBER: _ClassVar[int]
     ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
-    SEED_FIELD_NUMBER: _ClassVar[int]
-    TRANSPORT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    ALGORITHM_FILES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     RECORD_STEPS_FIELD_NUMBER: _ClassVar[int]
-    DOMAINS_FIELD_NUMBER: _ClassVar[int]
-    NODES_FIELD_NUMBER: _ClassVar[int]
-    RAILS_FIELD_NUMBER: _ClassVar[int]
-    number: int
-    run_id: str
-    ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
-    groups: _containers.RepeatedCompositeFieldContainer[Group]
-    transport: str
-    message_bytes: int
+    ALGORITHM_FILES_FIELD_NUMBER: _ClassVar[int]
+    LAYOUTS_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
     credits: bool
     instances: int
     algorithms: _containers.RepeatedScalarFieldContainer[str]
-    seed: int
-    transport_options: _containers.ScalarMap[str, str]
-    algorithm_files: _containers.ScalarMap[str, str]
+    groups: _containers.RepeatedCompositeFieldContainer[Group]
     record_steps: int
-    domains: _containers.RepeatedCompositeFieldContainer[Domain]
+    algorithm_files: _containers.ScalarMap[str, str]
+    layouts: Layouts
+    hosts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., record_steps: _Optional[int] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., layouts: _Optional[_Union[Layouts, _Mapping]] = ..., hosts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Group(_message.Message):
+    __slots__ = ("ranks",)
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Layouts(_message.Message):
+    __slots__ = ("nodes", "rails", "domains")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RAILS_FIELD_NUMBER: _ClassVar[int]
+    DOMAINS_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedScalarFieldContainer[int]
     rails: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, number: _Optional[int] = ..., run_id: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ..., domains: _Optional[_Iterable[_Union[Domain, _Mapping]]] = ..., nodes: _Optional[_Iterable[int]] = ..., rails: _Optional[_Iterable[int]] = ...) -> None: ...
+    domains: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, nodes: _Optional[_Iterable[int]] = ..., rails: _Optional[_Iterable[int]] = ..., domains: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class Domain(_message.Message):
+class DomainPlace(_message.Message):
     __slots__ = ("ranks", "rate_bps", "latency_ns")
     RANKS_FIELD_NUMBER: _ClassVar[int]
     RATE_BPS_FIELD_NUMBER: _ClassVar[int]
@@ -348,42 +372,49 @@ class FlowFigures(_message.Message):
     def __init__(self, direction: _Optional[str] = ..., observer: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., start_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., bytes_per_s: _Optional[float] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., timeouts: _Optional[int] = ..., naks: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., latency_median_ns: _Optional[float] = ..., latency_p99_ns: _Optional[float] = ..., wire_bps: _Optional[float] = ..., lost: _Optional[int] = ..., offered_messages: _Optional[int] = ..., offered_bytes: _Optional[int] = ..., offered_bps: _Optional[float] = ..., lateness_median_ns: _Optional[float] = ..., lateness_p99_ns: _Optional[float] = ..., completions: _Optional[int] = ..., completion_median_ns: _Optional[float] = ..., completion_p99_ns: _Optional[float] = ...) -> None: ...
 
 class RankPlace(_message.Message):
-    __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "line_rate_bps", "port_cap_bps", "storage")
+    __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "storage")
     RANK_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     INTERFACE_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
-    LINE_RATE_BPS_FIELD_NUMBER: _ClassVar[int]
-    PORT_CAP_BPS_FIELD_NUMBER: _ClassVar[int]
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     rank: int
     host: str
     nodes: int
     window: int
     interface: str
-    port: int
-    line_rate_bps: int
-    port_cap_bps: int
+    port: PortShare
     storage: bool
-    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ..., port: _Optional[int] = ..., line_rate_bps: _Optional[int] = ..., port_cap_bps: _Optional[int] = ..., storage: _Optional[bool] = ...) -> None: ...
+    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ..., port: _Optional[_Union[PortShare, _Mapping]] = ..., storage: _Optional[bool] = ...) -> None: ...
 
-class Group(_message.Message):
-    __slots__ = ("ranks",)
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    ranks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+class PortShare(_message.Message):
+    __slots__ = ("number", "line_rate_bps", "cap_bps")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LINE_RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    CAP_BPS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    line_rate_bps: int
+    cap_bps: int
+    def __init__(self, number: _Optional[int] = ..., line_rate_bps: _Optional[int] = ..., cap_bps: _Optional[int] = ...) -> None: ...
 
 class Bound(_message.Message):
     __slots__ = ("places", "nics")
+    class PlacesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: Place
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[_Union[Place, _Mapping]] = ...) -> None: ...
     PLACES_FIELD_NUMBER: _ClassVar[int]
     NICS_FIELD_NUMBER: _ClassVar[int]
-    places: _containers.RepeatedCompositeFieldContainer[Place]
-    nics: _containers.RepeatedCompositeFieldContainer[Nic]
-    def __init__(self, places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., nics: _Optional[_Iterable[_Union[Nic, _Mapping]]] = ...) -> None: ...
+    places: _containers.MessageMap[int, Place]
+    nics: _containers.RepeatedCompositeFieldContainer[NicFacts]
+    def __init__(self, places: _Optional[_Mapping[int, Place]] = ..., nics: _Optional[_Iterable[_Union[NicFacts, _Mapping]]] = ...) -> None: ...
 
-class Nic(_message.Message):
+class NicFacts(_message.Message):
     __slots__ = ("interface", "driver", "firmware", "speed_bps", "mtu")
     INTERFACE_FIELD_NUMBER: _ClassVar[int]
     DRIVER_FIELD_NUMBER: _ClassVar[int]
@@ -399,19 +430,24 @@ class Nic(_message.Message):
 
 class Directory(_message.Message):
     __slots__ = ("places",)
+    class PlacesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: Place
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[_Union[Place, _Mapping]] = ...) -> None: ...
     PLACES_FIELD_NUMBER: _ClassVar[int]
-    places: _containers.RepeatedCompositeFieldContainer[Place]
-    def __init__(self, places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
+    places: _containers.MessageMap[int, Place]
+    def __init__(self, places: _Optional[_Mapping[int, Place]] = ...) -> None: ...
 
 class Place(_message.Message):
-    __slots__ = ("rank", "host", "port")
-    RANK_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("host", "port")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
-    rank: int
     host: str
     port: int
-    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("rank", "nodes")
@@ -423,6 +459,13 @@ class Credit(_message.Message):
 
 class Chunk(_message.Message):
     __slots__ = ("rank", "first_position", "resource", "duration_ns", "dependencies", "distance", "communications", "node_id")
+    class CommunicationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: PlannedCommunication
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[_Union[PlannedCommunication, _Mapping]] = ...) -> None: ...
     RANK_FIELD_NUMBER: _ClassVar[int]
     FIRST_POSITION_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -437,13 +480,12 @@ class Chunk(_message.Message):
     duration_ns: _containers.RepeatedScalarFieldContainer[int]
     dependencies: _containers.RepeatedScalarFieldContainer[int]
     distance: _containers.RepeatedScalarFieldContainer[int]
-    communications: _containers.RepeatedCompositeFieldContainer[Communication]
+    communications: _containers.MessageMap[int, PlannedCommunication]
     node_id: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, rank: _Optional[int] = ..., first_position: _Optional[int] = ..., resource: _Optional[_Iterable[int]] = ..., duration_ns: _Optional[_Iterable[int]] = ..., dependencies: _Optional[_Iterable[int]] = ..., distance: _Optional[_Iterable[int]] = ..., communications: _Optional[_Iterable[_Union[Communication, _Mapping]]] = ..., node_id: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, rank: _Optional[int] = ..., first_position: _Optional[int] = ..., resource: _Optional[_Iterable[int]] = ..., duration_ns: _Optional[_Iterable[int]] = ..., dependencies: _Optional[_Iterable[int]] = ..., distance: _Optional[_Iterable[int]] = ..., communications: _Optional[_Mapping[int, PlannedCommunication]] = ..., node_id: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class Communication(_message.Message):
-    __slots__ = ("position", "kind", "group", "size_bytes", "instance", "peer", "root", "algorithm", "send_splits", "recv_splits")
-    POSITION_FIELD_NUMBER: _ClassVar[int]
+class PlannedCommunication(_message.Message):
+    __slots__ = ("kind", "group", "size_bytes", "instance", "peer", "root", "algorithm", "send_splits", "recv_splits")
     KIND_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -453,7 +495,6 @@ class Communication(_message.Message):
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     SEND_SPLITS_FIELD_NUMBER: _ClassVar[int]
     RECV_SPLITS_FIELD_NUMBER: _ClassVar[int]
-    position: int
     kind: int
     group: int
     size_bytes: int
@@ -463,7 +504,7 @@ class Communication(_message.Message):
     algorithm: int
     send_splits: _containers.RepeatedScalarFieldContainer[int]
     recv_splits: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, position: _Optional[int] = ..., kind: _Optional[int] = ..., group: _Optional[int] = ..., size_bytes: _Optional[int] = ..., instance: _Optional[int] = ..., peer: _Optional[int] = ..., root: _Optional[int] = ..., algorithm: _Optional[int] = ..., send_splits: _Optional[_Iterable[int]] = ..., recv_splits: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, kind: _Optional[int] = ..., group: _Optional[int] = ..., size_bytes: _Optional[int] = ..., instance: _Optional[int] = ..., peer: _Optional[int] = ..., root: _Optional[int] = ..., algorithm: _Optional[int] = ..., send_splits: _Optional[_Iterable[int]] = ..., recv_splits: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("iteration",)
@@ -536,12 +577,14 @@ class ComputeSpans(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., rank: _Optional[_Iterable[int]] = ..., start_ns: _Optional[_Iterable[int]] = ..., end_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class IterationDone(_message.Message):
-    __slots__ = ("iteration", "ranks")
+    __slots__ = ("iteration", "ranks", "start_ahead_ns")
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
+    START_AHEAD_NS_FIELD_NUMBER: _ClassVar[int]
     iteration: int
     ranks: _containers.RepeatedCompositeFieldContainer[RankSummary]
-    def __init__(self, iteration: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankSummary, _Mapping]]] = ...) -> None: ...
+    start_ahead_ns: int
+    def __init__(self, iteration: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankSummary, _Mapping]]] = ..., start_ahead_ns: _Optional[int] = ...) -> None: ...
 
 class RankSummary(_message.Message):
     __slots__ = ("rank", "start_ns", "end_ns", "compute_ns", "communication_ns", "overlap_ns")
@@ -588,14 +631,14 @@ class Left(_message.Message):
     def __init__(self) -> None: ...
 
 class Farewell(_message.Message):
-    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport", "steal_fraction", "core_wait_fraction", "steps_lost")
+    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport", "steal_fraction", "core_wait_fraction", "steps_lost", "timeline")
     class TransportEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
-        value: Quantity
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Quantity, _Mapping]] = ...) -> None: ...
+        value: Parameter
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Parameter, _Mapping]] = ...) -> None: ...
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     PEAK_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     POST_LATENESS_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
@@ -603,26 +646,58 @@ class Farewell(_message.Message):
     STEAL_FRACTION_FIELD_NUMBER: _ClassVar[int]
     CORE_WAIT_FRACTION_FIELD_NUMBER: _ClassVar[int]
     STEPS_LOST_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
     flows: _containers.RepeatedCompositeFieldContainer[FlowCounters]
     peak_rss_bytes: int
     post_lateness_median_ns: int
-    transport: _containers.MessageMap[str, Quantity]
+    transport: _containers.MessageMap[str, Parameter]
     steal_fraction: float
     core_wait_fraction: float
     steps_lost: int
-    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Quantity]] = ..., steal_fraction: _Optional[float] = ..., core_wait_fraction: _Optional[float] = ..., steps_lost: _Optional[int] = ...) -> None: ...
+    timeline: Timeline
+    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Parameter]] = ..., steal_fraction: _Optional[float] = ..., core_wait_fraction: _Optional[float] = ..., steps_lost: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ...) -> None: ...
 
-class Quantity(_message.Message):
-    __slots__ = ("unit", "number", "ratio", "text")
+class Timeline(_message.Message):
+    __slots__ = ("bin_ns", "flows", "flow", "start_ns", "bytes", "retransmits", "ecn_marks")
+    BIN_NS_FIELD_NUMBER: _ClassVar[int]
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETRANSMITS_FIELD_NUMBER: _ClassVar[int]
+    ECN_MARKS_FIELD_NUMBER: _ClassVar[int]
+    bin_ns: int
+    flows: _containers.RepeatedCompositeFieldContainer[TimelineFlow]
+    flow: _containers.RepeatedScalarFieldContainer[int]
+    start_ns: _containers.RepeatedScalarFieldContainer[int]
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    retransmits: _containers.RepeatedScalarFieldContainer[int]
+    ecn_marks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, bin_ns: _Optional[int] = ..., flows: _Optional[_Iterable[_Union[TimelineFlow, _Mapping]]] = ..., flow: _Optional[_Iterable[int]] = ..., start_ns: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., retransmits: _Optional[_Iterable[int]] = ..., ecn_marks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TimelineFlow(_message.Message):
+    __slots__ = ("src", "dst", "qpn")
+    SRC_FIELD_NUMBER: _ClassVar[int]
+    DST_FIELD_NUMBER: _ClassVar[int]
+    QPN_FIELD_NUMBER: _ClassVar[int]
+    src: int
+    dst: int
+    qpn: int
+    def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., qpn: _Optional[int] = ...) -> None: ...
+
+class Parameter(_message.Message):
+    __slots__ = ("unit", "number", "ratio", "text", "flag")
     UNIT_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     RATIO_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    FLAG_FIELD_NUMBER: _ClassVar[int]
     unit: str
     number: int
     ratio: float
     text: str
-    def __init__(self, unit: _Optional[str] = ..., number: _Optional[int] = ..., ratio: _Optional[float] = ..., text: _Optional[str] = ...) -> None: ...
+    flag: bool
+    def __init__(self, unit: _Optional[str] = ..., number: _Optional[int] = ..., ratio: _Optional[float] = ..., text: _Optional[str] = ..., flag: _Optional[bool] = ...) -> None: ...
 
 class FlowCounters(_message.Message):
     __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns", "qpn", "source_port", "timeouts", "rnr_naks", "duplicates", "largest_displacement", "dropped_header", "dropped_icrc", "dropped_payload", "medium", "copies")
@@ -699,7 +774,8 @@ class StepRecords(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[RankSteps, _Mapping]]] = ...) -> None: ...
 
 class RankSteps(_message.Message):
-    __slots__ = ("instance", "rank", "node_id", "receiver", "send_lane", "step", "size_bytes", "post_ns", "acknowledged_ns", "sender", "receive_lane", "arrival_ns", "start_ns")
+    __slots__ = ("iteration", "instance", "rank", "node_id", "receiver", "send_lane", "step", "size_bytes", "post_ns", "acknowledged_ns", "sender", "receive_lane", "arrival_ns", "start_ns")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -713,6 +789,7 @@ class RankSteps(_message.Message):
     RECEIVE_LANE_FIELD_NUMBER: _ClassVar[int]
     ARRIVAL_NS_FIELD_NUMBER: _ClassVar[int]
     START_NS_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
     instance: int
     rank: int
     node_id: int
@@ -726,7 +803,47 @@ class RankSteps(_message.Message):
     receive_lane: _containers.RepeatedScalarFieldContainer[int]
     arrival_ns: _containers.RepeatedScalarFieldContainer[int]
     start_ns: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, instance: _Optional[int] = ..., rank: _Optional[int] = ..., node_id: _Optional[int] = ..., receiver: _Optional[_Iterable[int]] = ..., send_lane: _Optional[_Iterable[int]] = ..., step: _Optional[_Iterable[int]] = ..., size_bytes: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., acknowledged_ns: _Optional[_Iterable[int]] = ..., sender: _Optional[_Iterable[int]] = ..., receive_lane: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., start_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, iteration: _Optional[int] = ..., instance: _Optional[int] = ..., rank: _Optional[int] = ..., node_id: _Optional[int] = ..., receiver: _Optional[_Iterable[int]] = ..., send_lane: _Optional[_Iterable[int]] = ..., step: _Optional[_Iterable[int]] = ..., size_bytes: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., acknowledged_ns: _Optional[_Iterable[int]] = ..., sender: _Optional[_Iterable[int]] = ..., receive_lane: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., start_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ChainRecords(_message.Message):
+    __slots__ = ("iteration", "blocks")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    blocks: _containers.RepeatedCompositeFieldContainer[MemberChain]
+    def __init__(self, iteration: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[MemberChain, _Mapping]]] = ...) -> None: ...
+
+class MemberChain(_message.Message):
+    __slots__ = ("iteration", "instance", "rank", "node_id", "post_ns", "stalled_ns", "receiver", "send_lane", "cause", "sent_ns", "sender", "receive_lane", "received_ns", "port_ns")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    POST_NS_FIELD_NUMBER: _ClassVar[int]
+    STALLED_NS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_FIELD_NUMBER: _ClassVar[int]
+    SEND_LANE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVE_LANE_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_NS_FIELD_NUMBER: _ClassVar[int]
+    PORT_NS_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    instance: int
+    rank: int
+    node_id: int
+    post_ns: int
+    stalled_ns: int
+    receiver: _containers.RepeatedScalarFieldContainer[int]
+    send_lane: _containers.RepeatedScalarFieldContainer[int]
+    cause: _containers.RepeatedScalarFieldContainer[int]
+    sent_ns: _containers.RepeatedScalarFieldContainer[int]
+    sender: _containers.RepeatedScalarFieldContainer[int]
+    receive_lane: _containers.RepeatedScalarFieldContainer[int]
+    received_ns: _containers.RepeatedScalarFieldContainer[int]
+    port_ns: int
+    def __init__(self, iteration: _Optional[int] = ..., instance: _Optional[int] = ..., rank: _Optional[int] = ..., node_id: _Optional[int] = ..., post_ns: _Optional[int] = ..., stalled_ns: _Optional[int] = ..., receiver: _Optional[_Iterable[int]] = ..., send_lane: _Optional[_Iterable[int]] = ..., cause: _Optional[_Iterable[int]] = ..., sent_ns: _Optional[_Iterable[int]] = ..., sender: _Optional[_Iterable[int]] = ..., receive_lane: _Optional[_Iterable[int]] = ..., received_ns: _Optional[_Iterable[int]] = ..., port_ns: _Optional[int] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("reason", "ranks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import io
 import os
 import sys
@@ -13,14 +14,14 @@ from importlib.util import find_spec
 
 from emulator import exit_codes
 from emulator.cli.parser import Parser
-from emulator.cli.words import COMMANDS, SUMMARIES, path_of, renamed
+from emulator.cli.words import BOX, COMMANDS, SUMMARIES, path_of, renamed
+from emulator.control.authentication import token_of_environment
 from emulator.errors import FULL, EmulatorError, HostError
 from emulator.host.resources import LIBRARIES_BYTES, exhausted, reserve
-from emulator.host.stderr_log import log_to_stderr
-from emulator.host.traceback_file import write_traceback
+from emulator.host.stderr_log import log_to_stderr, write_traceback
 from emulator.plugins import BUILT_IN, PluginKind, is_known, load
 from emulator.removed import OLD_WORDS
-from emulator.version import VERSION
+from emulator.version import BUILD, VERSION
 from emulator.visible import visible
 
 IS_COMPLETE = find_spec("emulator.cli.commands") is not None
@@ -56,7 +57,7 @@ _AGENT_EPILOG = "example: charkha agent start --controller 192.0.2.1:4790 --iden
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Results go to stdout, everything else to stderr."""
-    # BLAS would start one spinning thread per core for numpy and for scipy, here and in every agent; nothing uses them.
+    # BLAS would start one spinning thread per core for numpy, here and in every agent; nothing uses them.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it prints every handshake that fails
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -89,11 +90,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def run(words: Sequence[str]) -> int:
+    """Run a command in the process of another program, and return its exit code.
+
+    Raises:
+        EmulatorError: what the command refuses.
+    """
+    args = build_parser([path_of(words)]).parse_args(words)
+    handler: Callable[[argparse.Namespace], int | None] = args.handler
+    return handler(args) or exit_codes.DONE
+
+
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     reserve(descriptors=_DESCRIPTORS, memory_bytes=LIBRARIES_BYTES)
     words = renamed(words)
+    token_of_environment()  # children do not inherit it
     args = _parser(words).parse_args(words)
+    if not gc.isenabled():  # the command's own process, see start.py
+        gc.freeze()
+        gc.enable()
     log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler
     return handler(args) or exit_codes.DONE
@@ -115,7 +131,7 @@ def build_parser(loaded: Collection[str]) -> Parser:
     """The parser of all commands; those that are not loaded have no arguments."""
     description, epilog = (_DESCRIPTION, _EPILOG) if IS_COMPLETE else (_AGENT_ALONE, _AGENT_EPILOG)
     parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=description, epilog=epilog)
-    parser.add_argument("--version", advanced=True, action="version", version=f"charkha {VERSION}")
+    parser.add_argument("--version", advanced=True, action="version", version=f"charkha {VERSION} ({BUILD})")
     parser.add_argument(
         "--log-level",
         advanced=True,
@@ -129,7 +145,7 @@ def build_parser(loaded: Collection[str]) -> Parser:
     elsewhere = {path.split()[-1]: path for path in paths if path != "agent start"} | dict(
         OLD_WORDS if IS_COMPLETE else {}
     )
-    parser.elsewhere = elsewhere
+    parser.elsewhere, parser.unlisted = elsewhere, (BOX,)
     for word in dict.fromkeys(path.split()[0] for path in paths):
         below = [path for path in paths if path.startswith(f"{word} ")]
         if word in loaded and word in paths:

@@ -17,6 +17,11 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
 
 
+def print_line(line: object) -> None:
+    """A result of one line."""
+    print(visible(str(line)))
+
+
 def print_tables(*tables: RenderableType) -> None:
     """Print tables and lines, one below the other."""
     from emulator.views.terminal.console import console  # help does not need it

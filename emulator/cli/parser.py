@@ -10,13 +10,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from emulator.errors import InputError
 from emulator.removed import REMOVED_WORDS
 from emulator.suggestions import did_you_mean
+from emulator.units import LARGEST_COUNT, parse_whole
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
 """What `add_subparsers` returns; argparse has no public name for it."""
@@ -37,6 +39,8 @@ class Parser(argparse.ArgumentParser):
     """Options of other tools that a command does not have → what to write, as the end of the error."""
     elsewhere: Mapping[str, str] = {}
     """Words that are commands, but not here → the words of that command."""
+    unlisted: Collection[str] = ()
+    """Words of old that still are commands here, and that an error does not offer."""
 
     def __init__(self, **settings: Any) -> None:
         self._advanced: list[argparse.Action] = []
@@ -107,16 +111,17 @@ class Parser(argparse.ArgumentParser):
             if _OPTION.match(word) and not is_known:
                 if removed := self._removed(name):
                     self.error(removed)
-                known = (option for action in self._options() for option in action.option_strings)
-                hint = self.hints.get(name) or did_you_mean(name, [*known, "--help", "--help-all"])
+                hint = self.hints.get(name) or did_you_mean(name, self._option_string_actions)
                 self.error(f"unknown option {name!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             if removed := self._removed(value):
                 self.error(removed)
-            choices = list(map(str, action.choices))
+            choices = [str(one) for one in action.choices if one not in self.unlisted]
             words = self.elsewhere if isinstance(action, argparse._SubParsersAction) else {}
+            if " " in self.prog:  # the command after this one's name would not be there
+                words = {word: f"{self.prog.split()[0]} {path}" for word, path in words.items()}
             advice = did_you_mean(str(value), [*choices, *words], shown=words) or f"; choose from {', '.join(choices)}"
             raise argparse.ArgumentError(action, f"there is no {value!r}{advice}")
 
@@ -221,3 +226,28 @@ class _Explain(_FullHelp):
             )
         )
         parser.exit()
+
+
+T = TypeVar("T")
+
+
+def argument(read: Callable[[str], T]) -> Callable[[str], T]:
+    """An argparse type whose error text is that of the ValueError."""
+
+    def convert(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
+
+
+def whole(least: int, *, most: int = LARGEST_COUNT) -> Callable[[str], int]:
+    """A converter for whole numbers from `least` to `most`."""
+    return partial(parse_whole, least=least, most=most)
+
+
+def at_least(least: int, *, most: int = LARGEST_COUNT) -> Callable[[str], int]:
+    """An argparse type: a whole number from `least` to `most`."""
+    return argument(whole(least, most=most))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def add_output_options(parser: Parser) -> None:
     """Add the options for the run folder and the output."""
-    from emulator.cli.options.converters import argument
+    from emulator.cli.parser import argument
     from emulator.experiment.play.live_address import LiveAddress, parse_live_address
 
     output = parser.add_argument_group("output")
@@ -55,6 +56,17 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
+    from emulator.controller.roster.local_agents import dismiss_early, start_early
+
+    if not (args.print_spec or experiment.agents.by_hand or experiment.agents.listen):
+        start_early(experiment.agents.count)
+    try:
+        return _play_and_show(experiment, args)
+    finally:
+        dismiss_early()
+
+
+def _play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
     # These imports take most of a second, which --help does not need.
     from emulator.cli.player import CommandPlayer
     from emulator.cli.showing import show, show_aborted
@@ -78,9 +90,9 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
         try:
             played = player(experiment, folder, solo=getattr(args, "solo", False))
         except RunInterrupted:
-            show_aborted(folder, experiment, args)
+            show_aborted(folder, args)
             raise
-        exit_code = show(played, experiment, args)
+        exit_code = show(played, args)
     return exit_code if experiment.observe.expect is not None else exit_codes.DONE
 
 
@@ -107,6 +119,9 @@ def notify_of_import(job: LoadedJob) -> None:
 @contextlib.contextmanager
 def status() -> Iterator[Callable[[str], None]]:
     """A status line on stderr; yields the function that changes it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None  # a spinner that nobody sees takes a tenth of the start
+        return
     from rich.console import Console
     from rich.status import Status
 
@@ -119,7 +134,8 @@ def _play_campaign(experiment: Experiment, player: CommandPlayer, root: Path, ar
     from emulator.experiment.series.turns import Turn
     from emulator.results.statistics.samples.classes import count_classes
 
-    progress = CampaignProgress(root, schedule(experiment, classes=count_classes(player.load(experiment.job).workload)))
+    (job,) = player.load(experiment)
+    progress = CampaignProgress(root, schedule(experiment, classes=count_classes(job.workload)))
 
     def on_turn(number: int, turn: Turn) -> None:
         notify(f"run {number} of {len(progress.turns)}: {turn.folder(root)}")

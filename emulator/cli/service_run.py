@@ -13,7 +13,7 @@ import sys
 from types import FrameType
 
 from emulator.cli.main import main
-from emulator.host.orphan import die_with_parent
+from emulator.host.resources import die_with_parent
 
 _PARENT_ENDED = signal.SIGUSR1
 

@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "serve": "run a service: queues of runs for devices, users, a web page",
     },
     "help": {
+        "demo": "a tour of three minutes on this machine: good and bad firmware, verdict, comparison",
         "help": "print a page of the documentation; help examples, help completion",
         "help examples": "list the topologies, traces, profiles and suites that come with Charkha",
         "help completion": "completion for bash, zsh or fish",
@@ -53,7 +54,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """Group → words of a command → its line in the help. The first page lists those of one word."""
 SUMMARIES = {path: summary for group in COMMANDS.values() for path, summary in group.items()}
-_BOX = "box"
+BOX = "box"
 """An old word with arguments and output of its own."""
 _HELP = ("-h", "--help", "--help-all")
 
@@ -77,11 +78,11 @@ def renamed(words: Sequence[str]) -> list[str]:
     if command[0] == "agent" and command[1:] and command[1].startswith("-") and command[1] not in _HELP:
         return [*before, "agent", "start", *command[1:]]
     today = OLD_WORDS.get(command[0])
-    if today is None and command[0] != _BOX:
+    if today is None and command[0] != BOX:
         return [*before, *command]
     instead = today if today is not None else "lab up --between"
     print(f"charkha: `charkha {command[0]}` is now `charkha {instead}`; the old word works until 1.0", file=sys.stderr)
-    return [*before, *(today.split() if today is not None else [_BOX]), *command[1:]]
+    return [*before, *(today.split() if today is not None else [BOX]), *command[1:]]
 
 
 def _start(words: Sequence[str]) -> int:

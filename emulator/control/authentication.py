@@ -8,11 +8,15 @@ are HMAC-SHA-256 (RFC 2104). Without a key the code of an empty one is exchanged
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
 NONCE_BYTES = 16
+TOKEN_VARIABLE = "CHARKHA_TOKEN"
+
+_taken: list[str] = []
 
 
 class Purpose(StrEnum):
@@ -70,3 +74,13 @@ def code_of(key: bytes, statement: bytes) -> bytes:
 def is_code_of(key: bytes, statement: bytes, code: bytes) -> bool:
     """Whether it is the key's, in a time that does not tell how much of it is right."""
     return hmac.compare_digest(code_of(key, statement), code)
+
+
+def token_of_environment() -> str | None:
+    """CHARKHA_TOKEN, taken out of the environment, so that no child of this process inherits it.
+
+    It is remembered for the next run.
+    """
+    if (found := os.environ.pop(TOKEN_VARIABLE, None)) is not None:
+        _taken[:] = [found]
+    return _taken[0] if _taken else None

@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from emulator.control.checked_values import Count, NumericAddress, NumericPrefix, Share
 from emulator.control.flows import FlowReport as FlowReport
 from emulator.control.flows import FlowTask
 from emulator.control.observations import (
+    ChainRecords,
     Completions,
     ComputeSpans,
     FlowCounters,
     FlowEvents,
     RankSummary,
     StepRecords,
+    Timeline,
 )
 from emulator.control.parameter import Parameter
-from emulator.host.nic import NicFacts
+from emulator.host.nic_facts import NicFacts
+from emulator.planner.network.port_shares import NO_SHARE, PortShare
 from emulator.planner.rank_program import Chunk, PlaySettings
+from emulator.transports.registry import TransportOptions
 from emulator.units import NS_PER_S
 
-OLDEST_VERSION = 3
-NEWEST_VERSION = 3
+OLDEST_VERSION = 4
+NEWEST_VERSION = 4
 METHOD = "/charkha.control.Control/Session"
 REPORT_INTERVAL_NS = NS_PER_S // 20
 LARGEST_MESSAGE_BYTES = 256 << 20
 """A message that is longer is refused: the largest that a run needs are counters of all flows of an agent."""
 V = TypeVar("V")
 
-Places: TypeAlias = Mapping[int, tuple[str, int]]
-"""Rank → (numeric IP address, port)."""
+
+class Address(NamedTuple):
+    """Where a rank listens: a numeric IP address and a port (0 before it is bound)."""
+
+    host: NumericAddress
+    port: int
+
+
+Places: TypeAlias = Mapping[int, Address]
+"""By rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +57,7 @@ class Port:
     """
 
     name: str
-    addresses: Sequence[str] = ()
+    addresses: Sequence[NumericAddress] = ()
     rate_bps: int = 0
     mtu: int = 0
 
@@ -161,20 +174,16 @@ class RankPlace:
         nodes: length of its program.
         window: how many nodes it may hold at once.
         interface: of the topology's host; "" where the topology names none.
-        port: ranks with the same number share a port.
-        line_rate_bps: of the port; 0 if not specified.
-        port_cap_bps: most that the agent's ranks at the port may send together, headers included; 0: no cap.
+        port: that it shares with others; NO_SHARE if its transport is not paced.
         storage: not a rank, but an endpoint of a storage host; its nodes are what it sends when it is asked.
     """
 
     rank: int
-    host: str
+    host: NumericAddress
     nodes: int
     window: int
     interface: str = ""
-    port: int = 0
-    line_rate_bps: int = 0
-    port_cap_bps: int = 0
+    port: PortShare = NO_SHARE
     storage: bool = False
 
     @property
@@ -204,23 +213,37 @@ class DomainPlace:
 
 @dataclass(frozen=True, slots=True)
 class JobSetup:
-    """What an agent plays of a job.
+    """What is played of a job: by all agents, or, as `part` cuts it, by one.
 
     Attributes:
-        number: of the job in its session, from 0.
         run_id: of the job's run.
+        ranks: then storage endpoints.
+        options: of the transport; None: it has none.
         domains: that its ranks belong to.
+        prepares_itself: an agent prepares every iteration but the first when it has completed the one before, without
+            being told: its IterationDone says that it is ready.
     """
 
-    number: int
     run_id: str
     ranks: Sequence[RankPlace]
     transport: str
     message_bytes: int
     seed: int
     settings: PlaySettings
-    transport_options: Mapping[str, str] = field(default_factory=dict)
+    options: TransportOptions | None = None
     domains: Sequence[DomainPlace] = ()
+    prepares_itself: bool = False
+
+    def part(self, ends: Sequence[int]) -> JobSetup:
+        """What the agent of these ends, of all, plays; groups that it has no member of are empty."""
+        own = set(ends)
+        groups = [ranks if own.intersection(ranks) else () for ranks in self.settings.groups]
+        return replace(
+            self,
+            ranks=[self.ranks[end] for end in ends],
+            settings=replace(self.settings, groups=groups),
+            domains=[one for one in self.domains if own.intersection(one.ranks)],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,21 +251,21 @@ class Setup:
     """Everything an agent needs besides the nodes.
 
     Attributes:
-        jobs: those that it plays a part of.
+        jobs: those that it plays a part of, by their number in the session, from 0.
         networks: prefixes of ranks elsewhere on the same link.
         flows: that it plays beside its ranks.
-        report_interval_ns: completions are collected for so long; of a controller that does not say, the default.
+        report_interval_ns: completions are collected for so long.
     """
 
-    jobs: Sequence[JobSetup]
-    networks: Sequence[str] = ()
+    jobs: Mapping[int, JobSetup]
+    networks: Sequence[NumericPrefix] = ()
     flows: Sequence[FlowTask] = ()
     report_interval_ns: int = REPORT_INTERVAL_NS
 
     @property
     def ranks(self) -> list[RankPlace]:
         """The ranks of all jobs."""
-        return [place for job in self.jobs for place in job.ranks]
+        return [place for job in self.jobs.values() for place in job.ranks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,10 +340,15 @@ class WantSteps:
 
 @dataclass(frozen=True, slots=True)
 class IterationDone:
-    """Every rank of the agent has completed the iteration."""
+    """Every rank of the agent has completed the iteration.
+
+    Attributes:
+        start_ahead_ns: its Start was read so long before its moment, negative: after it; 0: it began without one.
+    """
 
     iteration: int
     ranks: Sequence[RankSummary]
+    start_ahead_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,15 +405,17 @@ class Farewell:
         steal_fraction: of the cores' time during play, which the host gave to other virtual machines.
         core_wait_fraction: of the time that the agent wanted a core during play, it had none.
         steps_lost: ranks' parts of every Nth instance whose steps did not fit the agent's memory.
+        timeline: what flows carried by time; None: that is not recorded.
     """
 
     flows: Sequence[FlowCounters]
     peak_rss_bytes: int
-    post_lateness_median_ns: int
+    post_lateness_median_ns: Count
     transport: Mapping[str, Parameter] = field(default_factory=dict)
-    steal_fraction: float | None = None
-    core_wait_fraction: float | None = None
+    steal_fraction: Share | None = None
+    core_wait_fraction: Share | None = None
     steps_lost: int = 0
+    timeline: Timeline | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +436,7 @@ AgentValue: TypeAlias = (
     | ComputeSpans
     | FlowEvents
     | StepRecords
+    | ChainRecords
     | IterationDone
     | Progress
     | Farewell

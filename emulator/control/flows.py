@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from emulator.control.checked_values import Amount, Count, NumericAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +15,7 @@ class FlowTask:
 
     Attributes:
         number: of the flow in the run, from 0.
-        kind: who plays it, see agents/flows/registry.py.
+        kind: who plays it, see agents/flows.py.
         title: for messages: `flow 0 (perftest, h0 to nic-a)`.
         host: numeric address of its own end, which no rank uses.
         interface: of the topology's host; "" where the topology names none.
@@ -22,9 +25,25 @@ class FlowTask:
     number: int
     kind: str
     title: str
-    host: str
+    host: NumericAddress
     interface: str
     document: str
+
+
+class FlowDirection(StrEnum):
+    """What one end counts: `SERVED` is what the peer read."""
+
+    SENT = "sent"
+    RECEIVED = "received"
+    READ = "read"
+    SERVED = "served"
+
+
+class FlowObserver(StrEnum):
+    """Who counted: this end, or the peer, which reports of itself."""
+
+    CHARKHA = "charkha"
+    PEER = "peer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +51,6 @@ class FlowFigures:
     """What was counted of a flow in one direction by one end; None: it does not count that.
 
     Attributes:
-        direction: `sent` by this end, `received` by it, `read` by it, or `served`: read by the peer.
-        observer: `charkha`, or `peer` for what the peer reports of itself.
         messages, bytes: complete; payload, each byte once.
         start_ns: the first post, on the clock of whoever holds these figures; of background traffic, when it began.
         duration_ns: from it to the last completion; of what was received, from the first to the last arrival.
@@ -50,31 +67,31 @@ class FlowFigures:
         completion_median_ns, completion_p99_ns: from when they were due until they were complete.
     """
 
-    direction: str
-    observer: str
+    direction: FlowDirection
+    observer: FlowObserver
     messages: int
     bytes: int
     start_ns: int | None = None
-    duration_ns: int | None = None
-    bytes_per_s: float | None = None
+    duration_ns: Count | None = None
+    bytes_per_s: Amount | None = None
     packets: int | None = None
     retransmits: int | None = None
     timeouts: int | None = None
     naks: int | None = None
     rnr_naks: int | None = None
     duplicates: int | None = None
-    latency_median_ns: float | None = None
-    latency_p99_ns: float | None = None
-    wire_bps: float | None = None
+    latency_median_ns: Amount | None = None
+    latency_p99_ns: Amount | None = None
+    wire_bps: Amount | None = None
     lost: int | None = None
     offered_messages: int | None = None
     offered_bytes: int | None = None
-    offered_bps: float | None = None
-    lateness_median_ns: float | None = None
-    lateness_p99_ns: float | None = None
+    offered_bps: Amount | None = None
+    lateness_median_ns: Amount | None = None
+    lateness_p99_ns: Amount | None = None
     completions: int | None = None
-    completion_median_ns: float | None = None
-    completion_p99_ns: float | None = None
+    completion_median_ns: Amount | None = None
+    completion_p99_ns: Amount | None = None
 
     def earlier(self, by_ns: int) -> FlowFigures:
         """The same with the stamp set back, to another clock."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +13,8 @@ import numpy.typing as npt
 from emulator.trace.meaning.model import IdArray, IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A communication node that is done on one rank.
+class Completion(NamedTuple):
+    """A communication node that is done on one rank: a row of Completions. A tuple, for there are very many.
 
     Attributes:
         iteration: negative for warm-up.
@@ -81,8 +82,11 @@ class ComputeSpans:
         return replace(self, start_ns=self.start_ns - by_ns, end_ns=self.end_ns - by_ns) if by_ns else self
 
 
-WIRE, DOMAIN = "wire", "domain"
-"""What a flow goes over: the network, or the scale-up domain of a host."""
+class Medium(StrEnum):
+    """What a flow goes over: the network, or the scale-up domain of a host."""
+
+    WIRE = "wire"
+    DOMAIN = "domain"
 
 
 @dataclass(slots=True)
@@ -105,7 +109,6 @@ class FlowCounters:
         copies: packets that came twice although they were sent once: the network made the second one.
         dropped_header, dropped_icrc, dropped_payload: packets that came with impossible headers, a wrong ICRC, or
             other bytes than were sent.
-        medium: WIRE or DOMAIN.
     """
 
     src: int
@@ -129,7 +132,7 @@ class FlowCounters:
     dropped_header: int | None = None
     dropped_icrc: int | None = None
     dropped_payload: int | None = None
-    medium: str = WIRE
+    medium: Medium = Medium.WIRE
     copies: int | None = None
 
     @property
@@ -198,6 +201,47 @@ class FlowEvents:
     flows: Sequence[FlowCounters]
 
 
+class TimelineFlow(NamedTuple):
+    """A flow by both ends and the destination queue pair number in its packets."""
+
+    src: int
+    dst: int
+    qpn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What flows carried by time: columns of equal length, a row per flow and bin with traffic, as one end counted it.
+
+    Attributes:
+        bin_ns: length of a bin.
+        flows: those that `flow` is an index of.
+        start_ns: of the bin, on the monotonic clock of the agent's host.
+        bytes, ecn_marks: payload taken in order, and packets with the congestion mark, at the receiver.
+        retransmits: packets that the sender sent again.
+    """
+
+    bin_ns: int
+    flows: Sequence[TimelineFlow]
+    flow: IntArray
+    start_ns: IntArray
+    bytes: IntArray
+    retransmits: IntArray
+    ecn_marks: IntArray
+
+    def in_bins_of(self, bin_ns: int) -> Timeline:
+        """The same with one row per flow and bin, in order of time; bins begin at multiples of `bin_ns`."""
+        start_ns = self.start_ns - self.start_ns % bin_ns
+        order = np.lexsort((self.flow, start_ns))
+        flow, start_ns = self.flow[order], start_ns[order]
+        is_first = np.ones(len(flow), np.bool_)
+        is_first[1:] = (flow[1:] != flow[:-1]) | (start_ns[1:] != start_ns[:-1])
+        first = np.flatnonzero(is_first)
+        counted = (self.bytes, self.retransmits, self.ecn_marks)
+        sums = [np.add.reduceat(one[order], first) if len(first) else one for one in counted]
+        return Timeline(bin_ns, self.flows, flow[first], start_ns[first], *sums)
+
+
 @dataclass(frozen=True, slots=True)
 class RankSteps:
     """The transfers of one rank in one instance of a collective or pair: what it sent, and what it received.
@@ -259,19 +303,72 @@ class StepRecords:
         return replace(self, blocks=[one.earlier(by_ns) for one in self.blocks]) if by_ns else self
 
 
+BEHIND = -1
+"""See MemberChain.port_ns."""
+
+
 @dataclass(frozen=True, slots=True)
-class Completions:
-    """Communication nodes of one iteration that completed: columns of equal length, as an agent reports them.
+class MemberChain:
+    """The transfers of one rank in one instance by the kernel's time stamps, and what each that was sent waited for.
+
+    Transfers between two ranks in one lane are in order on both sides, as in RankSteps.
 
     Attributes:
-        iteration: negative for warm-up.
-        rank, node_id: which.
-        post_ns, done_ns: when it was issued and complete.
-        arrival_ns: when its last byte arrived; 0 if nothing was received.
-        bytes_sent, bytes_received: payload.
-        early: payload came before this rank had posted.
-        read_delay_ns, core_wait_ns: see Completion.
+        iteration, instance: which collective or pair.
+        rank, node_id: whose transfers these are.
+        post_ns: when the rank posted it.
+        stalled_ns: for how long its port had nothing left to send, until it was done, although something was in line.
+        receiver, send_lane, cause, sent_ns: columns with an entry per transfer sent. `cause` is 1 + the index of the
+            last transfer received that its step waited for, 0 if that was the post. `sent_ns` is when the kernel
+            handed the first packet to the driver; 0: not known.
+        sender, receive_lane, received_ns: columns with an entry per transfer received. `received_ns` is when the kernel
+            had the last packet; 0: not known.
+        port_ns: how long what its port received takes at the port's usual pace; 0: not known. BEHIND: most of what it
+            sent came so late to its port that it may have been the rank that set the pace of others.
     """
+
+    iteration: int
+    instance: int
+    rank: int
+    node_id: int
+    post_ns: int
+    stalled_ns: int
+    receiver: Sequence[int]
+    send_lane: Sequence[int]
+    cause: Sequence[int]
+    sent_ns: Sequence[int]
+    sender: Sequence[int]
+    receive_lane: Sequence[int]
+    received_ns: Sequence[int]
+    port_ns: int = 0
+
+    def earlier(self, by_ns: int) -> MemberChain:
+        """The same with all stamps set back, to another clock."""
+        if not by_ns:
+            return self
+        return replace(
+            self,
+            post_ns=self.post_ns - by_ns,
+            sent_ns=[at and at - by_ns for at in self.sent_ns],
+            received_ns=[at and at - by_ns for at in self.received_ns],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRecords:
+    """Chains of members that are done; all blocks of one iteration."""
+
+    iteration: int
+    blocks: Sequence[MemberChain]
+
+    def earlier(self, by_ns: int) -> ChainRecords:
+        """The same with all stamps set back, to another clock."""
+        return replace(self, blocks=[one.earlier(by_ns) for one in self.blocks]) if by_ns else self
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """Completion by completion of one iteration as columns of equal length, as an agent reports them."""
 
     iteration: int
     rank: IntArray
@@ -285,6 +382,12 @@ class Completions:
     read_delay_ns: IntArray
     core_wait_ns: IntArray
 
+    @classmethod
+    def of(cls, batch: Sequence[Completion]) -> Completions:
+        """Columns from the completions of one iteration, at least one."""
+        columns = zip(Completion._fields[1:], list(zip(*batch, strict=True))[1:], strict=True)
+        return cls(batch[0].iteration, **{name: np.array(one, _KINDS.get(name, np.int64)) for name, one in columns})
+
     def earlier(self, by_ns: int) -> Completions:
         """The same with all stamps set back, to another clock."""
         if not by_ns:
@@ -293,10 +396,12 @@ class Completions:
         return replace(self, post_ns=self.post_ns - by_ns, done_ns=self.done_ns - by_ns, arrival_ns=arrival_ns)
 
 
-def join_completions(parts: Sequence[Completions]) -> Completions:
-    """Several reports about the same iteration, at least one, as one."""
-    if len(parts) == 1:
-        return parts[0]
+_KINDS: Mapping[str, Any] = {"node_id": np.uint64, "early": np.bool_}
+"""Of columns that are not int64."""
+
+
+def join_completions(parts: Sequence[Completions]) -> dict[str, npt.NDArray[Any]]:
+    """Several reports, at least one, end to end; column → its values, `iteration` among them."""
     names = [one.name for one in fields(Completions) if one.name != "iteration"]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return Completions(parts[0].iteration, **columns)
+    return {"iteration": np.repeat([part.iteration for part in parts], [len(part.rank) for part in parts]), **columns}

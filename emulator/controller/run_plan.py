@@ -9,14 +9,11 @@ import numpy as np
 
 from emulator.control import conversation as control
 from emulator.control.flows import FlowReport, FlowTask
-from emulator.control.observations import FlowCounters
-from emulator.control.parameter import Parameter
-from emulator.controller.clocks.clock_offset import ClockEstimate
+from emulator.controller.assignment import Assignment
+from emulator.controller.clock_offset import ClockEstimate
 from emulator.controller.roster.listen_address import ListenAddress
-from emulator.host.nic import NicFacts
+from emulator.host.nic_facts import NicFacts
 from emulator.planner.algorithm_choice import AlgorithmChoice
-from emulator.planner.network.port_shares import PortShare
-from emulator.planner.rank_program import NO_STEPS
 from emulator.trace.meaning.model import IdArray, RankProgram, Workload
 from emulator.trace.meaning.storage import idle_program
 from emulator.units import NS_PER_S
@@ -32,41 +29,31 @@ class RunPlan:
     """All that the run of a job needs.
 
     Attributes:
-        run_id: of the run.
+        setup: what agents are told of it, each its part.
         node_ids: per rank, uint64, shape (n,): node ids by position of its program.
-        hosts: per rank, then per storage endpoint, the numeric IP address it plays at.
-        ranks_of: agent name → ranks it plays.
-        interfaces: per rank and storage endpoint, the name of its host's interface; empty if not needed.
-        port_shares: per rank, the share of its port; empty if nothing is paced.
-        domains: agent → scale-up domains that its ranks belong to.
+        assignment: which agent plays which ranks.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
-        record_steps: see PlaySettings.
         offset_ns: when the job begins, after the session began.
         is_continuous: a rank begins an iteration as soon as it has completed the one before.
         until_others: iterations go on after the last number until all jobs without this have played theirs.
     """
 
-    run_id: str
+    setup: control.JobSetup
     workload: Workload
     node_ids: Sequence[IdArray]
     choice: AlgorithmChoice
-    hosts: Sequence[str]
-    ranks_of: Mapping[str, Sequence[int]]
+    assignment: Assignment
     iterations: Sequence[int]
-    transport: str
-    message_bytes: int
-    credits: bool
-    seed: int
     silence_timeout_s: float
-    transport_options: Mapping[str, str] = field(default_factory=dict)
-    interfaces: Sequence[str] = ()
-    port_shares: Mapping[int, PortShare] = field(default_factory=dict)
-    domains: Mapping[str, Sequence[control.DomainPlace]] = field(default_factory=dict)
-    record_steps: int = NO_STEPS
     offset_ns: int = 0
     is_continuous: bool = False
     until_others: bool = False
+
+    @property
+    def ranks_of(self) -> Mapping[str, Sequence[int]]:
+        """Agent → ranks and storage endpoints that it plays."""
+        return self.assignment.ranks_of
 
     def is_storage(self, endpoint: int) -> bool:
         """Whether it belongs to a storage host, and is no rank."""
@@ -93,8 +80,6 @@ class SessionPlan:
     Attributes:
         session_id: that of the run, if there is one job.
         jobs: their runs, in order.
-        silence_timeout_s: nothing moving anywhere before or after the jobs for this long ends the session.
-        local: agents to start on this host; all others dial in. None: all.
         networks: agent → prefixes of ranks elsewhere on its own link.
         flows: agent → flows that it plays beside its ranks.
         flow_addresses: of their ends and peers.
@@ -105,14 +90,25 @@ class SessionPlan:
 
     session_id: str
     jobs: Sequence[RunPlan]
-    silence_timeout_s: float
-    local: frozenset[str] | None = None
     networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
     flow_addresses: Sequence[str] = ()
     listening: ListenAddress | None = None
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def setup_of(self, agent: str) -> control.Setup:
+        """What an agent is told of it: its part of each job that it plays."""
+        return control.Setup(
+            {
+                number: job.setup.part(job.ranks_of[agent])
+                for number, job in enumerate(self.jobs)
+                if agent in job.ranks_of
+            },
+            self.networks.get(agent, ()),
+            self.flows.get(agent, ()),
+            self.report_interval_ns,
+        )
 
     @property
     def agents(self) -> list[str]:
@@ -122,12 +118,14 @@ class SessionPlan:
     @property
     def addresses(self) -> list[str]:
         """Every address that ranks and flows play at and send to."""
-        return list(dict.fromkeys([*(host for job in self.jobs for host in job.hosts), *self.flow_addresses]))
+        ends = (place.host for job in self.jobs for place in job.setup.ranks)
+        return list(dict.fromkeys([*ends, *self.flow_addresses]))
 
     @property
     def local_agents(self) -> list[str]:
         """Agents to start on this host, in order."""
-        return [name for name in self.agents if self.local is None or name in self.local]
+        local = frozenset[str]().union(*(job.assignment.local for job in self.jobs))
+        return [name for name in self.agents if name in local]
 
     @property
     def report_interval_ns(self) -> int:
@@ -138,15 +136,18 @@ class SessionPlan:
 
 @dataclass(slots=True)
 class AgentFacts:
-    """What an agent reported about itself when it joined and at the end; `nics` carry the addresses of its ranks."""
+    """What an agent said about itself.
+
+    Attributes:
+        nics: that carry the addresses of its ranks.
+        farewell: None: it has not said one, and its counters are missing.
+        late_starts: measured iterations that it was told of after they should have begun.
+    """
 
     hello: control.Hello
     nics: Sequence[NicFacts] = ()
-    transport: Mapping[str, Parameter] = field(default_factory=dict)
-    peak_rss_bytes: int = 0
-    post_lateness_median_ns: int = 0
-    steal_fraction: float | None = None
-    core_wait_fraction: float | None = None
+    farewell: control.Farewell | None = None
+    late_starts: int = 0
 
 
 @dataclass(slots=True)
@@ -154,16 +155,16 @@ class RunOutcome:
     """What is known at the end of the run of a job in addition to the completions."""
 
     agents: dict[str, AgentFacts] = field(default_factory=dict)
-    flows: list[FlowCounters] = field(default_factory=list)
     flow_reports: Mapping[int, FlowReport] = field(default_factory=dict)
     """Of flows alongside the jobs, by their number."""
-    counted: set[str] = field(default_factory=set)
-    """Agents whose counters are in `flows`: those of a run that ended early may be missing."""
     clocks: Mapping[str, ClockEstimate] = field(default_factory=dict)
     """Of agents whose clock is not that of this host."""
-    steps_lost: int = 0
-    """See Farewell, over all agents."""
     taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
     """Agent → iteration → offset that was subtracted from its time stamps on arrival, ns; absent: 0."""
     start_ns: int | None = None
     """When the first iteration was told to begin, on the clock of this host."""
+
+    @property
+    def farewells(self) -> Mapping[str, control.Farewell]:
+        """By agent, without those that ended early."""
+        return {name: one.farewell for name, one in self.agents.items() if one.farewell is not None}

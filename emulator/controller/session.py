@@ -14,20 +14,25 @@ from typing import Any
 
 from emulator.control import conversation as control
 from emulator.control.flows import FlowReport
-from emulator.controller.job_loop import START_LEAD_NS, JobLoop
+from emulator.controller.job_loop import LATEST_WRITE_S, START_LEAD_NS, JobLoop
 from emulator.controller.recording.session_observer import SessionObserver
-from emulator.controller.roster.control_server import DescriptorWatch, serve_control
+from emulator.controller.roster.control_server import serve_control
 from emulator.controller.roster.local_agents import LocalAgents
 from emulator.controller.roster.roster import Roster
 from emulator.controller.run_plan import RunOutcome, SessionPlan
 from emulator.controller.watchdog import JOIN_TIMEOUT_S, Standstill, check_periodically
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunError
-from emulator.host.priority import below_agents
-from emulator.host.resources import exhausted, reserve
-from emulator.host.scratch import scratch_folder
+from emulator.host.files import scratch_folder
+from emulator.host.resources import below_agents, exhausted, reserve
+from emulator.units import NS_PER_S
 
 DESCRIPTORS, AGENT_DESCRIPTORS, THREADS, MEMORY_BYTES = 32, 8, 16, 160 << 20
 """What a session takes at least, and for each agent, most of it gRPC: seen to fail below about half of each."""
+
+SENDING_S = 0.0005
+"""After this time what was queued for agents is on its way."""
+MOST_REPORTS_AT_ONCE = 1000
+"""Of an agent's progress on a job, beside two per report interval: what 50 s without a reader leave queued."""
 
 
 class JobSession:
@@ -50,12 +55,14 @@ class JobSession:
             local=plan.local_agents,
             join_timeout_s=plan.join_timeout_s or JOIN_TIMEOUT_S,
         )
-        self._standstill = Standstill(plan.silence_timeout_s)  # before and after the jobs
-        self._setups: dict[str, list[control.JobSetup]] = {}
+        self._standstill = Standstill(plan.jobs[0].silence_timeout_s)  # before and after the jobs
+        self._gathered: set[int] = set()
         self._ready: set[int] = set()
         self._unfinished = set(range(len(plan.jobs)))
         self._has_begun = self._is_over = False
         self._flow_reports: dict[int, FlowReport] = {}
+        self._reports: dict[tuple[str, int | None], tuple[int, float]] = {}
+        """Of progress, by agent and job: how many, and when the first came."""
         self.failed_job: int | None = None
 
     @property
@@ -80,7 +87,6 @@ class JobSession:
             HostError: an agent cannot be started, or its host lacks something.
         """
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._descriptors = DescriptorWatch(self._plan.listening)
         token = secrets.token_urlsafe(24)
         with scratch_folder() as folder:
             target = f"unix:{folder}/control.sock"
@@ -97,7 +103,6 @@ class JobSession:
                             await asyncio.wait([self._over])
                     finally:
                         watching.cancel()
-                        self._descriptors.release()
                         await self._roster.dismiss(self._reason())
                         self._share_facts()
                 self._over.result()  # raises what ended the session; inside the group it would be wrapped
@@ -116,6 +121,8 @@ class JobSession:
     def said(self, agent: str, message: control.JobMessage[Any]) -> None:
         """See RosterListener."""
         value, job = message
+        if isinstance(value, control.Progress):
+            self._count_report(agent, job)
         if isinstance(value, control.Progress) and not (self._has_begun and self._unfinished):
             self._standstill.note((agent, job), value)
         match value:
@@ -128,11 +135,19 @@ class JobSession:
             case _:
                 raise RemoteProtocolError(f"agent {agent} sent {type(value).__name__} about a job it does not play")
 
+    def _count_report(self, agent: str, job: int | None) -> None:
+        """Agents report no more often than they were told to; who does would hold this process, and look busy."""
+        count, first_s = self._reports.get((agent, job), (0, time.monotonic()))
+        self._reports[agent, job] = count + 1, first_s
+        most = MOST_REPORTS_AT_ONCE + 2 * (time.monotonic() - first_s) * NS_PER_S / control.REPORT_INTERVAL_NS
+        if count > most:
+            raise RemoteProtocolError(f"agent {agent} sent more than {most:,.0f} reports of its progress")
+
     def gave_up(self, agent: str, abort: control.Abort, job: int | None) -> None:
         """See RosterListener."""
         loops = self._loops_of(agent)
         for loop in loops if job is None else (one for one in loops if one.number == job):
-            loop.gave_up(agent, abort.reason, abort.ranks)
+            loop.gave_up(agent, abort)
         self._end(RunError(f"agent {agent}: {abort.reason}"))  # if its jobs were over
 
     def vanished(self, agent: str, reason: str) -> None:
@@ -163,19 +178,27 @@ class JobSession:
         """See Agents."""
         return self._roster.clocks.error_ns(agent, since_ns=since_ns)
 
+    def after_a_while(self, then: Callable[[], None]) -> None:
+        """See Agents."""
+        asyncio.get_running_loop().call_later(SENDING_S, self._do, then)
+
+    def _do(self, what: Callable[[], None]) -> None:
+        try:
+            if not self._is_over:
+                what()
+        except EmulatorError as error:
+            self._end(error)
+
     def after_clocks(self, then: Callable[[], None]) -> None:
         """See Agents."""
         self._roster.clocks.settle_then(lambda: None if self._is_over else then())
 
-    def is_set_up(self, number: int, agent: str, setup: control.JobSetup) -> None:
+    def is_gathered(self, number: int) -> None:
         """See Agents; an agent hears of all its jobs at once."""
-        setups = self._setups.setdefault(agent, [])
-        setups.append(setup)
-        if len(setups) == len(self._loops_of(agent)):
-            plan = self._plan
-            setups.sort(key=lambda one: one.number)
-            networks, flows = plan.networks.get(agent, ()), plan.flows.get(agent, ())
-            self._roster.send(agent, control.Setup(setups, networks, flows, plan.report_interval_ns))
+        self._gathered.add(number)
+        for agent in self._plan.jobs[number].ranks_of:
+            if self._gathered.issuperset(loop.number for loop in self._loops_of(agent)):
+                self._roster.send(agent, self._plan.setup_of(agent))
 
     def is_ready(self, number: int) -> None:
         """See Agents; the session begins when all jobs can."""
@@ -239,11 +262,9 @@ class JobSession:
         """Write what was reported, and check time limits and, while agents connect, that there are descriptors."""
         try:
             for loop in self._loops:
-                loop.write()
+                loop.write_if_due(age_s=LATEST_WRITE_S)
             if self._roster.missing:
-                self._descriptors.check()
-            else:
-                self._descriptors.release()
+                reserve(descriptors=1)  # without one gRPC lets agents wait, and tells nobody
         except EmulatorError as error:
             self._end(error)
         self._check()
@@ -255,8 +276,7 @@ class JobSession:
         self._standstill.excuse(excused_s)
         for loop in self._loops:
             loop.excuse(excused_s)
-        if self._has_begun:
-            self._roster.renew_leases()
+        self._roster.renew_leases()
         is_playing = self._has_begun and bool(self._unfinished)
         if is_playing:
             self._roster.clocks.look()

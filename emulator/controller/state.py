@@ -18,6 +18,7 @@ from enum import Enum, auto
 from itertools import islice
 from typing import TypeAlias
 
+from emulator.control import conversation as control
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunError, TransferFailed
 
 
@@ -33,98 +34,8 @@ class RunPhase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentJoined:
-    """An agent presented itself and was let in."""
-
-    agent: str
-
-
-@dataclass(frozen=True, slots=True)
-class RanksBound:
-    """The agent's ranks listen at these places."""
-
-    agent: str
-    places: Mapping[int, tuple[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class AgentReady:
-    """All ranks of the agent hold the first nodes of the iteration being prepared."""
-
-    agent: str
-
-
-@dataclass(frozen=True, slots=True)
-class AgentFinished:
-    """All ranks of the agent completed the iteration."""
-
-    agent: str
-    iteration: int
-
-
-@dataclass(frozen=True, slots=True)
-class AgentSaidFarewell:
-    """The agent reported its counters and is leaving."""
-
-    agent: str
-
-
-@dataclass(frozen=True, slots=True)
-class AgentAborted:
-    """The agent cannot go on; two ranks are those that cannot reach each other."""
-
-    agent: str
-    reason: str
-    ranks: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class AgentVanished:
-    """The agent's stream or process ended."""
-
-    agent: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SendSetup:
-    """Tell the agent its ranks."""
-
-    agent: str
-
-
-@dataclass(frozen=True, slots=True)
-class SendDirectory:
-    """Tell every agent where all ranks listen."""
-
-    places: Mapping[int, tuple[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareIteration:
-    """Have every agent fill its windows, and stream to those that need it."""
-
-    iteration: int
-
-
-@dataclass(frozen=True, slots=True)
-class StartIteration:
-    """Everybody is ready: go; `through` is the last iteration that agents begin without being told."""
-
-    iteration: int
-    through: int
-
-
-@dataclass(frozen=True, slots=True)
-class ContinueThrough:
-    """Agents begin all iterations up to this one without being told."""
-
-    iteration: int
-
-
-@dataclass(frozen=True, slots=True)
-class FinishRun:
-    """All iterations are played: collect the counters."""
+class SendSetups:
+    """Tell every agent its ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +45,13 @@ class EndRun:
     error: EmulatorError | None = None
 
 
-Stimulus: TypeAlias = (
-    AgentJoined | RanksBound | AgentReady | AgentFinished | AgentSaidFarewell | AgentAborted | AgentVanished
+Said: TypeAlias = (
+    control.Hello | control.Bound | control.Ready | control.IterationDone | control.Farewell | control.Abort
 )
 Instruction: TypeAlias = (
-    SendSetup | SendDirectory | PrepareIteration | StartIteration | ContinueThrough | FinishRun | EndRun
+    SendSetups | control.Directory | control.Prepare | control.Start | control.Continue | control.Finish | EndRun
 )
+"""What of the conversation is in it is for all agents; the moment of a Start is up to whoever sends it."""
 _Transition: TypeAlias = Callable[[], list[Instruction]]
 
 
@@ -152,18 +64,26 @@ class RunState:
             must know of it.
         ahead: iterations that agents know of besides the one that not all have completed; 0: none, so that all begin
             each one together.
+        prepare_themselves: agents that have completed an iteration are ready for the next one.
     """
 
-    def __init__(self, ranks_of: Mapping[str, Sequence[int]], iterations: Iterable[int], *, ahead: int = 0) -> None:
+    def __init__(
+        self,
+        ranks_of: Mapping[str, Sequence[int]],
+        iterations: Iterable[int],
+        *,
+        ahead: int = 0,
+        prepare_themselves: bool = False,
+    ) -> None:
         self._ranks_of = dict(ranks_of)
         self._coming = iter(iterations)
-        self._ahead = ahead
+        self._ahead, self._prepare_themselves = ahead, prepare_themselves
         self._known = [next(self._coming)]  # to agents; those before `_played` are complete
         self._played = 0
         self._played_by = dict.fromkeys(self._ranks_of, 0)
         self._joined: set[str] = set()
         self._done: set[str] = set()  # agents that did what the phase waits for
-        self._places: dict[int, tuple[str, int]] = {}
+        self._places: dict[int, control.Address] = {}
         self.phase = RunPhase.GATHERING
 
     @property
@@ -179,29 +99,33 @@ class RunState:
         waited = self._joined if self.phase is RunPhase.GATHERING else self._done
         return sorted(set(self._ranks_of) - waited)
 
-    def handle(self, stimulus: Stimulus) -> list[Instruction]:
-        """Take in what happened; returns what to do, in order. After OVER nothing happens any more."""
+    def handle(self, agent: str, said: Said) -> list[Instruction]:
+        """Take in what an agent said; returns what to do, in order. After OVER nothing happens any more."""
         if self.phase is RunPhase.OVER:
             return []
-        if stimulus.agent not in self._ranks_of:
-            return self._end(RemoteProtocolError(f"agent {stimulus.agent} is not part of this run"))
-        match stimulus:
-            case AgentJoined(agent):
+        if agent not in self._ranks_of:
+            return self._end(RemoteProtocolError(f"agent {agent} is not part of this run"))
+        match said:
+            case control.Hello():
                 return self._join(agent)
-            case RanksBound(agent, places):
+            case control.Bound(places):
                 return self._bound(agent, places)
-            case AgentReady(agent):
+            case control.Ready():
                 return self._all(agent, RunPhase.PREPARING, self._start)
-            case AgentFinished(agent, iteration):
+            case control.IterationDone(iteration):
                 return self._finished(agent, iteration)
-            case AgentSaidFarewell(agent):
+            case control.Farewell():
                 return self._all(agent, RunPhase.FINISHING, self._end)
-            case AgentAborted(agent, reason, (rank, peer)):
+            case control.Abort(reason, (rank, peer)):
                 return self._end(TransferFailed(reason, agent=agent, between=(rank, peer)))
-            case AgentAborted(agent, reason, _):
+            case control.Abort(reason):
                 return self._end(RunError(f"agent {agent}: {reason}"))
-            case AgentVanished(agent, reason):
-                return self._vanished(agent, reason)
+
+    def vanished(self, agent: str, reason: str) -> list[Instruction]:
+        """The agent's stream or process ended; returns what to do as `handle` does."""
+        if self.phase is RunPhase.OVER or (self.phase is RunPhase.FINISHING and agent in self._done):
+            return []
+        return self._end(AgentLost(agent, ranks=self._ranks_of[agent], reason=reason))
 
     def _join(self, agent: str) -> list[Instruction]:
         if self.phase is not RunPhase.GATHERING or agent in self._joined:
@@ -210,9 +134,9 @@ class RunState:
         if self._joined != set(self._ranks_of):
             return []
         self.phase = RunPhase.BINDING
-        return [SendSetup(name) for name in sorted(self._ranks_of)]
+        return [SendSetups()]
 
-    def _bound(self, agent: str, places: Mapping[int, tuple[str, int]]) -> list[Instruction]:
+    def _bound(self, agent: str, places: control.Places) -> list[Instruction]:
         if set(places) != set(self._ranks_of[agent]):
             return self._end(RemoteProtocolError(f"agent {agent} bound other ranks than it was given"))
         self._places.update(places)
@@ -230,12 +154,12 @@ class RunState:
 
     def _directory(self) -> list[Instruction]:
         self.phase = RunPhase.PREPARING
-        return [SendDirectory(self._places), PrepareIteration(self.iteration)]
+        return [control.Directory(self._places), control.Prepare(self.iteration)]
 
     def _start(self) -> list[Instruction]:
         self.phase = RunPhase.PLAYING
         self._known += islice(self._coming, self._ahead)
-        return [StartIteration(self.iteration, self._known[-1])]
+        return [control.Start(self.iteration, at_ns=0, through=self._known[-1])]
 
     def _finished(self, agent: str, iteration: int) -> list[Instruction]:
         own = self._played_by[agent]
@@ -253,19 +177,16 @@ class RunState:
         if following is not None:
             self._known.append(following)
             if self._ahead:
-                return [ContinueThrough(following)]
+                return [control.Continue(following)]
         if self._played == len(self._known):
             self.phase = RunPhase.FINISHING
-            return [FinishRun()]
+            return [control.Finish()]
         if self._ahead:
             return []
+        if self._prepare_themselves:
+            return self._start()
         self.phase = RunPhase.PREPARING
-        return [PrepareIteration(self.iteration)]
-
-    def _vanished(self, agent: str, reason: str) -> list[Instruction]:
-        if self.phase is RunPhase.FINISHING and agent in self._done:
-            return []
-        return self._end(AgentLost(agent, ranks=self._ranks_of[agent], reason=reason))
+        return [control.Prepare(self.iteration)]
 
     def _end(self, error: EmulatorError | None = None) -> list[Instruction]:
         self.phase = RunPhase.OVER

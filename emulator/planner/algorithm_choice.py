@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from emulator.errors import PlanError
-from emulator.planner.algorithms import POINT_TO_POINT, choose, depends_on_layout
-from emulator.planner.default_algorithms import PXN
+from emulator.planner.algorithms import POINT_TO_POINT, PXN, choose, depends_on_layout
 from emulator.planner.group_layout import Layouts
-from emulator.planner.msccl.loaded import loaded_algorithms
+from emulator.planner.loaded_algorithms import loaded_algorithms
 from emulator.trace.meaning.model import CommKind, Communication, Workload
 
 
@@ -43,8 +42,7 @@ class AlgorithmChoice:
         for collective, name in overrides.items():
             loaded = loaded_algorithms().get(name)
             if loaded is not None and name not in self._names:
-                gpus = loaded.run.program.gpus
-                problem = f"is for {collective} of {gpus} ranks; the workload has none that it fits"
+                problem = f"is for {collective} of {loaded.members} ranks; the workload has none that it fits"
                 raise PlanError(f"--algorithm {collective}={loaded.path}: {problem}")
 
     @property
@@ -54,7 +52,7 @@ class AlgorithmChoice:
 
     @property
     def files(self) -> Mapping[str, str]:
-        """Algorithms in use that were read from files → the XML, for agents."""
+        """Algorithms in use that were read from files → their text, for agents."""
         return {name: loaded_algorithms()[name].text for name in self._names if name in loaded_algorithms()}
 
     def index_of(self, communication: Communication) -> int:

@@ -6,25 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from emulator.errors import PlanError
-from emulator.planner.collectives import (
-    aggregated_trees,
-    all_reduce,
-    all_to_all,
-    barrier,
-    broadcast_reduce,
-    channels,
-    gather_scatter,
-    hierarchical,
-    pxn,
-)
+from emulator.planner.collectives import all_gather_reduce_scatter, all_reduce, all_to_all, by_layout, rooted
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
 from emulator.planner.schedule import Algorithm, Lane
 from emulator.trace.meaning.model import CommKind
 
 MOST_CHANNELS = 64
 """Lanes that a tag of a transfer can name; NCCL has at most as many channels (MAXCHANNELS)."""
-
-
 BUILT_IN: Mapping[CommKind, Mapping[str, Algorithm]] = {
     CommKind.ALL_REDUCE: {
         "ring": all_reduce.ring,
@@ -33,56 +21,56 @@ BUILT_IN: Mapping[CommKind, Mapping[str, Algorithm]] = {
         "recursive_doubling": all_reduce.recursive_doubling,
         "double_binary_tree": all_reduce.double_binary_tree,
         "direct": all_reduce.direct,
-        "hierarchical": hierarchical.all_reduce,
+        "hierarchical": by_layout.hierarchical_all_reduce,
     },
     CommKind.ALL_GATHER: {
         "ring": ag_rs.all_gather_ring,
         "halving_doubling": ag_rs.all_gather_halving_doubling,
         "direct": ag_rs.all_gather_direct,
-        "hierarchical": hierarchical.all_gather,
-        "pat": aggregated_trees.all_gather_trees,
+        "hierarchical": by_layout.hierarchical_all_gather,
+        "pat": all_gather_reduce_scatter.all_gather_trees,
     },
     CommKind.REDUCE_SCATTER: {
         "ring": ag_rs.reduce_scatter_ring,
         "halving_doubling": ag_rs.reduce_scatter_halving_doubling,
         "direct": ag_rs.reduce_scatter_direct,
-        "hierarchical": hierarchical.reduce_scatter,
-        "pat": aggregated_trees.reduce_scatter_trees,
+        "hierarchical": by_layout.hierarchical_reduce_scatter,
+        "pat": all_gather_reduce_scatter.reduce_scatter_trees,
     },
     CommKind.ALL_TO_ALL: {
         "pairwise": all_to_all.pairwise,
         "parallel": all_to_all.parallel,
-        "pxn": pxn.pxn,
+        "pxn": all_to_all.pxn,
     },
     CommKind.BROADCAST: {
-        "tree": broadcast_reduce.broadcast_tree,
-        "ring": broadcast_reduce.broadcast_ring,
-        "parallel": broadcast_reduce.broadcast_parallel,
+        "tree": rooted.broadcast_tree,
+        "ring": rooted.broadcast_ring,
+        "parallel": rooted.broadcast_parallel,
     },
     CommKind.REDUCE: {
-        "tree": broadcast_reduce.reduce_tree,
-        "ring": broadcast_reduce.reduce_ring,
-        "parallel": broadcast_reduce.reduce_parallel,
+        "tree": rooted.reduce_tree,
+        "ring": rooted.reduce_ring,
+        "parallel": rooted.reduce_parallel,
     },
     CommKind.GATHER: {
-        "tree": gather_scatter.gather_tree,
-        "parallel": gather_scatter.gather_parallel,
+        "tree": rooted.gather_tree,
+        "parallel": rooted.gather_parallel,
     },
     CommKind.SCATTER: {
-        "tree": gather_scatter.scatter_tree,
-        "parallel": gather_scatter.scatter_parallel,
+        "tree": rooted.scatter_tree,
+        "parallel": rooted.scatter_parallel,
     },
     CommKind.BARRIER: {
-        "dissemination": barrier.dissemination,
-        "tree": barrier.tree,
+        "dissemination": all_reduce.dissemination,
+        "tree": all_reduce.barrier_tree,
     },
 }
 BY_LAYOUT = frozenset({"hierarchical", "pxn"})
 """Those that depend on where the members are, as rings in channels do."""
 _IN_CHANNELS: Mapping[CommKind, Callable[..., Sequence[Lane]]] = {
-    CommKind.ALL_REDUCE: channels.all_reduce,
-    CommKind.ALL_GATHER: channels.all_gather,
-    CommKind.REDUCE_SCATTER: channels.reduce_scatter,
+    CommKind.ALL_REDUCE: by_layout.all_reduce_in_channels,
+    CommKind.ALL_GATHER: by_layout.all_gather_in_channels,
+    CommKind.REDUCE_SCATTER: by_layout.reduce_scatter_in_channels,
 }
 
 

@@ -7,7 +7,8 @@ at rail r. Algorithms that know the layout send between nodes from rail to the s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
 
@@ -120,6 +121,7 @@ def apart(members: int) -> GroupLayout:
     return layout_of(range(members), [0] * members)
 
 
+@dataclass(frozen=True, slots=True)
 class Layouts:
     """The layouts of groups of ranks.
 
@@ -129,17 +131,10 @@ class Layouts:
         domains: nodes whose members reach each other through a scale-up domain.
     """
 
-    __slots__ = ("_known", "domains", "nodes", "rails")
-
-    def __init__(self, nodes: Sequence[int] = (), rails: Sequence[int] = (), domains: Iterable[int] = ()) -> None:
-        self.nodes, self.rails, self.domains = tuple(nodes), tuple(rails), frozenset(domains)
-        self._known: dict[tuple[int, ...], GroupLayout] = {}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layouts) and (self.nodes, self.rails) == (other.nodes, other.rails)
-
-    def __hash__(self) -> int:
-        return hash((self.nodes, self.rails))
+    nodes: Sequence[int] = ()
+    rails: Sequence[int] = ()
+    domains: frozenset[int] = frozenset()
+    _known: dict[tuple[int, ...], GroupLayout] = field(default_factory=dict, init=False, compare=False)
 
     def of(self, ranks: Sequence[int]) -> GroupLayout | None:
         """The layout of a group of world ranks; None if no layout is known."""
@@ -161,5 +156,5 @@ def layouts_on(topology: Topology) -> Layouts:
     return Layouts(
         topology.host_index[: topology.ranks],
         [topology.port_of(rank)[1] for rank in ranks],
-        {host for host in set(topology.host_index) if topology.hosts[host].domain is not None},
+        frozenset(host for host in set(topology.host_index) if topology.hosts[host].domain is not None),
     )

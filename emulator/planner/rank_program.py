@@ -28,6 +28,7 @@ class PlaySettings:
             asks for when they are done.
         algorithm_files: algorithms that are no part of Charkha → XML of MSCCL.
         layouts: of groups; empty if no algorithm depends on them.
+        hosts: host of each rank, where times are split into network and tester; empty: they are not.
     """
 
     credits: bool
@@ -37,6 +38,7 @@ class PlaySettings:
     record_steps: int = NO_STEPS
     algorithm_files: Mapping[str, str] = field(default_factory=dict)
     layouts: Layouts = field(default_factory=Layouts)
+    hosts: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Chunk:
     duration_ns: npt.NDArray[np.uint64]
     dependencies: npt.NDArray[np.uint32]
     distance: npt.NDArray[np.uint64]
-    communications: dict[int, PlannedCommunication]
+    communications: Mapping[int, PlannedCommunication]
 
     def __len__(self) -> int:
         return len(self.node_id)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from emulator.planner.group_layout import GroupLayout
 from emulator.trace.meaning.model import CommKind
@@ -82,7 +82,7 @@ class Step(NamedTuple):
 
 
 Lane: TypeAlias = Iterator[Step]
-BARRIER_BYTES = 1
+BARRIER_BYTES: Final = 1
 
 
 class Algorithm(Protocol):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from emulator.errors import PlanError
+from emulator.option import Level, OptionFacts, option, options_of, spelled
 from emulator.roce.connection.messages import ConnectionSettings
-from emulator.roce.connection.window import window_bytes
 from emulator.roce.constants import ACKS_PER_WINDOW, LEAST_WINDOW_PACKETS, PATH_MTUS
-from emulator.roce.rate.congestion import CongestionControl, FixedRate
-from emulator.roce.rate.dcqcn import PRESET_NAMES, ReactionPoint, preset
-from emulator.roce.rate.rate_cap import NO_CAP, port_cap_bps
-from emulator.units import parse_rate, parse_size
+from emulator.roce.dcqcn import PRESET_NAMES, ReactionPoint, preset
+from emulator.roce.pacing import NO_CAP, CongestionControl, FixedRate, port_cap_bps, window_bytes
+from emulator.units import NS_PER_S
 
 SOURCE_PORTS = ("fold", "fixed", "random", "message")
 ECN_CODE_POINTS = {"off": 0, "ect1": 1, "ect0": 2}
@@ -23,69 +22,23 @@ FASTEST_BPS = 10**13
 NCCL_TIMEOUT = 20
 MOST_QPS = 64
 MOST_ENTROPY_VALUES = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionFacts:
-    """What an option may be, and its wording: one of `choices`, or a whole number from `least` to `most`.
-
-    Attributes:
-        summary: what it sets, with its unit, for help texts.
-        metavar: stands for the value; "" if there are `choices`.
-        unit: bytes, bit/s or none: sizes and rates may be given as text with a unit.
-        words: values that have a name.
-        unset: what holds without the option; "" for the field's own default.
-    """
-
-    summary: str
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
-    least: int = 0
-    most: int = 0
-    unit: str = ""
-    words: Mapping[str, int] = field(default_factory=dict)
-    unset: str = ""
-
-    def parse(self, text: str) -> int:
-        """A number from text; ValueError if it is not one."""
-        if text in self.words:
-            return self.words[text]
-        if self.unit == "bit/s":
-            return 0 if text == "0" else parse_rate(text)
-        return parse_size(text) if self.unit == "bytes" and not self.choices else int(text)
-
-    def spell(self, value: object) -> str:
-        """Text that `parse` reads as this value."""
-        words: dict[object, str] = {number: word for word, number in self.words.items()}
-        return words.get(value) or (f"{value}bit" if self.unit == "bit/s" and value else str(value))
-
-    @property
-    def needed(self) -> str:
-        """What text has to be, in words."""
-        if self.unit == "bit/s":
-            return f"give a rate with a unit, such as 10Gbit{', or off' if self.words else ''}"
-        return "give a size, such as 512K" if self.unit == "bytes" and not self.choices else "give a whole number"
-
-    def text(self, name: str, defaults: object) -> str:
-        """Summary and default, for the help of the field of that name."""
-        return f"{self.summary} (default: {self.unset or getattr(defaults, name)})"
+TIMELINE_BINS = {"off": 0, "1ms": NS_PER_S // 1000, "10ms": NS_PER_S // 100, "100ms": NS_PER_S // 10}
 
 
 def _choice(default: str | int, choices: Iterable[str | int], summary: str, **more: Any) -> Any:
-    facts = OptionFacts(summary=summary, choices=tuple(map(str, choices)), **more)
-    return field(default=default, metadata={"facts": facts})
+    return option(summary, default=default, choices=tuple(map(str, choices)), **more)
 
 
-def _number(default: int, least: int, most: int, summary: str, metavar: str = "N", **more: Any) -> Any:
-    facts = OptionFacts(summary=summary, metavar=metavar, least=least, most=most, **more)
-    return field(default=default, metadata={"facts": facts})
+def number(default: int, least: int, most: int, summary: str, metavar: str = "N", **more: Any) -> Any:
+    """A field that is a whole number from `least` to `most`; `more`: as of OptionFacts."""
+    return option(summary, default=default, metavar=metavar, least=least, most=most, **more)
 
 
 class TextOptions:
     """Options of a transport: a dataclass whose fields have facts, which bound the values and read them from text."""
 
     __slots__ = ()
-    TRANSPORT: ClassVar[str]
+    GROUP: ClassVar[str]
 
     def __post_init__(self) -> None:
         for name, facts in facts_of(type(self)).items():
@@ -96,84 +49,111 @@ class TextOptions:
                 raise PlanError(f"--{spelled(name)} {value}: from {facts.least} to {facts.most}")
 
     @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> Self:
-        """Options from text, as they cross the control stream.
+    def parse(cls, given: Mapping[str, str | int | float | bool]) -> Self:
+        """Options from values, or from text as the command line has it.
 
         Raises:
             PlanError: an option that does not exist, or a value it cannot have.
         """
         known, values = facts_of(cls), dict[str, Any]()
-        for name, text in texts.items():
+        for name, value in given.items():
             if name not in known:
-                raise PlanError(f"the {cls.TRANSPORT} transport has no option {name!r}; it has {', '.join(known)}")
+                raise PlanError(f"the {cls.GROUP} has no option {name!r}; it has {', '.join(known)}")
             is_text = isinstance(getattr(cls(), name), str)
             try:
-                values[name] = text if is_text else known[name].parse(text)
+                is_read = isinstance(value, int) and not is_text
+                values[name] = value if is_read else str(value) if is_text else known[name].parse(str(value))
             except ValueError as error:
-                raise PlanError(f"--{spelled(name)} {text[:40]!r}: {known[name].needed}") from error
+                raise PlanError(f"--{spelled(name)} {str(value)[:40]!r}: {known[name].needed}") from error
         return cls(**values)
 
 
-def facts_of(kind: Any) -> Mapping[str, OptionFacts]:
+def facts_of(kind: type) -> Mapping[str, OptionFacts]:
     """Name of each field → its facts."""
-    return {one.name: one.metadata["facts"] for one in fields(kind)}
+    return {one.name: one.facts for one in options_of(kind)}
 
 
 @dataclass(frozen=True, slots=True)
 class RoceOptions(TextOptions):
     """How the transport behaves. Of numbers, 0 (of `ack_dscp`, -1) leaves the choice to the transport."""
 
-    TRANSPORT = "RoCE"
-    qps: int = _number(1, 1, MOST_QPS, "queue pairs per rank pair")  # for payload: control has one more
+    GROUP = "RoCE transport"
+    qps: int = number(1, 1, MOST_QPS, "queue pairs per rank pair")  # for payload: control has one more
     path_mtu: int = _choice(4096, PATH_MTUS, "payload of a full packet, bytes", unit="bytes")
-    window_bytes: int = _number(
+    window_bytes: int = number(
         0, 0, 1 << 30, "unacknowledged payload per queue pair, for example 512K", "SIZE", unit="bytes",
         unset="what the socket buffers allow, at most 8M",
     )  # fmt: skip
-    call_bytes: int = _number(
+    call_bytes: int = number(
         0, 0, 1 << 16, "largest GSO batch handed to the kernel, for example 16K; a NIC may send it back to back",
-        "SIZE", unit="bytes",
+        "SIZE", unit="bytes", level=Level.EXPERT,
         unset="64K; in a lab with ports of 200 Mbit/s or more, what its hosts pass as a whole, at most 37,800",
     )  # fmt: skip
-    qp_timeout: int = _number(  # 0 would mean: never
-        14, 1, 31, "t (1 to 31) of the ACK timeout 4.096 µs · 2^t; nccl = 20", "T", words={"nccl": NCCL_TIMEOUT}
-    )
-    retry_count: int = _number(7, 0, 7, "retries before the transfer fails")
+    qp_timeout: int = number(  # 0 would mean: never
+        14, 1, 31, "t (1 to 31) of the ACK timeout 4.096 µs · 2^t; nccl = 20", "T", words={"nccl": NCCL_TIMEOUT},
+        level=Level.EXPERT,
+    )  # fmt: skip
+    retry_count: int = number(7, 0, 7, "retries before the transfer fails", level=Level.EXPERT)
     congestion: str = _choice(
         "none", ("none", "dcqcn"), "congestion control",
         unset="dcqcn if the topology gives the port of every rank a rate, else none",
     )  # fmt: skip
-    dcqcn_preset: str = _choice("connectx", PRESET_NAMES, "DCQCN parameters")
-    flow_rate_bps: int = _number(
+    dcqcn_preset: str = _choice("connectx", PRESET_NAMES, "DCQCN parameters", level=Level.EXPERT)
+    flow_rate_bps: int = number(
         0, 0, FASTEST_BPS, "rate limit of a flow, for example 10Gbit; also DCQCN's line rate", "RATE", unit="bit/s",
         unset="none; for DCQCN the port's rate, or 100 Gbit/s if it is not known",
     )  # fmt: skip
-    rate_cap_bps: int = _number(
+    rate_cap_bps: int = number(
         0, NO_CAP, FASTEST_BPS,
         "rate limit of all ranks at a port together, including headers, for example 25Gbit; off = none",
         "RATE", unit="bit/s", words={"off": NO_CAP}, unset="the port's rate, if the topology has it",
     )  # fmt: skip
-    dscp: int = _number(26, 0, 63, "DSCP of data")
-    ack_dscp: int = _number(-1, -1, 63, "DSCP of ACKs and NAKs", unset="that of data, with its ECN code point")
-    cnp_dscp: int = _number(48, 0, 63, "DSCP of CNPs")
-    ecn: str = _choice("ect0", ECN_CODE_POINTS, "ECN code point of data")
+    dscp: int = number(26, 0, 63, "DSCP of data")
+    ack_dscp: int = number(
+        -1, -1, 63, "DSCP of ACKs and NAKs", unset="that of data, with its ECN code point", level=Level.EXPERT
+    )
+    cnp_dscp: int = number(48, 0, 63, "DSCP of CNPs", level=Level.EXPERT)
+    ecn: str = _choice("ect0", ECN_CODE_POINTS, "ECN code point of data", level=Level.EXPERT)
     source_port: str = _choice("fold", SOURCE_PORTS, "UDP source ports")
-    payload: str = _choice("constant", ("constant", "random"), "random payload is verified byte by byte")
+    payload: str = _choice(
+        "constant", ("constant", "random"), "random payload is verified byte by byte", level=Level.EXPERT
+    )
     receiver: str = _choice("gbn", ("gbn", "ooo"), "go-back-N, or accept packets out of order")
-    multipath: int = _number(
+    multipath: int = number(
         0, 0, MOST_ENTROPY_VALUES, "entropy values over which a queue pair sprays packets (docs/multipath.md)",
         "VALUES", unset="0: a reliable connection on one path",
     )  # fmt: skip
     entropy: str = _choice(
-        "packet", ("packet", "batch"), "with --multipath: change the value after each packet or GSO batch"
-    )
+        "packet", ("packet", "batch"), "with --multipath: change the value after each packet or GSO batch",
+        level=Level.EXPERT,
+    )  # fmt: skip
     entropy_field: str = _choice(
-        "port", ("port", "flow-label"), "with --multipath: UDP source port, or IPv6 flow label"
+        "port", ("port", "flow-label"), "with --multipath: UDP source port, or IPv6 flow label", level=Level.EXPERT
     )
     time_stamps: str = _choice(
-        "reader", ("reader", "kernel"), "who stamps arriving packets: the agent as it reads them, or the kernel"
+        "reader", ("reader", "kernel"), "who stamps arriving packets: the agent as it reads them, or the kernel",
+        level=Level.EXPERT,
+    )  # fmt: skip
+    split: str = _choice(
+        "on", ("on", "off"), "split every time into network and tester, by the kernel's time stamps of messages",
+        level=Level.EXPERT, unset="on, if ranks are on several hosts",
+    )  # fmt: skip
+    timeline: str = _choice(
+        "off", TIMELINE_BINS, "record what every flow carries in bins of this length (docs/timeline.md)"
     )
-    verify_every: int = _number(64, 1, 1 << 20, "verify one in N merged receives of constant payload in full")
+    verify_every: int = number(
+        64, 1, 1 << 20, "verify one in N merged receives of constant payload in full", level=Level.EXPERT
+    )
+
+    @property
+    def splits(self) -> bool:
+        """Whether the first packets that leave, and all that come, get time stamps of the kernel; not with spraying."""
+        return self.split == "on" and not self.multipath
+
+    @property
+    def timeline_bin_ns(self) -> int:
+        """Length of the bins in which flows are recorded; 0: they are not."""
+        return TIMELINE_BINS[self.timeline]
 
     @property
     def traffic_class(self) -> int:
@@ -194,7 +174,7 @@ class RoceOptions(TextOptions):
         )
 
     def window_packets(self, buffer_bytes: int, *, peers: int) -> int:
-        """Packets that a queue pair may have in flight; see `emulator.roce.connection.window.window_bytes`."""
+        """Packets that a queue pair may have in flight; see `emulator.roce.pacing.window_bytes`."""
         size = self.window_bytes or window_bytes(buffer_bytes, peers=peers)
         return max(LEAST_WINDOW_PACKETS, size // self.path_mtu)
 
@@ -236,12 +216,7 @@ class RoceOptions(TextOptions):
 OPTIONS = facts_of(RoceOptions)
 
 
-def spelled(name: str) -> str:
-    """An option's name on the command line."""
-    return name.removesuffix("_bps").replace("_", "-")
-
-
-def check_option(field: str, text: str, *, kind: type[TextOptions] = RoceOptions) -> str:
+def check_option(field: str, text: str, *, kind: type[TextOptions]) -> str:
     """The text of an option, if its value is valid.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from emulator.errors import TopologyError
+from emulator.host.files import read_bounded
 from emulator.schema import checked_scalar, format_path
 
 KeyPath: TypeAlias = Sequence[str | int]
@@ -96,16 +98,10 @@ def read_document(path: Path) -> Document:
         TopologyError: it cannot be read, is too large, is not YAML, or has a key twice.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_YAML_BYTES + 1)
-        if len(content) > MAX_YAML_BYTES:
-            raise TopologyError(
-                f"has more than {MAX_YAML_BYTES >> 20} MiB, the limit of a YAML file: describe regular parts with "
-                "`fabric`, `per_rank` or a sweep",
-                path=path,
-            )
+        content = read_bounded(path, MAX_YAML_BYTES)
     except OSError as error:
-        raise TopologyError(f"cannot be read ({error.strerror})", path=path) from error
+        advice = ": describe regular parts with `fabric`, `per_rank` or a sweep" if error.errno == errno.EFBIG else ""
+        raise TopologyError(f"cannot be read ({error.strerror}){advice}", path=path) from error
     return parse_document(content, path)
 
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from msgspec.structs import asdict
 
 from emulator.errors import PlanError, TopologyError
+from emulator.plugins import PluginKind, load
 from emulator.schema import SchemaProblem, decode
 from emulator.shipped import TOPOLOGIES
 from emulator.suggestions import did_you_mean
-from emulator.topology.containerlab import is_containerlab, read_containerlab
 from emulator.topology.document import Document, KeyPath, read_document
 from emulator.topology.file_format import DutSection, GnmiSection, JoiningHosts, TopologyFile
 from emulator.topology.hosts import HostEntry, read_hosts
-from emulator.topology.imported import ImportedTopology
-from emulator.topology.infragraph import is_infragraph, read_infragraph
 from emulator.topology.joining import STAND_INS, JoinedAgent, stand_ins, with_joined
-from emulator.topology.leaf_spine import build_leaf_spine
-from emulator.topology.links import read_end, read_network, with_link_facts
+from emulator.topology.links import build_leaf_spine, read_end, read_network, with_link_facts
 from emulator.topology.model import Topology
 from emulator.topology.network import Dut, End, GnmiTarget, Network
 from emulator.topology.rank_places import assign_addresses, place_ranks, place_storage
@@ -154,22 +151,15 @@ def _find(given: Path) -> Path:
 def _read(path: Path) -> tuple[Document, Sequence[str]]:
     """A Charkha topology, converted from another format where necessary; and notes on what was left out."""
     document = read_document(path)
-    for recognise, read in ((is_infragraph, read_infragraph), (is_containerlab, read_containerlab)):
-        if recognise(document.value):
-            imported = _import(document, read)
-            value = imported.as_topology_file()
-            if "hosts" not in value:
-                raise document.error("no host has a link")
-            return replace(document, value=value, is_converted=True), tuple(imported.notes)
-    return document, ()
-
-
-def _import(document: Document, read: Callable[[Document], ImportedTopology]) -> ImportedTopology:
-    try:
-        return read(document)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        # These formats are not validated: a value of an unexpected type shows up where it is used.
-        raise document.error(f"has a value of an unexpected type ({type(error).__name__}: {error})") from error
+    if not isinstance(document.value, Mapping) or document.value.keys() & {"hosts", "fabric"}:
+        return document, ()
+    imported = load(PluginKind.HOOKS, "import_topology")(document)
+    if imported is None:
+        return document, ()
+    value = imported.as_topology_file()
+    if "hosts" not in value:
+        raise document.error("no host has a link")
+    return replace(document, value=value, is_converted=True), tuple(imported.notes)
 
 
 def _decode(document: Document) -> TopologyFile:

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from emulator.topology.network import End, Link, Network
-
-if TYPE_CHECKING:
-    from scipy import sparse
 
 IntArray = npt.NDArray[np.int64]
 
@@ -138,20 +135,14 @@ class Paths:
         inner = np.flatnonzero((self.source >= self.hosts) & (self.target >= self.hosts))
         return inner[np.argsort(self.source[inner], kind="stable")]
 
-    @cached_property
-    def _graph(self) -> sparse.csr_array:
-        from scipy import sparse  # takes 0.2 s; only networks with links between switches need it
-
-        inner = self._between_switches
-        places = (self.source[inner] - self.hosts, self.target[inner] - self.hosts)
-        return sparse.csr_array((np.ones(len(inner)), places), shape=(self.switches, self.switches))
-
     def _next_hops(self, switch: int) -> NextHops:
-        from scipy.sparse import csgraph
-
-        hops = csgraph.dijkstra(self._graph, unweighted=True, indices=[switch])[0]
         inner = self._between_switches
         begin, end = self.source[inner] - self.hosts, self.target[inner] - self.hosts
-        nearer = np.isfinite(hops[begin]) & (hops[end] == hops[begin] - 1)
+        hops = np.full(self.switches, self.switches)  # more than there can be: no path
+        hops[switch] = reached = 0
+        while len(neighbours := begin[(hops[end] == reached) & (hops[begin] == self.switches)]):
+            reached += 1
+            hops[neighbours] = reached
+        nearer = (hops[begin] < self.switches) & (hops[end] == hops[begin] - 1)
         counts = np.bincount(begin[nearer], minlength=self.switches)
         return NextHops(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), inner[nearer])

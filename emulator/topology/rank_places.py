@@ -9,9 +9,8 @@ from itertools import islice
 
 from emulator.errors import PlanError
 from emulator.topology.document import Document
-from emulator.topology.hosts import HostEntry
+from emulator.topology.hosts import PLACEMENTS, HostEntry, place_as_mapped, place_on_rails
 from emulator.topology.network import Interface
-from emulator.topology.placement import PLACEMENTS, place_as_mapped, place_on_rails
 
 
 def place_ranks(

@@ -1,17 +1,90 @@
 """The registry of transports: what other rooms need to know about each without loading it.
 
-To add a transport: describe it here, implement it in `agents/transports/<name>/`, and document it.
+To add a transport: describe it here, implement it in `agents/annexes/<name>/`, name it in emulator/plugins.py, and
+document it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from emulator.errors import PlanError
-from emulator.roce.constants import DEFAULT_MESSAGE_BYTES, UDP_PORT
-from emulator.roce.options import RoceOptions
-from emulator.transports.verbs_options import VerbsOptions
+from emulator.option import Level, option
+from emulator.roce.constants import DEFAULT_MESSAGE_BYTES, PATH_MTUS, UDP_PORT
+from emulator.roce.options import NCCL_TIMEOUT, RoceOptions, TextOptions, facts_of, number
+
+AUTO, OFF, ALL = "auto", "off", "all"
+
+
+@dataclass(frozen=True, slots=True)
+class VerbsOptions(TextOptions):
+    """How the verbs transport behaves."""
+
+    GROUP = "verbs transport"
+    verbs_device: str = option("RDMA device", default=AUTO, metavar="NAME", unset="the one with the rank's address")
+    gid_index: int = number(
+        -1, -1, 1023, "index in the device's GID table", unset="the one of the rank's address", level=Level.EXPERT
+    )
+    software_nic: str = option(
+        "addresses of ranks played by the software NIC, or all", default=OFF, metavar="A,B", unset="none"
+    )
+    path_mtu: int = option(
+        "payload of a full packet, bytes", default=1024, choices=tuple(map(str, PATH_MTUS)), unit="bytes"
+    )
+    ring_slots: int = number(16, 1, 128, "messages that a peer may have in flight to a rank", level=Level.EXPERT)
+    qp_timeout: int = number(
+        14, 1, 31, "t (1 to 31) of the ACK timeout 4.096 µs · 2^t; nccl = 20", "T", words={"nccl": NCCL_TIMEOUT}
+    )
+    retry_count: int = number(7, 0, 7, "retries before the transfer fails")
+    dscp: int = number(26, 0, 63, "DSCP of data")
+
+    def __post_init__(self) -> None:
+        TextOptions.__post_init__(self)
+        if self.software_nic not in (OFF, ALL):
+            for address in self.software_nic.split(","):
+                try:
+                    ipaddress.ip_address(address)
+                except ValueError:
+                    raise PlanError(
+                        f"--software-nic {address[:40]!r}: numeric IP addresses separated by commas are needed, or all"
+                    ) from None
+
+    @property
+    def device_name(self) -> str:
+        """The device that must be used; "": any."""
+        return "" if self.verbs_device == AUTO else self.verbs_device
+
+    @property
+    def gid_index_or_none(self) -> int | None:
+        """The index that must be used; None: any."""
+        return None if self.gid_index < 0 else self.gid_index
+
+    @property
+    def traffic_class(self) -> int:
+        """TOS or traffic class of all packets."""
+        return self.dscp << 2
+
+    def is_software(self, host: str) -> bool:
+        """Whether the software NIC plays the rank at an address."""
+        if self.software_nic in (OFF, ALL):
+            return self.software_nic == ALL
+        return ipaddress.ip_address(host) in map(ipaddress.ip_address, self.software_nic.split(","))
+
+    def described(self, port_rates_bps: Iterable[int | None] = ()) -> Mapping[str, tuple[str | int | float, str]]:
+        """Effective values for the record: name → (value, unit)."""
+        described: dict[str, tuple[str | int | float, str]] = {
+            name: (getattr(self, name), facts.unit) for name, facts in VERBS_OPTIONS.items()
+        }
+        described["timeout_ns"] = (4096 << self.qp_timeout, "ns")
+        return described
+
+
+VERBS_OPTIONS = facts_of(VerbsOptions)
+
+TransportOptions: TypeAlias = RoceOptions | VerbsOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +106,7 @@ class TransportFacts:
     name: str
     title: str
     message_bytes: int
-    options: type[RoceOptions] | type[VerbsOptions] | None = None
+    options: type[TransportOptions] | None = None
     is_rocev2: bool = False
     is_paced: bool = False
     listens_at: int | None = None

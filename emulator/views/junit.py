@@ -19,7 +19,7 @@ from emulator.results.verdict.rules import rules_of
 from emulator.units import NS_PER_S
 from emulator.views.columns.comparison_columns import interval_text, p_text, ratio_text, verdict_text
 from emulator.views.columns.figures import duration_cell
-from emulator.views.text.verdict_text import describe_finding, describe_subject, headline
+from emulator.views.verdict_text import describe_finding, describe_subject, headline
 
 
 def to_text(name: str, suites: Iterable[TestSuite]) -> str:

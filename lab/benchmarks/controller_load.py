@@ -104,7 +104,7 @@ class LoadAgent:
 
     async def run(self) -> None:
         """Take part in one run."""
-        async with ControlLink(self._load.target, is_patient=True) as self._link:
+        async with ControlLink(self._load.target) as self._link:
             key, claims = key_and_claims(self._load.token)
             hello = control.Hello(
                 oldest_version=control.OLDEST_VERSION,
@@ -131,10 +131,10 @@ class LoadAgent:
         match value:
             case control.Setup():
                 self._tally.interval_ns = value.report_interval_ns
-                for part in value.jobs:
-                    places = {place.rank: (place.host, _PORT) for place in part.ranks}
+                for number, part in value.jobs.items():
+                    places = {place.rank: control.Address(place.host, _PORT) for place in part.ranks}
                     self._left = {place.rank: place.nodes for place in part.ranks}
-                    self._link.send(control.Bound(places), part.number)
+                    self._link.send(control.Bound(places), number)
             case Chunk():
                 ids = value.node_id
                 self._nodes.setdefault(value.rank, []).extend(int(ids[place]) for place in value.communications)

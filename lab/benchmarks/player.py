@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from agents.play.player import RankPlayer
-from agents.transports.base import Address, Endpoint, EndpointEvents, FlowCounters
-from emulator.control.observations import Completion, RankSummary
+from agents.transports.base import Endpoint, EndpointEvents
+from emulator.control.conversation import Address
+from emulator.control.observations import Completion, FlowCounters, RankSummary
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
+from emulator.roce.connection.messages import FirstSent
 from emulator.trace.meaning.model import CommKind, Resource
 from tests.support.virtual_clock import VirtualClock
 
@@ -45,8 +47,12 @@ class Wire:
 class InstantEndpoint(Endpoint):
     """A rank's place on a Wire."""
 
-    stamp_ns = 0
+    stamp_ns = received_ns = stalled_ns = lead_bytes = clock_steps = 0
     """See Endpoint."""
+
+    def usual_ns(self, since_ns: int, until_ns: int) -> int:
+        """See Endpoint."""
+        return 0
 
     def __init__(self, rank: int, wire: Wire) -> None:
         self._rank, self._wire = rank, wire
@@ -65,11 +71,14 @@ class InstantEndpoint(Endpoint):
         """See Endpoint."""
         self._wire.events[self._rank] = events
 
-    def post(self, peer: int, tag: int, size: int) -> None:
+    def post(self, peer: int, tag: int, size: int, sent: FirstSent | None = None) -> None:
         """See Endpoint."""
         self._wire.queue.append((self._rank, peer, tag, size))
 
     def flush(self) -> None:
+        """See Endpoint."""
+
+    def collect(self) -> None:
         """See Endpoint."""
 
     @property

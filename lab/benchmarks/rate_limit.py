@@ -32,6 +32,8 @@ import numpy as np
 from emulator.cli.main import main as charkha
 from emulator.control import conversation as control
 from emulator.control.wire.descriptions import Sealer
+from emulator.planner.network.port_shares import PortShare
+from emulator.roce.options import RoceOptions
 from emulator.units import parse_rate
 
 MOST_SHARE = 1.02
@@ -105,16 +107,16 @@ def hostile(rate_bps: int) -> None:
 
     def changed(self: Sealer, value: control.ControllerValue, job: int | None) -> bytes:
         if isinstance(value, control.Setup):
-            value = replace(value, jobs=[_greedy(one, rate_bps) for one in value.jobs])
+            value = replace(value, jobs={number: _greedy(one, rate_bps) for number, one in value.jobs.items()})
         return encode(self, value, job)
 
     Sealer.encode = changed  # type: ignore[method-assign]
 
 
 def _greedy(job: control.JobSetup, rate_bps: int) -> control.JobSetup:
-    ranks = [replace(one, port=0, port_cap_bps=rate_bps, line_rate_bps=10**12) for one in job.ranks]
-    options = {name: value for name, value in job.transport_options.items() if not name.startswith("rate")}
-    return replace(job, ranks=ranks, transport_options=options)
+    ranks = [replace(one, port=PortShare(0, 10**12, rate_bps)) for one in job.ranks]
+    options = replace(job.options, rate_cap_bps=0) if isinstance(job.options, RoceOptions) else job.options
+    return replace(job, ranks=ranks, options=options)
 
 
 def measure(mode: str, folder: Path, args: argparse.Namespace) -> bool:

@@ -25,8 +25,9 @@ from typing import Any
 
 from blast import blast  # type: ignore[import-not-found]  # beside this file
 
-from agents.transports.base import Address, Endpoint
+from agents.transports.base import Endpoint
 from agents.transports.roce.transport import RoceTransport
+from emulator.control.conversation import Address
 from emulator.roce.options import RoceOptions
 from emulator.units import parse_size
 

@@ -20,8 +20,7 @@ from pathlib import Path
 
 from emulator.control.parameter import Parameter
 from emulator.controller.recording.topology_description import describe_topology
-from emulator.results.run_folder.layout import MANIFEST
-from emulator.results.run_folder.manifest import HostFacts, Manifest, TraceFacts, Trials, to_json
+from emulator.results.run_folder.manifest import MANIFEST, HostFacts, Manifest, TraceFacts, Trials, to_json
 from emulator.results.run_folder.writer import RunWriter
 from emulator.topology.model import default_loopback
 

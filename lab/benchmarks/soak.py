@@ -1,10 +1,11 @@
-"""Whether memory and descriptors of controller and agents grow during a long run: slopes with 95 % intervals.
+"""Whether memory, descriptors and threads of controller, agents and service grow: slopes with 95 % intervals.
 
     python -m lab.benchmarks.soak [--minutes N] [--json FILE]
 
 Plays all-reduces with compute between them over loopback, continuously and at a modest rate, and reads /proc every few
-seconds. Neighbouring readings are not independent: a slope is a least-squares fit through the means of equal spans of
-time, its interval is Student's t. The first part, in which caches fill, is left out.
+seconds. Meanwhile a user of a service queues short runs, follows them, and loads pages. Neighbouring readings are not
+independent: a slope is a least-squares fit through the means of equal spans of time, its interval is Student's t. The
+first part, in which caches fill, is left out.
 """
 
 from __future__ import annotations
@@ -12,16 +13,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Event
 
 import numpy as np
+
+from emulator.annexes.service.client import Client
 
 _SPANS = 12
 _ITERATION_S = 2  # of compute
@@ -36,13 +44,14 @@ class Reading:
 
     Attributes:
         at_s: since the start.
-        resident_bytes, descriptors: at that time.
+        resident_bytes, descriptors, threads: at that time.
         cpu_s: consumed until then.
     """
 
     at_s: float
     resident_bytes: int
     descriptors: int
+    threads: int
     cpu_s: float
 
 
@@ -76,6 +85,9 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--rate", type=int, default=10, help="all-reduces a second, about")
     parser.add_argument("--bytes", default="64K", help="size of an all-reduce")
+    parser.add_argument(
+        "--queue-every", type=float, default=30, metavar="S", help="seconds between runs at the service"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every reading")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="charkha-soak-") as folder:
@@ -96,17 +108,68 @@ def _soak(args: argparse.Namespace, folder: Path) -> dict[str, list[Reading]]:
     )
     iterations = 2 + int(2 * args.minutes * 60 / _ITERATION_S)  # never the end of the run within the time
     play = ("--iterations", str(iterations), "--pace", "continuous", "--no-report", "--out", run)
-    with subprocess.Popen([*_COMMAND, "run", trace, *play], stdout=subprocess.DEVNULL) as charkha:
-        readings: dict[str, list[Reading]] = {}
+    readings: dict[str, list[Reading]] = {}
+    with (
+        _service(folder, args.queue_every) as (service, user),
+        subprocess.Popen([*_COMMAND, "run", trace, *play], stdout=subprocess.DEVNULL) as charkha,
+    ):
         for at_s in _ticks(args.minutes * 60, args.every):
             if charkha.poll() is not None:
                 raise SystemExit(f"charkha ended with exit code {charkha.returncode} after {at_s:.0f} s")
             agents = {f"agent {place}": pid for place, pid in enumerate(_agents(charkha.pid))}
-            for name, pid in {"controller": charkha.pid, **agents}.items():
+            for name, pid in {"controller": charkha.pid, **agents, "service": service.pid}.items():
                 readings.setdefault(name, []).append(_reading(pid, at_s))
+            if user.done():
+                user.result()
         charkha.send_signal(signal.SIGINT)
         charkha.wait(_END_S)
+    print(f"the service played {user.result()} runs")
     return readings
+
+
+@contextmanager
+def _service(folder: Path, every_s: float) -> Iterator[tuple[subprocess.Popen[str], Future[int]]]:
+    """A service with a user, whose future has the number of runs once the service is to end."""
+    log, is_over = folder / "service.log", Event()
+    command = [*_COMMAND, "serve", str(folder / "service"), "--listen", "0"]
+    with (
+        ThreadPoolExecutor(1) as pool,
+        log.open("w") as stderr,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as service,
+    ):
+        try:
+            assert service.stdout is not None
+            token = service.stdout.readline().strip()
+            while (found := re.search(r"serves .* at (\S+)\n", log.read_text())) is None:
+                if service.poll() is not None:
+                    raise SystemExit(log.read_text())
+                time.sleep(0.05)
+            user = pool.submit(_use, found[1], token, every_s, is_over)
+            yield service, user
+            is_over.set()
+            user.result()
+        finally:
+            is_over.set()
+            service.terminate()
+
+
+def _use(url: str, token: str, every_s: float, is_over: Event) -> int:
+    """Queue short runs, follow each to its end, and look at it; returns their number."""
+    client = Client(url, token)
+    (spec,) = client.compose(trace="transformer-8r", iterations=2).specs.values()
+    runs = 0
+    while not is_over.is_set():
+        (run,) = client.submit(dut="loopback", spec=spec)
+        for _ in client.follow_run(run.id):
+            pass
+        client.get_report(run.id)
+        for page in ("", "runs", f"runs/{run.id}", f"runs/{run.id}/report"):
+            request = urllib.request.Request(f"{url}{page}", headers={"Authorization": f"Bearer {token}"})
+            with urllib.request.urlopen(request, timeout=_END_S) as answer:
+                answer.read()
+        runs += 1
+        is_over.wait(every_s)
+    return runs
 
 
 def _ticks(duration_s: float, every_s: float) -> Iterator[float]:
@@ -127,7 +190,7 @@ def _reading(pid: int, at_s: float) -> Reading:
     resident = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     cpu_s = (int(fields[11]) + int(fields[12])) * _TICK_S  # utime and stime, proc_pid_stat(5)
-    return Reading(at_s, resident, sum(1 for _ in (process / "fd").iterdir()), cpu_s)
+    return Reading(at_s, resident, sum(1 for _ in (process / "fd").iterdir()), int(fields[17]), cpu_s)
 
 
 def slope(at_s: list[float], values: list[float]) -> Slope:
@@ -151,6 +214,7 @@ def _print(name: str, readings: list[Reading]) -> None:
     print(f"{name}: {len(readings)} readings over {span_s / 60:.1f} min, {cpu:.1%} of a core")
     print(f"  resident     {slope(at_s, [one.resident_bytes for one in readings]).text('MB', 1e6)}")
     print(f"  descriptors  {slope(at_s, [one.descriptors for one in readings]).text('open')}")
+    print(f"  threads      {slope(at_s, [one.threads for one in readings]).text('threads')}")
 
 
 if __name__ == "__main__":

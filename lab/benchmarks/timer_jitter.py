@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from emulator.host.timer import TimerfdClock
+from emulator.host.clock import TimerfdClock
 
 SetAlarm = Callable[[int, Callable[[], None]], None]
 

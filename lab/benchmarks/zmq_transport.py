@@ -16,8 +16,9 @@ from typing import Any
 
 import zmq
 
-from agents.transports.base import Address, Endpoint
-from agents.transports.zmq.transport import ZmqTransport
+from agents.annexes.zmq.transport import ZmqTransport
+from agents.transports.base import Endpoint
+from emulator.control.conversation import Address
 from emulator.transports.registry import ZMQ
 from emulator.units import parse_size
 

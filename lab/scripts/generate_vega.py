@@ -12,19 +12,19 @@ from pathlib import Path
 
 import vl_convert
 
-from emulator.views.html.page import library
-from emulator.views.html.page.library import packed
+from emulator.views.html.page import document
+from emulator.views.html.page.document import packed
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def generate(folder: Path) -> Path:
     """Write the bundle into a folder."""
-    path = folder / f"vega-lite-{library.VEGA_LITE}.js.zlib.b64"
-    bundle = vl_convert.javascript_bundle(_SNIPPET, vl_version=library.VEGA_LITE)
+    path = folder / f"vega-lite-{document.VEGA_LITE}.js.zlib.b64"
+    bundle = vl_convert.javascript_bundle(_SNIPPET, vl_version=document.VEGA_LITE)
     path.write_text(packed(bundle, level=9), encoding="ascii")
     return path
 
 
 if __name__ == "__main__":
-    print(generate(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(library.__file__).parent / "vega"))
+    print(generate(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(document.__file__).parent / "vega"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from emulator.control.observations import FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.manifest import Exclusion, HostFacts, Manifest, Scaling, TimeAxis, TraceFacts, Trials
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import Row, collective, columns, pair
 
@@ -79,7 +80,7 @@ def write(folder: Path) -> None:
     """Write the folder; it must not exist."""
     with RunWriter(folder, MANIFEST) as writer:
         for iteration in (-1, 0, 1, 2):
-            writer.add_samples(columns(samples(iteration)))
+            writer.add(RunTable.SAMPLES, columns(samples(iteration)))
             writer.add_iteration(iteration, ranks(iteration))
         writer.add_flows(FLOWS)
 

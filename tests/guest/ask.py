@@ -4,8 +4,6 @@
 the guest has gone. boot/serve is the other side.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

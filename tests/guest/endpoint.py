@@ -4,8 +4,6 @@
 buffer, posts work requests and receives, reports completions and the CRC of its buffer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
@@ -16,11 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agents.nic.channel import Channel
-from agents.nic.standalone import StandaloneNic
-from emulator.roce.connection.gid import gid_of
+from agents.nic.nic import StandaloneNic
 from emulator.roce.connection.memory import Memory, MemoryRegion
 from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
-from emulator.roce.connection.qp_facts import QpFacts
+from emulator.roce.connection.qp_facts import QpFacts, gid_of
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
 from emulator.roce.wire.payload import CONSTANT_BYTE

@@ -4,8 +4,6 @@
 skip where it is not.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import hashlib

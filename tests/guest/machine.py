@@ -4,8 +4,6 @@ Nothing is connected to the host's own network: namespace `NAME` has a bridge wi
 this end. image.py builds what they boot from.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -24,6 +22,7 @@ from tests.support.skips import missing
 
 HERE4, HERE6 = "10.99.0.9", "fd99::9"
 GUEST4, GUEST6 = "10.99.0.2", "fd99::2"
+HERE_MAC = "52:54:00:99:01:00"
 GID_INDEX = {4: 1, 6: 2}
 """Of the machine's RDMA device: the address of that IP version."""
 MTU = 9000
@@ -84,6 +83,7 @@ class Guest:
                 self._boot(number)
             for number in range(1, self.machines + 1):
                 self._await_boot(number)
+            self._add_neighbours()
         except subprocess.CalledProcessError as error:
             said = (error.stderr or b"").decode(errors="replace").strip()
             raise NoGuest(f"does not come up: {' '.join(map(str, error.cmd))}: {said}") from error
@@ -101,7 +101,7 @@ class Guest:
         _ip(f"-n {bridge} link set genbr master br0 up")
         _ip(f"-n {bridge} link set br0 up")
         _ip(f"-n {bridge} address add 10.99.0.1/24 dev br0")
-        _ip(f"-n {end} link set gen0 up")
+        _ip(f"-n {end} link set gen0 address {HERE_MAC} up")
         _ip(f"-n {end} address add {HERE4}/24 dev gen0")
         _ip(f"-n {end} address add {HERE6}/64 dev gen0 nodad")
         _run("ip", "netns", "exec", end, "ethtool", "-K", "gen0", "tx-udp-segmentation", "off")
@@ -109,11 +109,21 @@ class Guest:
             _ip(f"-n {bridge} tuntap add tap{number} mode tap vnet_hdr")
             _ip(f"-n {bridge} link set tap{number} mtu {MTU} master br0 up")
 
+    def _add_neighbours(self) -> None:
+        """Tell either end where the other one is.
+
+        What is sent while a kernel asks for that waits in a queue of its own, and later packets may overtake it.
+        """
+        for number in range(1, self.machines + 1):
+            for here, there in ((HERE4, f"10.99.0.{1 + number}"), (HERE6, f"fd99::{1 + number}")):
+                _ip(f"-n {self.namespace}-gen neighbour replace {there} lladdr {_mac(number)} dev gen0 nud permanent")
+                self.run(f"ip neighbour replace {here} lladdr {HERE_MAC} dev eth0 nud permanent", machine=number)
+
     def _boot(self, number: int) -> None:
         """Start a machine. It is emulated, as most machines that run tests are virtual themselves."""
         settings = f"address4=10.99.0.{1 + number} address6=fd99::{1 + number} mtu={MTU}".split()
         kernel_line = ["console=ttyS0", "quiet", "panic=-1", "mitigations=off", *(f"charkha.{one}" for one in settings)]
-        network = f"virtio-net-pci,netdev=net,mac=52:54:00:99:00:{1 + number:02x},host_mtu={MTU},romfile="
+        network = f"virtio-net-pci,netdev=net,mac={_mac(number)},host_mtu={MTU},romfile="
         _run(
             *("ip", "netns", "exec", self.namespace, "qemu-system-x86_64"),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-daemonize"),
@@ -242,6 +252,11 @@ class Guest:
             _, said = tcpdump.communicate(timeout=60)
         if "\n0 packets dropped by kernel" not in said:
             raise CaptureIncomplete(" ".join(said.split()))
+
+
+def _mac(number: int) -> str:
+    """Of a machine's port."""
+    return f"52:54:00:99:00:{1 + number:02x}"
 
 
 def _ip(words: str) -> None:

@@ -6,8 +6,6 @@ are counted in a second capture at its own port. The audit must find no violatio
 that is calculated here without Charkha's code must agree for every packet.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools
@@ -28,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emulator.annexes.bench_kit.audit.capture import audit_file
+from emulator.annexes.bench_kit.audit.audit import audit_file
 from emulator.flows.perftest.parameters import DEFAULT_PORT
 from emulator.roce.wire.opcodes import Opcode
 from tests.guest.image import NoGuest, image_folder
@@ -159,7 +157,7 @@ def _run(guest: Guest, cell: Cell) -> tuple[dict[str, Any], str, list[str]]:
             here = start_here()
         else:
             here = start_here()
-            _until(lambda: _listens(guest))
+            until(lambda: _listens(guest))
             stock = start_there(f"{tool} {HERE4}")
         output, errors = here.communicate(timeout=LONGEST_S)
         text, _ = stock.communicate(timeout=LONGEST_S)
@@ -178,7 +176,8 @@ def _end(stock: subprocess.Popen[str], guest: Guest) -> None:
         guest.run("pkill ib_ || true")
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for an end that is to wait."""
     end = time.monotonic() + LONGEST_S
     while not condition():
         if time.monotonic() > end:

@@ -4,8 +4,6 @@ The guest boots from a file system in memory without a package manager, so files
 shared libraries that they need.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import subprocess

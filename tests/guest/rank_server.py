@@ -3,18 +3,16 @@
 The first connection takes requests, a JSON record a line, and answers each; the second one gets the events of ranks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json
 import sys
 from typing import Any
 
-from agents.transports.base import Address
-from agents.transports.verbs.transport import VerbsTransport
+from agents.annexes.verbs.transport import VerbsTransport
+from emulator.control.conversation import Address
 from emulator.errors import EmulatorError
-from emulator.transports.verbs_options import VerbsOptions
+from emulator.transports.registry import VerbsOptions
 
 
 class Server:

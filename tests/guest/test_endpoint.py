@@ -1,7 +1,5 @@
 """The software NIC against stock verbs in the guest: every verb, refusals, receivers that are not ready, rdma_cm."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A lab between two stock RDMA endpoints: it loses one packet, and Linux sends it again."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -13,7 +11,7 @@ import pytest
 
 from tests.guest.image import NoGuest
 from tests.guest.machine import GUEST4, Guest
-from tests.support.command import Finished, charkha, wait_for
+from tests.support.command import Finished, succeed, wait_for
 from tests.support.full import IS_FULL
 
 pytestmark = pytest.mark.lab
@@ -41,9 +39,7 @@ def guests() -> Iterator[Guest]:
 
 def lab(guests: Guest, folder: Path, *words: object) -> Finished:
     enter = ("nsenter", f"--net=/run/netns/{guests.namespace}", "--")
-    done = charkha("lab", *words, cwd=folder, prefix=enter)
-    assert done.code == 0, done.stderr
-    return done
+    return succeed("lab", *words, cwd=folder, prefix=enter)
 
 
 def settled_status(guests: Guest, folder: Path, name: str) -> dict[str, Any] | None:

@@ -1,7 +1,5 @@
 """A seeded part of the matrix of stock perftest tests; `python -m tests.guest.matrix` plays all of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.guest.image import NoGuest

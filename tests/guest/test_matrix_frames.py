@@ -1,7 +1,5 @@
 """The reader of captures that the matrix of stock perftest tests judges by."""
 
-from __future__ import annotations
-
 from tests.guest.matrix import Frame, icrc_is_right, roce_frames
 from tests.support.shared_traces import require_shared
 

@@ -1,7 +1,5 @@
 """Stock perftest with -R in both roles, and flows of a run N to 1 at one RDMA device."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time
@@ -14,7 +12,7 @@ import pytest
 
 from tests.guest.image import NoGuest
 from tests.guest.machine import GUEST4, HERE4, Guest
-from tests.guest.matrix import COMMAND, unsound
+from tests.guest.matrix import COMMAND, unsound, until
 from tests.support.full import IS_FULL
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(420)]
@@ -67,7 +65,7 @@ def _played(guest: Guest, verb: str, role: str) -> Iterator[str]:
         theirs, ours = guest.start(stock), _start_once(lambda: _device_listens(guest), command)
     else:
         ours = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        _until(lambda: _here_listens(guest))
+        until(lambda: _here_listens(guest))
         theirs = guest.start(f"{stock} {HERE4}")
     try:
         output, errors = ours.communicate(timeout=LONGEST_S)
@@ -88,16 +86,8 @@ def _played(guest: Guest, verb: str, role: str) -> Iterator[str]:
 
 
 def _start_once(condition: Any, command: list[str]) -> subprocess.Popen[str]:
-    _until(condition)
+    until(condition)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def _until(condition: Any) -> None:
-    end = time.monotonic() + LONGEST_S
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError("the end that is to wait does not")
-        time.sleep(0.05)
 
 
 def _device_listens(guest: Guest) -> bool:

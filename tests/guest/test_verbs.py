@@ -1,7 +1,5 @@
 """The verbs transport with RDMA devices of two guests, alone and together with the software NIC."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@
 problem). ENDS has a letter per rank, repeated: g for a rank in a guest, h for one here, with the software NIC.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
@@ -14,10 +12,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agents.transports.base import Address, Endpoint, EndpointEvents, FlowCounters
-from agents.transports.verbs.transport import VerbsTransport
+from agents.annexes.verbs.transport import VerbsTransport
+from agents.transports.base import Endpoint, EndpointEvents
+from emulator.control.conversation import Address
+from emulator.control.observations import FlowCounters
 from emulator.errors import LocalProtocolError
-from emulator.transports.verbs_options import VerbsOptions
+from emulator.transports.registry import VerbsOptions
 from tests.integration.transport_conformance import CASES, Bed, acknowledges_only_what_the_peer_has
 
 SERVER_PORT = 7272

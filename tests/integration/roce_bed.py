@@ -11,7 +11,7 @@ from tests.support.loopback import NET
 class RoceBed(SocketBed[RoceTransport]):
     """A number of agents with RoCE."""
 
-    def __init__(self, agents: int, *, message_bytes: int = 4096, **options: object) -> None:
+    def __init__(self, agents: int = 2, *, message_bytes: int = 4096, **options: object) -> None:
         super().__init__()
         self.message_bytes = message_bytes
         texts = {"path_mtu": 1024, "qp_timeout": 11, "window_bytes": 8 * message_bytes} | options

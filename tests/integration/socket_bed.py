@@ -1,11 +1,9 @@
 """The bed of transports on real sockets: ranks spread over agents that in one process share the loop but no socket."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
-from typing import Generic, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Generic, Self, TypeVar
 
 from agents.transports.base import Endpoint, Transport
 from tests.integration.transport_conformance import Bed
@@ -17,7 +15,10 @@ AnyBed = TypeVar("AnyBed", bound="SocketBed[Transport]")
 
 
 class SocketBed(Bed, Generic[AnyTransport]):
-    """Rank r is with transport r modulo their number, at the address that `host` says."""
+    """Rank r is with transport r modulo their number, at the address that `host` says.
+
+    Nothing may end in the exception handler of the loop while it is open.
+    """
 
     transports: Sequence[AnyTransport]
 
@@ -36,7 +37,15 @@ class SocketBed(Bed, Generic[AnyTransport]):
     async def quiesce(self) -> None:
         await asyncio.sleep(0.05)
 
+    @asynccontextmanager
+    async def ranks(self, count: int = 2) -> AsyncIterator[tuple[Any, ...]]:
+        """The open bed, and so many connected ranks."""
+        async with self:
+            yield self, *await self.connected(count)
+
     async def __aenter__(self) -> Self:
+        self._errors: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self._errors.append(context))
         self._stack = AsyncExitStack()
         for transport in self.transports:
             await self._stack.enter_async_context(transport)
@@ -44,6 +53,7 @@ class SocketBed(Bed, Generic[AnyTransport]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
+        assert self._errors == []
 
 
 def play(
@@ -54,14 +64,11 @@ def play(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     **options: object,
 ) -> None:
-    """Run a scenario on a bed one in agents, made on the loop; nothing may end in the loop's exception handler."""
+    """Run a scenario on a bed one in agents, made on the loop."""
 
     async def within() -> None:
-        errors: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         async with make(agents, **options) as bed:
             await scenario(bed)
-        assert errors == []
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(within())

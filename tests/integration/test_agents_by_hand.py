@@ -1,19 +1,20 @@
 """Agents started by hand over loopback: a Unix socket, a network one with a token, with TLS."""
 
-from __future__ import annotations
-
 import json
 import re
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
+from typing import Self
 
 import pytest
 
 from emulator.cli.main import main
-from tests.support.command import Finished, charkha, started, wait_for
+from tests.support.command import Finished, charkha, started, succeed, wait_for
 from tests.support.loopback import NET, free_port
 
 TOKEN = "a-token-for-the-tests"
@@ -72,10 +73,10 @@ def test_an_agent_serves_metrics_from_run_to_run(folder: Path) -> None:
 
 def test_both_sides_show_certificates(folder: Path) -> None:
     def issue(name: str, role: str, *more: str) -> tuple[str, str]:
-        assert charkha("agent", "certs", "issue", "authority", name, "--role", role, *more, cwd=folder).code == 0
+        succeed("agent", "certs", "issue", "authority", name, "--role", role, *more, cwd=folder)
         return "--identity", f"authority/{name}.pem"
 
-    assert charkha("agent", "certs", "init", "authority", cwd=folder).code == 0
+    succeed("agent", "certs", "init", "authority", cwd=folder)
     own = issue("controller", "controller", "--address", "localhost")
     west, east = issue("west", "agent"), issue("east", "agent")
     target = free_target()
@@ -148,6 +149,15 @@ def test_secrets_are_seen_nowhere(folder: Path, monkeypatch: pytest.MonkeyPatch)
         assert one.encode() not in seen
 
 
+def test_agents_of_a_local_run_do_not_inherit_the_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHARKHA_TOKEN", TOKEN)
+    with started("bench", *BENCH[:-1], 100_000, "--agents", 1, cwd=folder) as command:
+        (agent,) = command.agents(1)
+        environment = wait_for(lambda: (Path("/proc") / str(agent) / "environ").read_bytes() or None)
+        assert b"CHARKHA_TEST_MARK" in environment
+        assert b"CHARKHA_TOKEN" not in environment
+
+
 def test_agents_that_join_are_the_hosts(folder: Path) -> None:
     target = f"unix:{folder}/control"
     (folder / "t.yaml").write_text("hosts: {from: agents, count: 2, slots: 1}")
@@ -158,3 +168,66 @@ def test_agents_that_join_are_the_hosts(folder: Path) -> None:
     topology = json.loads((folder / "run" / "manifest.json").read_text())["topology"]
     assert [host["name"] for host in topology["hosts"]] == ["east", "west"]
     assert topology["host_index"] == [0, 1]
+
+
+class Crowd:
+    """Connections that say nothing, and come back whenever they are ended."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self._address, self._count = ("127.0.0.1", port), count
+        self._open: list[socket.socket] = []
+        self._ended = Event()
+        self.ends = 0
+        """Connections that the other side ended, or did not take."""
+
+    def __enter__(self) -> Self:
+        self._open = [wait_for(self._connected) for _ in range(self._count)]
+        self._thread = Thread(target=self._hold)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        for one in self._open:
+            one.close()
+
+    def _connected(self) -> socket.socket | None:
+        try:
+            found = socket.create_connection(self._address)
+        except OSError:
+            return None
+        found.setblocking(False)
+        return found
+
+    def _hold(self) -> None:
+        while not self._ended.wait(0.1):
+            self._open = [one for one in self._open if not self._is_over(one)]
+            self.ends += self._count - len(self._open)
+            self._open += filter(None, (self._connected() for _ in range(self._count - len(self._open))))
+
+    @staticmethod
+    def _is_over(one: socket.socket) -> bool:
+        try:
+            if one.recv(4096):
+                return False
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        one.close()
+        return True
+
+
+def test_connections_that_say_nothing_neither_end_a_run_nor_keep_agents_out(folder: Path) -> None:
+    target = free_target()
+    few = ("prlimit", "--nofile=256:256")
+    words = ("bench", *BENCH, "--topology", "t.yaml", "--listen", target, "--token-file", "token")
+    with started(*words, cwd=folder, prefix=few) as controller, Crowd(int(target.rpartition(":")[2]), 400) as crowd:
+        wait_for(lambda: crowd.ends > 400 or None)
+        with agents(folder, target, "--token-file", "token"):
+            finished = controller.finish()
+    assert finished.code == 0, finished.stderr
+    assert "ulimit" not in finished.stderr
+    assert "more than 64 of one peer do not say who they are" in finished.stderr
+    assert finished.stderr.count("ended connections") == 1

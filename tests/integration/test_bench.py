@@ -1,7 +1,5 @@
 """`charkha bench` from the outside: nccl-tests' table and its JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.trace.meaning.model import CommKind
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.full import IS_FULL
 
 FACTORS = {"all_reduce": 2 * 2 / 3, "broadcast": 1.0, "reduce": 1.0}
@@ -19,8 +17,7 @@ SHARDED = ("all_gather", "reduce_scatter", "reduce_scatter_block", "all_to_all",
 
 
 def _bench(folder: Path, *arguments: object) -> str:
-    finished = charkha("bench", *arguments, "--agents", 2, "--out", "run", cwd=folder)
-    assert (finished.code, finished.stderr) == (0, "")
+    finished = succeed("bench", *arguments, "--agents", 2, "--out", "run", cwd=folder, quiet=True)
     return finished.stdout
 
 
@@ -93,7 +90,7 @@ def test_the_log_names_agents_and_iterations(tmp_path: Path) -> None:
         "run",
     )
     finished = charkha("--log-level", "info", *sweep, cwd=tmp_path)
-    said = [line.removeprefix("INFO emulator.experiment.play.log: ") for line in finished.stderr.splitlines()]
+    said = [line.removeprefix("INFO emulator.cli.player: ") for line in finished.stderr.splitlines()]
     assert said[:2] == ["waiting for agents: agent-0", "iteration -1 begins (a warm-up)"]
     assert said[2].startswith("iteration -1 took ")
     assert said[3] == "iteration 0 begins"

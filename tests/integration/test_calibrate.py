@@ -1,28 +1,23 @@
 """`charkha agent calibrate` over loopback, and runs that are held against it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    made = charkha("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "1M", "--out", "trace", cwd=tmp_path)
-    assert made.code == 0
+    succeed("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "1M", "--out", "trace", cwd=tmp_path)
     return tmp_path
 
 
 @pytest.mark.slow
 def test_a_run_is_held_against_what_the_tester_does_alone(folder: Path) -> None:
-    made = charkha("agent", "calibrate", "--transport", "zmq", "--ranks", 2, "--json", cwd=folder)
-    assert made.code == 0
-    document = json.loads(made.stdout)
+    document = succeed("agent", "calibrate", "--transport", "zmq", "--ranks", 2, "--json", cwd=folder).document
     (cost,) = document["transports"]
     assert Path(document["file"]) == folder / "state" / "charkha" / "calibration.json"
     assert (cost["transport"], cost["ranks"], document["where"]) == ("zmq", 2, "loopback")

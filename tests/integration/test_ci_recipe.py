@@ -1,7 +1,5 @@
 """The workflow in docs/ci does what the page beside it says: its own steps are run here."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

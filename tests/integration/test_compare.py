@@ -1,7 +1,5 @@
 """Repeated runs and their comparison from the outside, over loopback."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -9,15 +7,14 @@ from pathlib import Path
 
 from emulator.results.run_folder.reader import read_run
 from tests.support.browser import DESKTOP, PHONE, chromium
-from tests.support.command import charkha, started, wait_for
+from tests.support.command import charkha, started, succeed, wait_for
 from tests.support.repeated import write_runs
 
 SMALL = ("bench", "all_reduce", "-n", 2, "-b", "1K", "-e", "2K", "--iterations", 3, "--agents", 1)
 
 
 def test_repeated_runs_are_listed_and_compared(tmp_path: Path) -> None:
-    made = charkha(*SMALL, "--repeat", 2, "--out", "group", "--json", cwd=tmp_path)
-    assert made.code == 0, made.stderr
+    made = succeed(*SMALL, "--repeat", 2, "--out", "group", "--json", cwd=tmp_path)
     assert json.loads(made.stdout)["complete"] == 2
     listed = charkha("runs", "list", ".", "--json", cwd=tmp_path)
     assert {Path(run["folder"]).as_posix() for run in json.loads(listed.stdout)} == {"group/01", "group/02"}
@@ -56,8 +53,7 @@ def test_an_interrupt_keeps_the_runs_that_are_complete(tmp_path: Path) -> None:
 def test_the_page_draws_every_picture_and_asks_for_nothing(tmp_path: Path) -> None:
     for turn, (name, slower) in enumerate({"a": 1.0, "b": 1.1, "c": 1.2}.items()):
         write_runs(tmp_path / name, runs=5, seed=turn, slower=slower, turn=turn)
-    done = charkha("compare", "a", "b", "c", "--html", "page.html", cwd=tmp_path)
-    assert (done.code, done.stderr) == (0, "")
+    succeed("compare", "a", "b", "c", "--html", "page.html", cwd=tmp_path, quiet=True)
     url = (tmp_path / "page.html").as_uri()
     with chromium() as browser:
         for size, scheme in ((DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")):

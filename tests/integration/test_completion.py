@@ -1,7 +1,5 @@
 """Completion as bash does it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

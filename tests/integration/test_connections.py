@@ -1,18 +1,16 @@
 """Connections by rdma_cm between two software NICs on loopback."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
 from agents.nic import connections
-from agents.nic.connections import ConnectionManager, Local
-from agents.nic.gsi import GeneralServices
-from agents.nic.standalone import StandaloneNic
+from agents.nic.connections import ConnectionManager, GeneralServices, Local
+from agents.nic.nic import StandaloneNic
 from emulator.errors import RemoteProtocolError
-from emulator.roce.connection.gid import gid_of
+from emulator.roce.connection.qp_facts import gid_of
 from emulator.roce.options import RoceOptions
 from emulator.roce.wire.cm import Message, Req, SidrReq, of_datagrams, pack_mad, service_id
 from emulator.roce.wire.psn import Psn
@@ -28,18 +26,16 @@ def accept(request: Req, host: str) -> Local | None:
     return PASSIVE
 
 
-def play(scenario: Callable[[ConnectionManager, ConnectionManager], object]) -> None:
-    async def within() -> None:
-        options = RoceOptions.parse({"path_mtu": "1024"})
-        with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
-            async with asyncio.timeout(60):
-                await scenario(ConnectionManager(a.nic), ConnectionManager(b.nic))  # type: ignore[misc]
-
-    asyncio.run(within())
+@contextlib.asynccontextmanager
+async def two_managers() -> AsyncIterator[tuple[ConnectionManager, ConnectionManager]]:
+    options = RoceOptions.parse({"path_mtu": "1024"})
+    with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
+        async with asyncio.timeout(60):
+            yield ConnectionManager(a.nic), ConnectionManager(b.nic)
 
 
-def test_both_ends_learn_of_each_other_and_part() -> None:
-    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+async def test_both_ends_learn_of_each_other_and_part() -> None:
+    async with two_managers() as (a, b):
         b.listen(PORT, accept)
         there = await a.connect(HOSTS[1], PORT, ACTIVE)
         here = await b.accepted()
@@ -51,11 +47,9 @@ def test_both_ends_learn_of_each_other_and_part() -> None:
         await here.ended.wait()
         await b.disconnect(here)
 
-    play(scenario)
-
 
 @pytest.mark.parametrize("lost", [0, 1, 2], ids=["request", "answer", "both"])
-def test_a_lost_datagram_is_sent_again(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lost_datagram_is_sent_again(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "RESEND_S", 0.05)
     send, drops = GeneralServices.send, {0: {0}, 1: {1}, 2: {0, 2}}[lost]
     sent = 0
@@ -67,43 +61,33 @@ def test_a_lost_datagram_is_sent_again(lost: int, monkeypatch: pytest.MonkeyPatc
             send(gsi, mad, to)
 
     monkeypatch.setattr(GeneralServices, "send", lossy)
-
-    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+    async with two_managers() as (a, b):
         b.listen(PORT, accept)
         there = await a.connect(HOSTS[1], PORT, ACTIVE)
         here = await b.accepted()
         assert (there.peer_qpn, here.peer_qpn) == (PASSIVE.qpn, ACTIVE.qpn)
         assert b._accepted.empty(), "a request that comes again is not another connection"
 
-    play(scenario)
 
-
-def test_a_port_without_a_listener_rejects() -> None:
-    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+async def test_a_port_without_a_listener_rejects() -> None:
+    async with two_managers() as (a, _):
         with pytest.raises(RemoteProtocolError, match=rf"{HOSTS[1]} rejects .* port {PORT}: invalid service id"):
             await a.connect(HOSTS[1], PORT, ACTIVE)
 
-    play(scenario)
 
-
-def test_a_peer_that_refuses_is_named() -> None:
-    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+async def test_a_peer_that_refuses_is_named() -> None:
+    async with two_managers() as (a, b):
         b.listen(PORT, lambda request, host: None)
         with pytest.raises(RemoteProtocolError, match=r"rejects .*: consumer"):
             await a.connect(HOSTS[1], PORT, ACTIVE)
 
-    play(scenario)
 
-
-def test_a_peer_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "RESEND_S", 0.01)
-
-    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+    async with two_managers() as (a, b):
         b._gsi._nic.close()
         with pytest.raises(RemoteProtocolError, match=rf"port {PORT} of {HOSTS[1]} does not answer: no reply to 8"):
             await a.connect(HOSTS[1], PORT, ACTIVE)
-
-    play(scenario)
 
 
 UNRELIABLE = Req(
@@ -120,8 +104,8 @@ UNRELIABLE = Req(
     ],
     ids=["UC", "UD"],
 )
-def test_a_peer_that_asks_for_another_transport_service_is_named(request_: Message, service: str) -> None:
-    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+async def test_a_peer_that_asks_for_another_transport_service_is_named(request_: Message, service: str) -> None:
+    async with two_managers() as (a, b):
         b.listen(PORT, accept)
         a._gsi.send(pack_mad(request_, 1), HOSTS[1])
         with pytest.raises(RemoteProtocolError) as raised:
@@ -130,25 +114,19 @@ def test_a_peer_that_asks_for_another_transport_service_is_named(request_: Messa
         there, _ = await asyncio.gather(a.connect(HOSTS[1], PORT, ACTIVE), b.accepted())
         assert there.peer_qpn == PASSIVE.qpn, "others are served"
 
-    play(scenario)
 
-
-def test_a_stranger_gets_no_answer_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stranger_gets_no_answer_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "RESEND_S", 0.01)
-
-    async def within() -> None:
-        options = RoceOptions.parse({"path_mtu": "1024"})
-        with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
-            guarded = ConnectionManager(b.nic, only=f"{NET}.0.205")
-            guarded.listen(PORT, accept)
-            with pytest.raises(RemoteProtocolError, match="does not answer"):
-                await ConnectionManager(a.nic).connect(HOSTS[1], PORT, ACTIVE)
-
-    asyncio.run(within())
+    options = RoceOptions.parse({"path_mtu": "1024"})
+    with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
+        guarded = ConnectionManager(b.nic, only=f"{NET}.0.205")
+        guarded.listen(PORT, accept)
+        with pytest.raises(RemoteProtocolError, match="does not answer"):
+            await ConnectionManager(a.nic).connect(HOSTS[1], PORT, ACTIVE)
 
 
-def test_an_end_that_has_seen_the_other_go_can_still_say_goodbye() -> None:
-    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+async def test_an_end_that_has_seen_the_other_go_can_still_say_goodbye() -> None:
+    async with two_managers() as (a, b):
         b.listen(PORT, accept)
         there = await a.connect(HOSTS[1], PORT, ACTIVE)
         here = await b.accepted()
@@ -157,5 +135,3 @@ def test_an_end_that_has_seen_the_other_go_can_still_say_goodbye() -> None:
         here.answered.clear()
         await b.disconnect(here, again=True)
         assert here.answered.is_set(), "the other end answers again: its answer may have been lost"
-
-    play(scenario)

@@ -1,7 +1,5 @@
 """The Containerfile: builds where a builder exists; otherwise its instructions are checked against the project."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import subprocess

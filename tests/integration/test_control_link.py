@@ -1,9 +1,8 @@
 """An agent's end of the control conversation against a controller that is busy: real gRPC on a Unix socket."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ async def served(folder: Path, handler: Callable[[AsyncIterator[bytes], Any], Aw
     await server.stop(None)
 
 
-def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
+async def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
     heard: list[Any] = []
 
     async def read_slowly(requests: AsyncIterator[bytes], context: Any) -> None:
@@ -44,17 +43,14 @@ def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
             heard.append(decode_agent(message).value)
             await asyncio.sleep(0.01)
 
-    async def scenario() -> None:
-        async with served(tmp_path, read_slowly) as target, ControlLink(target) as link:
-            for _ in range(MESSAGES):
-                link.send(control.Ready())
-            await link.drained()
-
-    asyncio.run(scenario())
+    async with served(tmp_path, read_slowly) as target, ControlLink(target) as link:
+        for _ in range(MESSAGES):
+            link.send(control.Ready())
+        await link.drained()
     assert heard == [control.Ready()] * MESSAGES
 
 
-def test_a_busy_controller_hears_why_an_agent_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_busy_controller_hears_why_an_agent_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.agent.ABORT_S", 0.0)  # for the end of a run that the controller aborts
     heard: list[Any] = []
 
@@ -63,16 +59,25 @@ def test_a_busy_controller_hears_why_an_agent_gives_up(tmp_path: Path, monkeypat
         await asyncio.sleep(0.1)
         heard.extend([decode_agent(message) async for message in requests])
 
-    async def scenario() -> None:
-        async with served(tmp_path, read_late) as target:
-            with pytest.raises(RemoteProtocolError):
-                await Agent(target, token="", name="a", limits=Limits()).run()
-
-    asyncio.run(scenario())
+    async with served(tmp_path, read_late) as target:
+        with pytest.raises(RemoteProtocolError):
+            await Agent(target, token="", name="a", limits=Limits()).run()
     assert [one.value for one in heard[1:]] == [control.Abort("the controller sent Finish instead of Challenge", ())]
 
 
-def test_an_agent_leaves_a_controller_that_says_nothing_any_more(
+async def test_an_agent_does_not_wait_for_a_command_that_stopped_before_it_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.control_link.CHECK_S", 0.02)
+    with socket.socket(socket.AF_UNIX) as stopped:  # the kernel connects, and nobody answers
+        stopped.bind(f"{tmp_path}/control")
+        stopped.listen()
+        async with asyncio.timeout(15), ControlLink(f"unix:{tmp_path}/control", patience_s=0.05) as link:
+            with pytest.raises(RunAborted, match=r"the controller has sent nothing for 0.05 s"):
+                await link.receive()
+
+
+async def test_an_agent_leaves_a_controller_that_says_nothing_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.control_link.CHECK_S", 0.02)
@@ -81,11 +86,8 @@ def test_an_agent_leaves_a_controller_that_says_nothing_any_more(
         await context.write(encode_controller(control.Renew(lease_ms=50)))
         await asyncio.sleep(60)
 
-    async def scenario() -> None:
-        async with served(tmp_path, fall_silent) as target, ControlLink(target) as link:
-            with pytest.raises(RunAborted, match=r"the controller has sent nothing for 0.05 s"):
-                await link.receive()
-            async with asyncio.timeout(60):
-                await link.drained()
-
-    asyncio.run(scenario())
+    async with served(tmp_path, fall_silent) as target, ControlLink(target) as link:
+        with pytest.raises(RunAborted, match=r"the controller has sent nothing for 0.05 s"):
+            await link.receive()
+        async with asyncio.timeout(60):
+            await link.drained()

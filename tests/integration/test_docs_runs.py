@@ -1,7 +1,5 @@
 """The queries of docs/runs.md give the same figures as Charkha for the same runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The script of the example traces makes exactly these traces."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

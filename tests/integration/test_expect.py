@@ -1,13 +1,11 @@
 """Rules and verdicts from the command line: what is refused before traffic, what is printed first, the exit code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from xml.etree import ElementTree
 
 from emulator import exit_codes
-from tests.support.command import EXAMPLE, charkha
+from tests.support.command import EXAMPLE, charkha, succeed
 
 GOLDEN = Path(__file__).parents[1] / "data" / "run-0.1.0"
 WIDE = (
@@ -52,8 +50,7 @@ def test_a_run_answers_first_and_keeps_its_rules(tmp_path: Path) -> None:
     assert listed["jct_ns"] == shown["jct_ns"] == shown["iteration"]["jct_ns"]
     again = charkha("runs", "judge", "run", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["rules"] == "wide"
-    exported = charkha("runs", "export", "run", "--to", "junit", "--out", "run.xml", cwd=tmp_path)
-    assert exported.code == 0, exported.stderr
+    succeed("runs", "export", "run", "--to", "junit", "--out", "run.xml", cwd=tmp_path)
     cases = [one.get("name") for one in ElementTree.parse(tmp_path / "run.xml").iter("testcase")]
     assert cases[:3] == ["verdict", "jct at most 1000 s", "incomplete at most 0"]
     assert '<p class="answer good"><strong>PASS</strong>' in (tmp_path / "run" / "report.html").read_text()
@@ -66,6 +63,5 @@ def test_a_run_that_misses_a_bound_fails_with_its_exit_code(tmp_path: Path) -> N
     )
     assert played.code == exit_codes.EXPECTATION_FAILED, played.stderr
     assert played.stdout.startswith("FAIL: packets is ")
-    report = charkha("report", "run", "--out", "again.html", cwd=tmp_path)
-    assert report.code == 0, report.stderr
+    succeed("report", "run", "--out", "again.html", cwd=tmp_path)
     assert '<p class="answer bad"><strong>FAIL</strong>' in (tmp_path / "again.html").read_text()

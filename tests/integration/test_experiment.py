@@ -1,7 +1,5 @@
 """A run as a value, by every way in: options, a file, a stored run, Python."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -11,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.command import EXAMPLE, ROOT, charkha, refused
+from tests.support.command import EXAMPLE, ROOT, charkha, refused, succeed
 
 KEYS = ["iteration", "rank", "node_id"]
 SMALL = ("--iterations", 1, "--warmup", 0, "--compute", "skip", "--scale-bytes", "1/256", "--no-report")
@@ -31,14 +29,14 @@ def keys(folder: Path) -> object:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that options describe."""
     folder = tmp_path_factory.mktemp("played") / "a"
-    assert charkha("run", *OPTIONS, "--out", folder, cwd=folder.parent).code == 0
+    succeed("run", *OPTIONS, "--out", folder, cwd=folder.parent)
     return folder
 
 
 def test_a_printed_run_spec_plays_as_the_options_did(played: Path, tmp_path: Path) -> None:
     printed = charkha("run", *OPTIONS, "--print-spec", cwd=tmp_path)
     (tmp_path / "run.yaml").write_text(printed.stdout)
-    assert charkha("run", "-f", "run.yaml", "--out", "b", cwd=tmp_path).code == 0
+    succeed("run", "-f", "run.yaml", "--out", "b", cwd=tmp_path)
     first, second = manifest(played), manifest(tmp_path / "b")
     assert first["parameters"] == second["parameters"]
     assert first["settings"] == second["settings"]
@@ -57,9 +55,8 @@ def test_every_setting_of_a_run_has_its_source(played: Path) -> None:
     "command", [("run", EXAMPLE, *SMALL), ("bench", "all_reduce", "-n", 2, "-e", "4K", "--iterations", 2)]
 )
 def test_a_stored_run_is_played_again_with_equal_settings(command: tuple[object, ...], tmp_path: Path) -> None:
-    assert charkha(*command, "--out", "a", cwd=tmp_path).code == 0
-    again = charkha("run", "--again", "a", "--out", "elsewhere/b", cwd=tmp_path)
-    assert again.code == 0, again.stderr
+    succeed(*command, "--out", "a", cwd=tmp_path)
+    succeed("run", "--again", "a", "--out", "elsewhere/b", cwd=tmp_path)
     first, second = manifest(tmp_path / "a"), manifest(tmp_path / "elsewhere" / "b")
     assert first["parameters"] == second["parameters"]
     assert first["trace"]["digest"] == second["trace"]["digest"]
@@ -68,9 +65,8 @@ def test_a_stored_run_is_played_again_with_equal_settings(command: tuple[object,
 
 
 def test_a_run_is_not_repeated_on_a_trace_that_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = charkha("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "4K", "--out", "t", cwd=tmp_path)
-    assert made.code == 0
-    assert charkha("run", "t", "--iterations", 1, "--out", "a", cwd=tmp_path).code == 0
+    succeed("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "4K", "--out", "t", cwd=tmp_path)
+    succeed("run", "t", "--iterations", 1, "--out", "a", cwd=tmp_path)
     charkha("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "8K", "--out", "t", "--force", cwd=tmp_path)
     problem = refused("run", "--again", tmp_path / "a", "--out", tmp_path / "b", capsys=capsys)
     assert "the trace has changed since" in problem
@@ -94,4 +90,4 @@ def test_the_run_specs_in_the_docs_are_run_specs(tmp_path: Path) -> None:
     for number, text in enumerate(documents):
         path = tmp_path / f"{number}.yaml"
         path.write_text(text)
-        assert charkha("run", "-f", path, "--print-spec", cwd=tmp_path).code == 0
+        succeed("run", "-f", path, "--print-spec", cwd=tmp_path)

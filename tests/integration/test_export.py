@@ -1,7 +1,5 @@
 """`charkha runs export` as a user runs it, on a run that was played here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,15 +8,14 @@ from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.results.statistics.summary import summarise
-from tests.support.command import EXAMPLE, charkha
+from tests.support.command import EXAMPLE, succeed
 from tests.support.perfetto_ui import trace_processor
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export") / "run"
-    played = charkha("run", EXAMPLE, "--iterations", "3", "--compute", "0.1", "--out", folder, cwd=folder.parent)
-    assert played.code == 0, played.stderr
+    succeed("run", EXAMPLE, "--iterations", "3", "--compute", "0.1", "--out", folder, cwd=folder.parent)
     return folder
 
 
@@ -31,7 +28,7 @@ def _busiest_device_ns(run: Run) -> int:
 
 @pytest.mark.slow
 def test_perfetto_agrees_with_the_summary(run: Path, tmp_path: Path) -> None:
-    assert charkha("runs", "export", run, "--to", "perfetto", "--out", tmp_path / "line", cwd=tmp_path).code == 0
+    succeed("runs", "export", run, "--to", "perfetto", "--out", tmp_path / "line", cwd=tmp_path)
     summary = summarise(read_run(run))
     iteration = summary.iteration
     assert iteration is not None

@@ -1,7 +1,5 @@
 """What is exported for ASTRA-sim, taken by ASTRA-sim itself where that has been built and is on PATH."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import EXAMPLE, charkha
+from tests.support.command import EXAMPLE, charkha, succeed
 
 SIMULATOR = "AstraSim_Analytical_Congestion_Unaware"
 
@@ -19,7 +17,7 @@ SIMULATOR = "AstraSim_Analytical_Congestion_Unaware"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scratch = tmp_path_factory.mktemp("astra")
     options = ("--iterations", "3", "--compute", "0.1", "--out", scratch / "run")
-    assert charkha("run", EXAMPLE, *options, cwd=scratch).code == 0
+    succeed("run", EXAMPLE, *options, cwd=scratch)
     exported = charkha("runs", "export", "run", "--to", "astra-sim", cwd=scratch)
     assert (exported.code, exported.stdout) == (0, "run.astra-sim\n")
     assert exported.stderr.startswith("charkha: within a host, 8 ranks: ")

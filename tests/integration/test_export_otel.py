@@ -1,7 +1,5 @@
 """`charkha runs export --to otel` against a stand-in for a collector: an HTTP server that decodes the protobuf."""
 
-from __future__ import annotations
-
 import gzip
 import threading
 from collections.abc import Iterator
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.runs import collective, ranks, write_run
 
 
@@ -62,8 +60,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_collector_gets_the_figures_of_the_summary(run: Path, collector: Collector, tmp_path: Path) -> None:
-    done = charkha("runs", "export", run, "--to", "otel", "--endpoint", collector.url, cwd=tmp_path)
-    assert done.code == 0, done.stderr
+    done = succeed("runs", "export", run, "--to", "otel", "--endpoint", collector.url, cwd=tmp_path)
     [[resource]] = [request.resource_metrics for request in collector.requests]
     facts = {one.key: one.value.string_value for one in resource.resource.attributes}
     assert (facts["service.name"], facts["dut.firmware"]) == ("charkha", "1.2")

@@ -1,23 +1,22 @@
 """Whatever dies, the run ends soon, says why, leaves no process, and keeps what was measured."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from emulator.results.run_folder.layout import PARTIAL_MANIFEST
-from emulator.results.run_folder.manifest import ABORTED, INTERRUPTED
+from emulator.results.run_folder.manifest import ABORTED, INTERRUPTED, PARTIAL_MANIFEST
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.store import stored_run
-from tests.support.command import EXAMPLE, Command, Finished, started, stolen_s, wait_for
+from tests.support.command import EXAMPLE, Command, Finished, arguments_of, started, stolen_s, wait_for
 
 NOTICED_S = 9.0
 """Two seconds are promised to a machine with a core to spare. What nobody notices lasts longer: ten of silence."""
@@ -67,6 +66,7 @@ def _senders(run: Run) -> set[int]:
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_agent_fails_the_run_by_name(playing: Command, tmp_path: Path, victim: int) -> None:
     agents = playing.agents(2)
+    assert b"-" in arguments_of(agents[victim]), "it loads while the command does, which knows no target yet"
     finished = _ends_after(playing, agents[victim], signal.SIGKILL)
     assert finished.code == 1
     ranks = f"{4 * victim}-{4 * victim + 3}"
@@ -146,3 +146,22 @@ def test_an_agent_that_hangs_ends_the_run(tmp_path: Path, patience: tuple[str, .
     assert finished.code == 1
     assert re.search(says, finished.stderr), finished.stderr
     _measured(tmp_path / "run", status=ABORTED)
+
+
+def test_an_agent_that_runs_out_of_descriptors_in_mid_run_says_so(tmp_path: Path) -> None:
+    """It needs one for what it reports in the end."""
+    words = [*ENDLESS, "--iterations", 12]
+    with started("run", EXAMPLE, *words, cwd=tmp_path) as command:
+        wait_for(lambda: _has_samples(tmp_path / "run"))
+        resource.prlimit(command.agents(2)[1], resource.RLIMIT_NOFILE, (5, 5))
+        finished = command.finish()
+    assert finished.code == 1
+    assert "agent agent-1: too many open files (the limit is 5): raise the limit with `ulimit -n`" in finished.stderr
+
+
+def test_a_name_is_shown_when_no_file_can_be_opened() -> None:
+    limited = (
+        "import resource; from emulator.visible import visible; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
+    )
+    words = [sys.executable, "-P", "-c", rf"{limited}; print(visible('a\n'))"]
+    assert subprocess.run(words, capture_output=True, text=True, check=False).stdout == "a\\n\n"

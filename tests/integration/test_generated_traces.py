@@ -1,25 +1,22 @@
 """Generated traces through the project's own reader and checker: each is proven to finish, without a warning."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emulator.annexes.workloads.moe import MixtureOfExperts, Routing
+from emulator.annexes.workloads.moe_workload import moe_workload
+from emulator.annexes.workloads.transformer import ContextExchange, PipelineSchedule, Transformer
+from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.trace.files.et import read_rank
 from emulator.trace.files.files import find_trace
 from emulator.trace.files.write_workload import write_workload
 from emulator.trace.meaning.model import CommKind, Resource, Workload
 from emulator.trace.meaning.workload import build_workload
 from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
-from emulator.trace.synthetic.moe.moe import MixtureOfExperts, Routing
-from emulator.trace.synthetic.moe.workload import moe_workload
 from emulator.trace.synthetic.synthetic import SyntheticWorkload
-from emulator.trace.synthetic.transformer.pipeline_schedule import PipelineSchedule
-from emulator.trace.synthetic.transformer.transformer import ContextExchange, Transformer
-from emulator.trace.synthetic.transformer.workload import transformer_workload
 
 
 def _read_back(workload: SyntheticWorkload, folder: Path) -> Workload:

@@ -1,12 +1,10 @@
 """The bundle of JavaScript in the package is what its generator makes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 
-from emulator.views.html.page.library import packed_library
+from emulator.views.html.page.document import packed_library
 from tests.support.command import ROOT
 
 

@@ -1,7 +1,5 @@
 """Counters over gNMI: the client against a stand-in that implements the protocol over real gRPC on loopback."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent import futures
@@ -11,7 +9,7 @@ import grpc
 import pytest
 
 from emulator.device.counters.counters import CounterReading
-from emulator.device.counters.gnmi import GnmiCounters
+from emulator.device.counters.sources import GnmiCounters
 from emulator.errors import HostError
 from emulator.topology.network import GnmiTarget
 

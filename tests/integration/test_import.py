@@ -1,7 +1,5 @@
 """Real traces of PyTorch are imported, played and compared with what the reference converter made of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 
 from emulator.cli.main import main
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.pytorch_traces import data_parallel_host, data_parallel_rank, write
 from tests.support.shared_traces import require_shared
 
@@ -91,15 +89,12 @@ def job(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_played_and_played_again(job: Path) -> None:
-    played = charkha("run", job, "--iterations", 2, "--out", "run", "--json", cwd=job.parent)
-    assert played.code == 0, played.stderr
-    classes = json.loads(played.stdout)["classes"]
+    classes = succeed("run", job, "--iterations", 2, "--out", "run", "--json", cwd=job.parent).document["classes"]
     assert sorted((one["collective"], one["size_bytes"]) for one in classes) == [
         ("all_reduce", MIB // 4),
         ("all_reduce", MIB),
     ]
-    again = charkha("run", "--again", "run", "--out", "again", cwd=job.parent)
-    assert again.code == 0, again.stderr
+    succeed("run", "--again", "run", "--out", "again", cwd=job.parent)
     changed = data_parallel_rank(1, 2)
     changed.operator("aten::more", 700, 100)
     write(changed, job / "kineto_1.json")
@@ -108,8 +103,7 @@ def test_a_folder_is_played_and_played_again(job: Path) -> None:
 
 
 def test_convert_prints_what_became_of_the_records(job: Path) -> None:
-    finished = charkha("trace", "convert", job, "made", cwd=job.parent)
-    assert finished.code == 0, finished.stderr
+    finished = succeed("trace", "convert", job, "made", cwd=job.parent)
     for fact in (
         "host and kineto (2)",
         "all_reduce",
@@ -120,7 +114,7 @@ def test_convert_prints_what_became_of_the_records(job: Path) -> None:
         "trace.0.et to trace.1.et",
     ):
         assert fact in finished.stdout, fact
-    assert charkha("trace", "check", "made", cwd=job.parent).code == 0
+    succeed("trace", "check", "made", cwd=job.parent)
 
 
 def test_strict_refuses_a_guess_and_a_missing_rank(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,10 @@
 """Ranks read by several processes at a time give what one process gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers import workers
+from emulator.annexes.importers import writing
 from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import TraceError
@@ -28,14 +26,14 @@ def converted(job: Path, target: Path) -> tuple[list[bytes], list[tuple[int, int
 
 def test_the_files_and_the_progress_are_the_same(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = converted(job, job.parent / "alone")
-    monkeypatch.setattr(workers, "WORTH_BYTES", 0)
+    monkeypatch.setattr(writing, "WORTH_BYTES", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     assert converted(job, job.parent / "together") == alone
     assert alone[1] == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_an_error_of_a_process_is_that_of_the_command(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "WORTH_BYTES", 0)
+    monkeypatch.setattr(writing, "WORTH_BYTES", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     document = data_parallel_rank(1, 3)
     document.collective("allreduce", -7, 900, (930, 10))

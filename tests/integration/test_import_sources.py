@@ -1,14 +1,12 @@
 """Every sample of every format passes `charkha trace check`, and plays; an algorithm of MSCCL plays from its file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
 from emulator.cli.main import main
-from tests.support.command import charkha
+from tests.support.command import succeed
 from tests.support.import_sources import WRITERS, write_aicb_micro, write_inspector, write_sample
 from tests.support.msccl_files import all_pairs_all_reduce, ring_all_reduce
 
@@ -28,16 +26,14 @@ def test_a_sample_passes_the_check(sample: str, tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize("sample", list(WRITERS))
 def test_a_sample_plays(sample: str, tmp_path: Path) -> None:
     write_sample(sample, tmp_path / "source")
-    played = charkha("run", "source", "--iterations", 1, "--out", "run", "--json", cwd=tmp_path)
-    assert played.code == 0, played.stderr
+    played = succeed("run", "source", "--iterations", 1, "--out", "run", "--json", cwd=tmp_path)
     assert json.loads(played.stdout)["classes"]
 
 
 def test_a_run_goes_out_as_records_and_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "source").mkdir()
     write_inspector(tmp_path / "source", verbose=True)
-    played = charkha("run", "source", "--iterations", 1, "--out", "run", cwd=tmp_path)
-    assert played.code == 0, played.stderr
+    succeed("run", "source", "--iterations", 1, "--out", "run", cwd=tmp_path)
     out = tmp_path / "run.log"
     assert main(["runs", "export", str(tmp_path / "run"), "--to", "nccl-inspector", "--out", str(out)]) == 0
     capsys.readouterr()
@@ -59,8 +55,7 @@ def test_ranks_are_asked_for_where_the_source_does_not_say(tmp_path: Path, capsy
 def test_an_algorithm_plays_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "ring.xml").write_text(all_pairs_all_reduce(4))
     words = ("bench", "all_reduce", "-n", 4, "-b", "64K", "-e", "64K", "--iterations", 1)
-    played = charkha(*words, "--algorithm", "all_reduce=ring.xml", "--out", "run", "--json", cwd=tmp_path)
-    assert played.code == 0, played.stderr
+    played = succeed(*words, "--algorithm", "all_reduce=ring.xml", "--out", "run", "--json", cwd=tmp_path)
     assert '"algorithm": "msccl:allreduce-by-hand-' in played.stdout
 
 

@@ -1,7 +1,5 @@
 """The installed package, without a source tree: names of shipped files and pages work from any folder."""
 
-from __future__ import annotations
-
 import shutil
 import site
 import subprocess

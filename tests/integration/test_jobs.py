@@ -1,7 +1,5 @@
 """Several jobs at once: real agents on loopback, everything else in this process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,13 @@ import pytest
 
 from emulator import exit_codes
 from emulator.errors import InputError, PlanError
-from emulator.experiment.play.session import play_session
+from emulator.experiment.play.play import play
 from emulator.experiment.spec.document import experiment_of_run, to_yaml
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import load_session
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.schema import decode
 from tests.support.command import charkha
 
@@ -43,7 +41,7 @@ def windows(run: Run) -> np.ndarray[Any, Any]:
 def test_jobs_are_runs_of_their_own_on_one_clock(tmp_path: Path) -> None:
     first = {"name": "a", "sweep": sweep(2), "iterations": 4}
     second = {"name": "b", "sweep": sweep(3, "1K"), "until": "others", "pace": "continuous", "start": f"{START_MS}ms"}
-    played = play_session(session(first, second), tmp_path / "s")
+    played = play(session(first, second), tmp_path / "s")
 
     a, b = played.jobs["a"], played.jobs["b"]
     assert [run.manifest.status for run in (a, b)] == ["complete", "complete"]
@@ -74,8 +72,9 @@ def test_the_command_plays_each_job_alone_first_and_prints_them_all(tmp_path: Pa
 
     assert finished.code == exit_codes.EXPECTATION_FAILED, finished.stderr
     printed = json.loads(finished.stdout)
-    assert printed["outcome"] == "FAIL"
+    assert printed["verdict"] == {"outcome": "FAIL", "job": "a"}
     assert [one["job"] for one in printed["jobs"]] == [one["job"] for one in printed["solo"]] == ["a", "b"]
+    assert printed == json.loads(charkha("report", "s", "--json", cwd=tmp_path).stdout)
     found = load_session(tmp_path / "s")
     assert {job.name: job.solo_run_id for job in found.facts.jobs} == {
         name: run.manifest.run_id for name, run in found.solo.items()
@@ -103,11 +102,11 @@ def test_what_cannot_be_done_is_refused_before_any_traffic(
     named = [{"name": name, **job} for name, job in zip("ab", jobs, strict=True)]
     spec = session(*named, network=network)
     with pytest.raises(PlanError, match=problem):
-        play_session(spec, tmp_path / "s", solo=True)
+        play(spec, tmp_path / "s", solo=True)
     assert not (tmp_path / "s").exists()
 
 
 def test_a_session_is_written_once(tmp_path: Path) -> None:
     (tmp_path / "notes").touch()
     with pytest.raises(InputError, match="is not empty; choose a different --out"):
-        play_session(session({"name": "a", "sweep": sweep(2)}, {"name": "b", "sweep": sweep(2)}), tmp_path)
+        play(session({"name": "a", "sweep": sweep(2)}, {"name": "b", "sweep": sweep(2)}), tmp_path)

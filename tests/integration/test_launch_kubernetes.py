@@ -1,7 +1,5 @@
 """`charkha agent launch kubernetes` with the kubectl of this machine and a stand-in for a cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
@@ -16,6 +14,7 @@ import yaml
 from tests.support.command import Command, Finished, started, wait_for
 from tests.support.full import IS_FULL
 from tests.support.loopback import NET, free_port
+from tests.support.skips import need
 from tests.support.stand_in_cluster import StandInCluster
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -49,6 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def launched(here: Path, *command: object, then: Callable[[Command], None]) -> tuple[Finished, StandInCluster]:
     """What a launch said, and the cluster after it; `then` is called as soon as the command runs."""
+    need("ip")
     there = here.parent / "there"
     there.mkdir()
 

@@ -1,7 +1,5 @@
 """`charkha agent launch local`: agents as processes of this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -10,23 +8,24 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.launch.engine import Placement
-from emulator.annexes.launch.local import LocalEngine
-from tests.support.command import Command, charkha
+from emulator.annexes.launch.launch_here import LocalEngine
+from tests.support.command import Command, succeed
 from tests.support.full import IS_FULL
 from tests.support.launched import LAST_FRAME_S, bench, counting_namespace, last_frame_s, write_topology
 from tests.support.namespaces import why_not
+from tests.support.skips import need
 
 
 def test_agents_of_a_topology_play_a_bench(tmp_path: Path) -> None:
     write_topology(tmp_path)
-    finished = charkha("agent", "launch", "local", "--", *bench(iterations=2), cwd=tmp_path)
-    assert finished.code == 0, finished.stderr
+    succeed("agent", "launch", "local", "--", *bench(iterations=2), cwd=tmp_path)
     (manifest,) = tmp_path.glob("runs/*/manifest.json")
     assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}
 
 
 def test_an_agent_that_ends_is_told_with_its_reason(tmp_path: Path) -> None:
     """The engine alone, which no controller answers: what it says ends a launch as any failure does."""
+    need("ip")
 
     async def placed() -> str:
         engine = LocalEngine(Placement(["agent-0"], ["none0"]))

@@ -1,7 +1,5 @@
 """Agents as a step of real Slurm jobs: two nodes on this machine, in a network namespace."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Command, charkha
+from tests.support.command import Command, charkha, succeed
 from tests.support.full import IS_FULL
 from tests.support.launched import LAST_FRAME_S, bench, counting_namespace, last_frame_s, write_topology
 from tests.support.namespaces import Namespace, why_not
@@ -38,8 +36,7 @@ def folder(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_bench_as_a_job(bed: Bed, folder: Path) -> None:
-    finished = charkha("agent", "launch", "slurm", "--", *bench(iterations=2), cwd=folder, prefix=bed[0].prefix)
-    assert finished.code == 0, finished.stderr
+    finished = succeed("agent", "launch", "slurm", "--", *bench(iterations=2), cwd=folder, prefix=bed[0].prefix)
     assert "Run folder" in finished.stdout
     (manifest,) = folder.glob("runs/*/manifest.json")
     assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}

@@ -1,7 +1,5 @@
 """Agents over SSH, with a real sshd in a network namespace."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ROOT, Command, arguments_of, charkha, wait_for
+from tests.support.command import ROOT, Command, arguments_of, charkha, succeed, wait_for
 from tests.support.full import IS_FULL
 from tests.support.launched import LAST_FRAME_S, bench, counting_namespace, last_frame_s, write_topology
 from tests.support.namespaces import Namespace, why_not
@@ -46,8 +44,7 @@ def agents(alone: Namespace) -> list[int]:
 
 def test_a_bench_over_ssh(bed: tuple[Namespace, Path], tmp_path: Path) -> None:
     alone, config = bed
-    finished = charkha(*launch(config), *bench(iterations=2), cwd=tmp_path, prefix=alone.prefix)
-    assert finished.code == 0, finished.stderr
+    succeed(*launch(config), *bench(iterations=2), cwd=tmp_path, prefix=alone.prefix)
     (manifest,) = tmp_path.glob("runs/*/manifest.json")
     assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}
     assert agents(alone) == []

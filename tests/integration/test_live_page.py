@@ -1,33 +1,21 @@
 """The server of the live page: versions, waiting browsers, the last page, foreign host names."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
-from functools import wraps
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html import live
 from emulator.views.html.live import LivePage, Snapshots, serving
 from tests.support.runs import collective, columns, manifest, ranks
 
 LOCALHOST = frozenset({"127.0.0.1", "localhost"})
-
-
-def asynchronous(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
-    """A coroutine as a test, in an event loop of its own."""
-
-    @wraps(test)
-    def run(*arguments: object, **named: object) -> None:
-        asyncio.run(test(*arguments, **named))
-
-    return run
 
 
 @pytest.fixture(autouse=True)
@@ -60,12 +48,11 @@ async def served(folder: Path) -> AsyncIterator[Server]:
 
 
 def record(writer: RunWriter, iteration: int) -> None:
-    writer.add_samples(columns(collective([0, 0], [10, 10], iteration=iteration)))
+    writer.add(RunTable.SAMPLES, columns(collective([0, 0], [10, 10], iteration=iteration)))
     writer.add_iteration(iteration, ranks((0, 10), (0, 10)))
     writer.flush()
 
 
-@asynchronous
 async def test_the_whole_page_is_there_before_the_run(tmp_path: Path) -> None:
     async with served(tmp_path / "run") as server:
         status, text, headers = await server.get("/")
@@ -75,7 +62,6 @@ async def test_the_whole_page_is_there_before_the_run(tmp_path: Path) -> None:
     assert headers["Cache-Control"] == "no-store"
 
 
-@asynchronous
 async def test_a_browser_that_waits_gets_the_next_version(tmp_path: Path) -> None:
     async with served(tmp_path / "run") as server:
         await server.get("/")
@@ -95,7 +81,6 @@ async def test_a_browser_that_waits_gets_the_next_version(tmp_path: Path) -> Non
     assert 'id="library"' not in text  # the browser has it already
 
 
-@asynchronous
 async def test_without_news_the_answer_is_empty(tmp_path: Path) -> None:
     async with served(tmp_path / "run") as server:
         await server.get("/")
@@ -104,7 +89,6 @@ async def test_without_news_the_answer_is_empty(tmp_path: Path) -> None:
         assert (await server.get("/state?after=99999999999999999999"))[0] == 200
 
 
-@asynchronous
 async def test_the_last_page_reaches_open_browsers_and_says_that_it_is_the_last(tmp_path: Path) -> None:
     async with served(tmp_path / "run") as server:
         await server.get("/")
@@ -119,7 +103,6 @@ async def test_the_last_page_reaches_open_browsers_and_says_that_it_is_the_last(
     assert "complete" in text
 
 
-@asynchronous
 async def test_the_server_does_not_wait_for_ever_for_a_closed_browser(tmp_path: Path) -> None:
     async with served(tmp_path / "run") as server:
         await server.get("/")
@@ -128,7 +111,6 @@ async def test_the_server_does_not_wait_for_ever_for_a_closed_browser(tmp_path: 
             await server.page.finish()
 
 
-@asynchronous
 async def test_nothing_is_rendered_while_nobody_has_the_page_open(tmp_path: Path) -> None:
     class Counting(Snapshots):
         count = 0
@@ -146,7 +128,6 @@ async def test_nothing_is_rendered_while_nobody_has_the_page_open(tmp_path: Path
     assert snapshots.count == 0
 
 
-@asynchronous
 async def test_a_page_that_cannot_be_rendered_does_not_stop_the_next_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,7 +157,6 @@ async def test_a_page_that_cannot_be_rendered_does_not_stop_the_next_one(
     assert "cannot render the live page: ValueError: broken table" in caplog.text
 
 
-@asynchronous
 async def test_another_host_name_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path / "run") as server:
         status, text, _ = await server.get("/", Host="attacker.example:80")

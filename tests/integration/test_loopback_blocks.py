@@ -1,7 +1,5 @@
 """Runs at the same time keep apart: each has loopback addresses of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

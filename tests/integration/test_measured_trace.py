@@ -1,7 +1,5 @@
 """The measured trace is the input but for what was measured: compared field by field, and byte by byte elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator._pb import et_pb2
-from tests.support.command import charkha
+from tests.support.command import succeed
 from tests.support.runs import MEASURED_ATTRIBUTES
 from tests.support.trace_files import PACK, UNPACK, attribute, collective, compute, frame, parse_trace
 
@@ -50,8 +48,7 @@ def _write_trace(folder: Path, suffix: str) -> None:
 
 def _measure(folder: Path, trace: str, out: str) -> Path:
     options = ("--iterations", ITERATIONS, "--agents", 2, "--element-bytes", 1, "--out", out)
-    finished = charkha("run", trace, *options, cwd=folder)
-    assert (finished.code, finished.stderr) == (0, "")
+    succeed("run", trace, *options, cwd=folder, quiet=True)
     return folder / out / "trace"
 
 

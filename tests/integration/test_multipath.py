@@ -1,7 +1,5 @@
 """The multipath profile over real sockets: it is a transport like any other, and one path may fail."""
 
-from __future__ import annotations
-
 import pytest
 
 from agents.nic.sockets import Sender
@@ -31,9 +29,8 @@ def test_conformance(case: Case, options: dict[str, object]) -> None:
     run(case, agents=2, **options)
 
 
-def test_packets_take_the_paths_in_turn() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+async def test_packets_take_the_paths_in_turn() -> None:
+    async with RoceBed(agents=1, **SPRAYED, message_bytes=100 << 10, qp_timeout=22).ranks() as (bed, a, b):
         a.send(1, [(7, 100 << 10)])
         await bed.until(lambda: len(b.arrivals(0)) == 1 and len(a.acknowledgements(1)) == 1)
         facts = bed.transports[0].facts()
@@ -45,10 +42,8 @@ def test_packets_take_the_paths_in_turn() -> None:
         (flow,) = (row for row in join_ends([*a.endpoint.counters(), *b.endpoint.counters()]) if row.bytes)
         assert (flow.packets, flow.retransmits, flow.source_port) == (108, 0, None)
 
-    run(scenario, agents=1, **SPRAYED, message_bytes=100 << 10, qp_timeout=22)
 
-
-def test_a_dark_path_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dark_path_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     dark, send, send_whole = FIRST_SOURCE_PORT + 2, Sender.send, Sender.send_whole
 
     def send_or_lose(self: Sender, *args: object, **more: object) -> bool:
@@ -60,21 +55,15 @@ def test_a_dark_path_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Sender, "send", send_or_lose)
     monkeypatch.setattr(Sender, "send_whole", send_whole_or_lose)
-
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+    async with RoceBed(agents=1, **SPRAYED, message_bytes=64 << 10, qp_timeout=14).ranks() as (bed, a, b):
         for tag in range(20):
             a.send(1, [(tag, 300 << 10)])
         await bed.until(lambda: len(a.acknowledgements(1)) == 20)
         assert b.arrivals(0) == [(tag, 300 << 10) for tag in range(20)]
         assert bed.transports[0].facts()["multipath.path2.retirements"].value != 0
 
-    run(scenario, agents=1, **SPRAYED, message_bytes=64 << 10, qp_timeout=14)
 
-
-def test_flow_labels_take_ipv6() -> None:
-    async def scenario(bed: RoceBed) -> None:
+async def test_flow_labels_take_ipv6() -> None:
+    async with RoceBed(agents=1, **SPRAYED, entropy_field="flow-label") as bed:
         with pytest.raises(HostError, match="IPv4, which has none"):
             await bed.connected(1)
-
-    run(scenario, agents=1, **SPRAYED, entropy_field="flow-label")

@@ -1,7 +1,5 @@
 """The command that tests the tests."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Open Traffic Generator over HTTP: who may ask, and snappi from PyPI, which drives a run and reads its metrics."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import os
@@ -15,7 +13,6 @@ import aiohttp
 import pytest
 
 from charkha.service import Role, State
-from tests.integration.test_live_page import asynchronous
 from tests.support.command import ROOT
 from tests.support.otg import configuration
 from tests.support.service import add_users, in_this_process, running
@@ -26,7 +23,6 @@ START, STOP = ({"traffic": {"ccl": {"state": state}}} for state in ("start", "st
 METRICS = {"choice": "ccl"}
 
 
-@asynchronous
 async def test_a_client_configures_starts_and_stops(tmp_path: Path) -> None:
     tokens = add_users(tmp_path, ann=Role.OPERATOR, eve=Role.VIEWER)
     async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:

@@ -1,17 +1,14 @@
 """Every kind of page: no placeholder is left in its text, and in a real browser it fits a desktop and a phone."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from emulator.views.html.page.document import Figures, KeyFigure, Page, PageSection, render
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.command import wait_for
 from tests.support.pages import KINDS, SERVICE, write_pages, write_service_pages
 
@@ -39,12 +36,6 @@ return [...document.querySelectorAll('.figure, .figure *')].filter(one => one.sc
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     return write_pages(folder) | asyncio.run(write_service_pages(folder))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.mark.parametrize("kind", PAGES)

@@ -1,7 +1,5 @@
 """`charkha agent peer` as a user runs it: both ends are Charkha, on loopback."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`charkha agent peer --exchange rping` and `rdma-client` as a user runs them: both ends are Charkha, on loopback."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,13 +1,11 @@
 """Whatever ends a test over rdma_cm, the peer is told with a request to disconnect."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from pathlib import Path
 
-from agents.nic.standalone import StandaloneNic
-from agents.peer.rdma_cm import CmLink, SendStream
+from agents.annexes.peer.rdma_cm import CmLink, SendStream
+from agents.nic.nic import StandaloneNic
 from emulator.roce.options import RoceOptions
 from tests.support.command import Command, started, wait_for
 from tests.support.loopback import NET, free_port, receives_datagrams

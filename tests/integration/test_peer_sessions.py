@@ -1,18 +1,15 @@
 """Both ends of a test with perftest in one process, over real sockets of loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from pathlib import Path
 
 import pytest
 
-from agents.peer.session import PeerSession
+from agents.annexes.peer.session import PeerSession
 from emulator.flows.perftest.exchange import CYCLE_BYTES
-from emulator.flows.perftest.parameters import PeerTest, TestVerb, make_test
+from emulator.flows.perftest.parameters import PeerTask, PeerTest, TestVerb, make_test
 from emulator.flows.perftest.results import PeerResult
-from emulator.flows.perftest.task import PeerTask
 from emulator.roce.options import RoceOptions
 from tests.support.command import wait_for
 from tests.support.loopback import NET, free_port

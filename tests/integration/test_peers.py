@@ -1,18 +1,24 @@
 """Comparing with peers: programs that end whatever they do, and the command with whatever peers are installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from emulator.transports.registry import TRANSPORTS
 from lab.benchmarks.peers.children import MARK, MeasurementFailed, marked, run, running
+from lab.benchmarks.peers.environment import Load
+from lab.benchmarks.peers.quantities import Quantity, Verdict
+from lab.benchmarks.peers.report import TOO_NOISY, Measured, render, to_json
+from lab.benchmarks.peers.rounds import compare, measure
+from lab.benchmarks.peers.settings import Setting
+from lab.benchmarks.peers.subjects import Reading
 from tests.support.command import ROOT, wait_for
 from tests.support.full import measures
 
@@ -45,6 +51,36 @@ def test_a_program_that_fails_is_named_with_its_last_words() -> None:
     with pytest.raises(MeasurementFailed, match="no-such-program cannot be started"):
         run(["no-such-program"], timeout_s=60)
     assert run(["echo", "words"], timeout_s=60) == "words\n"
+
+
+class Scripted:
+    """A subject with given readings."""
+
+    def __init__(self, name: str, *values: float) -> None:
+        self.name, self._values = name, iter(values)
+
+    def lacking(self) -> None:
+        return None
+
+    def measure(self) -> Reading:
+        return Reading(next(self._values))
+
+
+def test_a_peer_whose_rounds_differ_too_much_gets_no_ratio() -> None:
+    ours, calm = Scripted("roce", *[2e9] * 5), Scripted("Gloo", 1.0e9, 1.5e9, 1e9, 1e9, 1e9)
+    restless = Scripted("Open MPI", 1.0e9, 1.6e9, 1e9, 1e9, 1e9)
+    pairs = [("roce", "Gloo"), ("roce", "Open MPI")]
+    setting = Setting("all-reduce-large", "a ring", Quantity.BUS_BANDWIDTH, [ours, calm, restless], pairs)
+    series = measure(setting, pairs=5, say=lambda _: None)
+    found = compare(setting, series, judged=True)
+    assert [one.verdict for one in found] == [Verdict.REACHED, Verdict.UNDECIDED]
+    measured = [Measured(setting, series, found, Load(0.0, 0.0, None))]
+    console = Console(width=160, record=True, file=StringIO())
+    console.print(render(measured))
+    gloo, open_mpi = (line for line in console.export_text().splitlines() if "Gloo" in line or "Open MPI" in line)
+    assert "2.00 [1.33, 2.00]" in gloo
+    assert TOO_NOISY in open_mpi
+    assert [one["ratio"] is None for one in to_json(measured, facts={})["settings"][0]["comparisons"]] == [False, True]
 
 
 def _namespace() -> list[str]:

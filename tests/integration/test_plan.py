@@ -1,7 +1,5 @@
 """`charkha plan` as a command: on a trace, and on worlds of 100,000 ranks."""
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Another distribution adds a command, an importer and an export; the command runs as a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -15,7 +13,7 @@ MODULE = '''
 """Counts of messages as a trace, and what goes with it."""
 
 from emulator.annexes.exports.formats import Format, as_text
-from emulator.annexes.importers.importer import Importer
+from emulator.annexes.importers.model import Importer
 from emulator.annexes.importers.model import Losses
 from emulator.annexes.importers.model import ImportedRank, ImportedTrace, NodeList, RecordedOperation
 from emulator.trace.meaning.model import CommKind

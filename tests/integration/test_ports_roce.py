@@ -1,20 +1,18 @@
 """Ranks at ports with rates: only at a port of its own line rate does payload go ahead of its time."""
 
-from __future__ import annotations
-
 import pytest
 
+from agents.nic.channel import Channel
 from agents.nic.port import Bucket
 from agents.transports.base import RankPort
-from emulator.host.timer import TimerfdClock
+from emulator.host.clock import TimerfdClock
 from emulator.roce.tuning import PORT_LEAD_NS
 from tests.integration.roce_bed import RoceBed
-from tests.integration.socket_bed import play
 
 
 @pytest.mark.parametrize(("cap_bps", "lead_ns"), [(10**9, PORT_LEAD_NS), (10**8, 0)], ids=["line rate", "below it"])
-def test_queue_pairs_lead_as_their_port_does(cap_bps: int, lead_ns: int) -> None:
-    async def scenario(bed: RoceBed) -> None:
+async def test_queue_pairs_lead_as_their_port_does(cap_bps: int, lead_ns: int) -> None:
+    async with RoceBed() as bed:
         for transport in bed.transports:
             transport.use_ports({rank: RankPort(rank, line_rate_bps=10**9, cap_bps=cap_bps) for rank in range(2)})
         a, b = await bed.connected(2)
@@ -27,18 +25,16 @@ def test_queue_pairs_lead_as_their_port_does(cap_bps: int, lead_ns: int) -> None
         assert channel is not None
         assert channel.pair.lead_ns == lead_ns
 
-    play(RoceBed, scenario)
-
 
 @pytest.mark.parametrize(
     ("numbers", "rate_cap", "is_paced"),
     [((0, 1), "0", True), ((0, 0), "0", False), ((0, 0), "1Gbit", True)],
     ids=["two ports", "one port", "one port, requested cap"],
 )
-def test_the_default_cap_of_a_port_spares_traffic_that_never_crosses_it(
+async def test_the_default_cap_of_a_port_spares_traffic_that_never_crosses_it(
     numbers: tuple[int, int], rate_cap: str, is_paced: bool
 ) -> None:
-    async def scenario(bed: RoceBed) -> None:
+    async with RoceBed(agents=1, rate_cap_bps=rate_cap) as bed:
         transport = bed.transports[0]
         transport.use_ports(
             {rank: RankPort(number, line_rate_bps=10**9, cap_bps=10**9) for rank, number in enumerate(numbers)}
@@ -47,14 +43,12 @@ def test_the_default_cap_of_a_port_spares_traffic_that_never_crosses_it(
         a.send(1, [(1, 50_000)])
         await bed.until(lambda: b.arrivals(0) == [(1, 50_000)])
         channel = transport._endpoints[0]._links[1]._channels[1]
-        assert channel is not None
+        assert isinstance(channel, Channel)
         assert (channel.port is not None) == is_paced
 
-    play(RoceBed, scenario, agents=1, rate_cap_bps=rate_cap)
 
-
-def test_the_limit_of_the_owner_is_for_all_that_leaves_an_interface_whatever_the_job() -> None:
-    async def scenario(bed: RoceBed) -> None:
+async def test_the_limit_of_the_owner_is_for_all_that_leaves_an_interface_whatever_the_job() -> None:
+    async with RoceBed() as bed:
         clock = TimerfdClock()
         limit = Bucket(clock, rate_bps=10**9)
         for transport in bed.transports:  # of two jobs of an agent
@@ -64,17 +58,15 @@ def test_the_limit_of_the_owner_is_for_all_that_leaves_an_interface_whatever_the
         a.send(1, [(1, 50_000), (2, 0)])
         await bed.until(lambda: len(b.arrivals(0)) == 2)
         payload, control = (bed.transports[0]._endpoints[0]._links[1]._channels[index] for index in (1, 0))
-        assert payload is not None
-        assert control is not None
+        assert isinstance(payload, Channel)
+        assert isinstance(control, Channel)
         assert payload.port is control.port is not bed.transports[1]._endpoints[1].nic.port
         assert not limit.is_free(began + 50_000 * 8)
         clock.close()
 
-    play(RoceBed, scenario)
 
-
-def test_control_messages_wait_for_the_limit_of_the_owner() -> None:
-    async def scenario(bed: RoceBed) -> None:
+async def test_control_messages_wait_for_the_limit_of_the_owner() -> None:
+    async with RoceBed() as bed:
         clock = TimerfdClock()
         limit = Bucket(clock, rate_bps=10**6)
         for transport in bed.transports:
@@ -83,9 +75,7 @@ def test_control_messages_wait_for_the_limit_of_the_owner() -> None:
         limit.charge_size(10**4, clock.now())  # 80 ms
         a.send(1, [(1, 0)])
         control = bed.transports[0]._endpoints[0]._links[1]._channels[0]
-        assert control is not None
+        assert isinstance(control, Channel)
         assert control._is_waiting
         await bed.until(lambda: b.arrivals(0) == [(1, 0)])
         clock.close()
-
-    play(RoceBed, scenario)

@@ -1,7 +1,5 @@
 """The README's output is what its first command prints, but for the measured numbers."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

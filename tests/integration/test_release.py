@@ -1,7 +1,5 @@
 """lab/scripts/release.sh: what it prepares, and what it refuses to build. `build` itself is tried at every release."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,14 +1,11 @@
 """Reports in a real browser: they draw, ask for nothing, fit a phone; the live page fills up while a run goes on."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,10 +13,10 @@ import pytest
 
 from emulator.experiment.play.live_address import LiveAddress
 from emulator.experiment.play.live_report import live_page
-from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.session import load_session, session_of
 from emulator.views.html.writing import write_report
 from tests.data.make_run_v1 import FOLDER
-from tests.support.browser import DESKTOP, PHONE, Browser, chromium
+from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.command import EXAMPLE, charkha, started, wait_for
 from tests.support.runs import collective, manifest, ranks, write_run
 from tests.support.steps import run as steps_run
@@ -29,16 +26,10 @@ HOSTILE = "<img src=x onerror=\"document.documentElement.dataset.hacked='yes'\">
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     """URL of the report of the golden run."""
     path = tmp_path_factory.mktemp("report") / "golden.html"
-    return write_report(read_run(FOLDER), path).as_uri()
+    return write_report(load_session(FOLDER), path).as_uri()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -56,7 +47,7 @@ def test_a_report_draws_every_picture_and_asks_for_nothing(browser: Browser, rep
 def test_a_collective_in_space_and_time_is_drawn_with_its_ideal(browser: Browser, tmp_path: Path) -> None:
     ideal = {"ideal_post_ns": 0, "ideal_arrival_ns": 40}
     transfers = [step(rank, (rank + 1) % 4, 100, 150 + 700 * (rank == 3), **ideal) for rank in range(4)]
-    page = write_report(steps_run(tmp_path / "run", transfers)).as_uri()
+    page = write_report(session_of(steps_run(tmp_path / "run", transfers))).as_uri()
     for size in (DESKTOP, PHONE):
         browser.show(*size)
         browser.open(page)
@@ -132,7 +123,7 @@ def test_what_a_trace_says_is_never_run(browser: Browser, tmp_path: Path) -> Non
     fields = {name: getattr(facts, name) for name in ("command_line", "topology", "dut")}
     run = write_run(tmp_path / "run", samples, iterations={0: ranks((0, 10), (0, 10))}, **fields)
     browser.show(*DESKTOP)
-    browser.open(write_report(run).as_uri())
+    browser.open(write_report(session_of(run)).as_uri())
     moved = "new PointerEvent('pointermove', {bubbles: true})"
     browser.run(f"document.querySelectorAll('.canvas svg path').forEach(p => p.dispatchEvent({moved}))")
     assert HOSTILE[:9] in browser.run("return document.body.innerText")

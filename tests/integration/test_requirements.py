@@ -1,7 +1,5 @@
 """The locked requirements are what pyproject.toml asks for."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

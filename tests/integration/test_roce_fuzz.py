@@ -1,7 +1,5 @@
 """Arbitrary datagrams to port 4791 are counted by reason, and do not affect running flows."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections import Counter
@@ -12,7 +10,7 @@ import pytest
 from agents.nic.channel import Channel
 from agents.nic.context import Context
 from agents.nic.system_calls import cut_message
-from agents.transports.base import FlowCounters
+from emulator.control.observations import FlowCounters
 from emulator.roce.connection.messages import LEAST_REACH_PACKETS, Arrival
 from emulator.roce.wire.framing import Framing
 from emulator.roce.wire.headers import Aeth, Bth, Extension, ImmDt, Reth
@@ -20,7 +18,7 @@ from emulator.roce.wire.icrc import UdpPath, icrc
 from emulator.roce.wire.opcodes import MEANINGS, Opcode, PacketOperation, TransportService
 from emulator.roce.wire.packet import pack_icrc, pack_packet, pad_bytes
 from emulator.roce.wire.psn import Psn, add
-from tests.integration.roce_bed import RoceBed, run
+from tests.integration.roce_bed import RoceBed
 from tests.integration.transport_conformance import Listener
 from tests.support.full import IS_FULL
 from tests.support.loopback import NET
@@ -190,9 +188,8 @@ def sent_to_receiver(bed: RoceBed) -> FlowCounters:
 
 
 @pytest.mark.timeout(3600 if IS_FULL else 240)
-def test_many_datagrams_of_anything_are_counted_by_reason_and_change_nothing() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+async def test_many_datagrams_of_anything_are_counted_by_reason_and_change_nothing() -> None:
+    async with RoceBed(payload="random", path_mtu=PATH_MTU, qp_timeout=22).ranks() as (bed, a, b):
         random, flow, certain = Random(4791), Flow(a), Counter[str]()
         peer, stranger = senders()
         with peer, stranger:
@@ -217,12 +214,9 @@ def test_many_datagrams_of_anything_are_counted_by_reason_and_change_nothing() -
         counted = sent_to_receiver(bed)
         assert (counted.retransmits, counted.naks, counted.timeouts) == (0, 0, 0)
 
-    run(scenario, payload="random", path_mtu=PATH_MTU, qp_timeout=22)
 
-
-def test_repeated_or_early_packets_of_the_peer_cost_only_retransmissions() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+async def test_repeated_or_early_packets_of_the_peer_cost_only_retransmissions() -> None:
+    async with RoceBed(payload="random", path_mtu=PATH_MTU, qp_timeout=22).ranks() as (bed, a, b):
         random, flow = Random(4792), Flow(a)
         peer, stranger = senders()
         with peer, stranger:
@@ -237,15 +231,12 @@ def test_repeated_or_early_packets_of_the_peer_cost_only_retransmissions() -> No
         assert set(bed.transports[1].drops) <= {"payload"}
         assert sent_to_receiver(bed).naks
 
-    run(scenario, payload="random", path_mtu=PATH_MTU, qp_timeout=22)
-
 
 @pytest.mark.parametrize("opcode", [Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST_IMM], ids=lambda opcode: opcode.name)
-def test_a_packet_in_turn_that_does_not_continue_a_message_ends_the_connection(opcode: Opcode) -> None:
+async def test_a_packet_in_turn_that_does_not_continue_a_message_ends_the_connection(opcode: Opcode) -> None:
     """As hardware does: a peer that sends this cannot be trusted with the rest."""
 
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+    async with RoceBed().ranks() as (bed, a, b):
         flow = Flow(a)
         peer, stranger = senders()
         with peer, stranger:
@@ -257,12 +248,9 @@ def test_a_packet_in_turn_that_does_not_continue_a_message_ends_the_connection(o
         assert a.reasons == ["the peer refused with an invalid request"]
         assert b.arrivals(0) == arrived
 
-    run(scenario)
 
-
-def test_any_number_of_full_calls_of_a_stranger_is_dropped() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, _ = await bed.connected(2)
+async def test_any_number_of_full_calls_of_a_stranger_is_dropped() -> None:
+    async with RoceBed(path_mtu=PATH_MTU, message_bytes=2 << 20, qp_timeout=22).ranks() as (bed, a, _):
         a.send(1, [(1, 4 << 20)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
         context, endpoint = bed.transports[1].context, bed.transports[1]._endpoints[1]
@@ -282,5 +270,3 @@ def test_any_number_of_full_calls_of_a_stranger_is_dropped() -> None:
             await bed.until(lambda: bed.transports[1].drops.total() == len(calls) * count)
         assert bed.transports[1].drops == {"stranger": len(calls) * count}
         assert responder.expected == due
-
-    run(scenario, path_mtu=PATH_MTU, message_bytes=2 << 20, qp_timeout=22)

@@ -5,13 +5,13 @@ import os
 
 import pytest
 
-from tests.integration.roce_bed import RoceBed, run
+from tests.integration.roce_bed import RoceBed
 from tests.integration.transport_conformance import directory
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only its receive buffers hold a window")
-def test_a_local_peer_that_connects_late_loses_nothing() -> None:
-    async def scenario(bed: RoceBed) -> None:
+async def test_a_local_peer_that_connects_late_loses_nothing() -> None:
+    async with RoceBed(agents=1, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=22) as bed:
         a, b = await bed.listeners(2)
         a.connect(directory([a, b]))
         a.send(1, [(1, 20 << 20)])
@@ -22,17 +22,14 @@ def test_a_local_peer_that_connects_late_loses_nothing() -> None:
         assert not bed.transports[0].drops
         assert not any(row.retransmits for row in a.endpoint.counters())
 
-    run(scenario, agents=1, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=22)
-
 
 @pytest.mark.parametrize("path_mtu", [1024, 4096])
 @pytest.mark.parametrize("when", ["any time", "once the rest is prepared"])
 @pytest.mark.parametrize("size", [100, 600_000], ids=["single packets", "runs"])
-def test_replies_of_a_local_peer_neither_overtake_nor_damage_packets_being_sent(
+async def test_replies_of_a_local_peer_neither_overtake_nor_damage_packets_being_sent(
     path_mtu: int, size: int, when: str
 ) -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b, c = await bed.connected(3)
+    async with RoceBed(agents=1, path_mtu=path_mtu, message_bytes=8 << 20, qp_timeout=22).ranks(3) as (bed, a, b, c):
         catch_up, rounds = b.endpoint.nic.catch_up, 0  # type: ignore[attr-defined]
 
         def interrupted() -> None:
@@ -57,12 +54,9 @@ def test_replies_of_a_local_peer_neither_overtake_nor_damage_packets_being_sent(
             assert not any(flow.retransmits for flow in rank.endpoint.counters())
         assert bed.transports[0].drops == {}
 
-    run(scenario, agents=1, path_mtu=path_mtu, message_bytes=8 << 20, qp_timeout=22)
 
-
-def test_a_failure_while_a_local_peer_catches_up_stalls_no_other_rank() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b, c, d = await bed.connected(4)
+async def test_a_failure_while_a_local_peer_catches_up_stalls_no_other_rank() -> None:
+    async with RoceBed(agents=1, path_mtu=4096, message_bytes=8 << 20).ranks(4) as (bed, a, b, c, d):
         catch_up, failures = b.endpoint.nic.catch_up, 0  # type: ignore[attr-defined]
 
         def failing() -> None:
@@ -83,5 +77,3 @@ def test_a_failure_while_a_local_peer_catches_up_stalls_no_other_rank() -> None:
         loop.set_exception_handler(handler)
         assert [type(error) for error in errors] == [LookupError]
         assert b.arrivals(0) == d.arrivals(2) == [(1, 6 << 20)]
-
-    run(scenario, agents=1, path_mtu=4096, message_bytes=8 << 20)

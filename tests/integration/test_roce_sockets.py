@@ -8,9 +8,10 @@ from random import Random
 
 import pytest
 
-from agents.nic.send_batch import SendBatch
-from agents.nic.send_delays import SendDelays, StampedSender
 from agents.nic.sockets import Sender
+from agents.nic.stamps import SendLog, StampedSender
+from agents.nic.system_calls import SendBatch, cut_message
+from emulator.roce.connection.messages import FirstSent
 from emulator.roce.wire.payload import Payload, Staging
 
 
@@ -117,36 +118,53 @@ def test_a_call_that_can_never_be_sent_reports_why(host: str, receiver: socket.s
     assert datagrams(receiver) == []
 
 
-def test_stamped_calls_carry_the_same_packets_and_one_call_in_a_while_has_its_delay(
+def test_first_packets_that_are_stamped_arrive_as_they_are_and_say_when_they_left(
     host: str, receiver: socket.socket, staging: Staging
 ) -> None:
-    delays = SendDelays()
-    sender, batch = StampedSender(host, 0, traffic_class=0, delays=delays), SendBatch(staging, is_v6=":" in host)
+    log = SendLog()
+    sender = StampedSender(host, 0, traffic_class=0, log=log)
+    to, sent, brackets = (host, receiver.getsockname()[1]), [FirstSent() for _ in range(200)], []
+    for number, one in enumerate(sent):
+        begun = time.monotonic_ns()
+        assert sender.send_first((b"%d" % number,), to, [one])
+        sender.send_whole(b"not asked", to)
+        brackets.append((begun, time.monotonic_ns()))
+        assert datagrams(receiver) == [b"%d" % number, b"not asked"]
+    log.collect()
+    sender.close()
+    slack_ns = 50_000
+    assert all(
+        begun - slack_ns <= one.at_ns <= ended + slack_ns for one, (begun, ended) in zip(sent, brackets, strict=True)
+    )
+    assert len(log.delays.delays_ns()) == 200
+    assert log.facts()["send_delay_median"].unit == "ns"
+
+
+def test_a_call_that_the_kernel_cuts_has_one_stamp_for_all_of_its_messages(
+    host: str, receiver: socket.socket, staging: Staging
+) -> None:
+    log, sent = SendLog(), [FirstSent(), FirstSent()]
+    sender = StampedSender(host, 0, traffic_class=0, log=log)
     to = (host, receiver.getsockname()[1])
+    sender.send_first((b"onetwo",), to, sent, cut_message(3), packets=2)
+    log.collect()
+    sender.close()
+    assert datagrams(receiver) == [b"one", b"two"]
+    assert sent[0].at_ns == sent[1].at_ns > 0
+
+
+def test_after_a_call_that_fails_stamps_belong_to_the_right_calls(
+    host: str, receiver: socket.socket, staging: Staging
+) -> None:
+    log, to = SendLog(), (host, receiver.getsockname()[1])
+    sender = StampedSender(host, 0, traffic_class=0, log=log)
+    before, failed, after = FirstSent(), FirstSent(), FirstSent()
+    sender.send_first((b"before",), to, [before])
+    with pytest.raises(OSError, match="Message too long"):
+        sender.send_first((bytes(1 << 17),), to, [failed])
     begun = time.monotonic_ns()
-    sender.send_cut(batch, 0, 10, to)
-    assert datagrams(receiver) == packets(staging, 0, 10)
-    sender.send_cut(batch, 0, 10, to)
-    sender.send_whole(b"whole", to)
-    assert sender.send((b"in ", b"pieces"), to)
-    lasted = time.monotonic_ns() - begun
+    sender.send_first((b"after",), to, [after])
+    log.collect()
     sender.close()
-    assert datagrams(receiver) == [*packets(staging, 0, 10), b"whole", b"in pieces"]
-    (first, *more) = delays.delays_ns()
-    assert 0 < first < lasted
-    assert len(more) <= lasted // 10_000_000
-    assert delays.facts()["send_delay_median"].unit == "ns"
-
-
-@pytest.mark.parametrize("call", ["cut", "whole", "pieces"])
-def test_a_call_of_every_kind_can_be_stamped(host: str, receiver: socket.socket, staging: Staging, call: str) -> None:
-    delays = SendDelays()
-    sender, to = StampedSender(host, 0, traffic_class=0, delays=delays), (host, receiver.getsockname()[1])
-    if call == "cut":
-        sender.send_cut(SendBatch(staging, is_v6=":" in host), 0, 3, to)
-    elif call == "whole":
-        sender.send_whole(b"whole", to)
-    else:
-        sender.send((b"in ", b"pieces"), to)
-    sender.close()
-    assert len(delays.delays_ns()) == 1
+    assert failed.at_ns == 0
+    assert after.at_ns >= begun - 50_000

@@ -1,7 +1,5 @@
 """`charkha run` from the outside: what is on stdout, and whether it agrees with the samples it wrote."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -14,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.results.run_folder.reader import read_run
-from tests.support.command import ANNOUNCED, COMMAND, EXAMPLE, Finished, charkha, refused
+from tests.support.command import ANNOUNCED, COMMAND, EXAMPLE, PROGRESS, Finished, charkha, refused, succeed
 from tests.support.et_files import read_et
 from tests.support.loopback import NET
 from tests.support.trace_files import attribute, collective, compute, write
@@ -31,9 +29,7 @@ def _rows(folder: Path, name: str = "samples") -> Rows:
 
 
 def _play(folder: Path, *options: object, trace: Path = EXAMPLE) -> Finished:
-    finished = charkha("run", trace, *SMALL, "--out", "run", *options, cwd=folder)
-    assert (finished.code, finished.stderr) == (0, "")
-    return finished
+    return succeed("run", trace, *SMALL, "--out", "run", *options, cwd=folder, quiet=True)
 
 
 def _play_json(folder: Path, *options: object, trace: Path = EXAMPLE) -> dict[str, Any]:
@@ -245,8 +241,7 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     trace.mkdir()
     for rank in range(2):
         write(trace / f"t.{rank}.et", [collective(1, attribute("[/odd]", int64_val=1))])
-    finished = charkha("run", trace.name, "--iterations", 1, "--out", "[red]run", cwd=tmp_path)
-    assert (finished.code, finished.stderr) == (0, "")
+    finished = succeed("run", trace.name, "--iterations", 1, "--out", "[red]run", cwd=tmp_path, quiet=True)
     assert any(line.startswith("[bold]trace, 2 ranks") for line in finished.stdout.splitlines())
     assert "unknown communication attribute [/odd] (2 times)" in finished.stdout
     assert "Run folder: [red]run" in finished.stdout.splitlines()
@@ -259,9 +254,7 @@ def test_paths_that_are_no_text_are_as_good_as_others(tmp_path: Path, monkeypatc
     for rank in range(2):
         write(trace / f"t.{rank}.et", [collective(1)])
 
-    finished = charkha("run", trace, "--iterations", 1, "--warmup", 0, "--out", trace / "run", cwd=tmp_path)
-
-    assert (finished.code, finished.stderr) == (0, "")
+    succeed("run", trace, "--iterations", 1, "--warmup", 0, "--out", trace / "run", cwd=tmp_path, quiet=True)
     assert read_run(trace / "run").manifest.trace.path == str(trace)
 
 
@@ -276,11 +269,10 @@ def test_a_rank_without_nodes_and_a_world_without_communication_are_played(tmp_p
 @pytest.mark.slow
 def test_a_long_rank_is_streamed_through_its_window(tmp_path: Path) -> None:
     """Of 4,096 nodes an agent holds at once."""
-    made = charkha(
+    succeed(
         *("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", 64, "--count", 4500, "--out", "long"),
         cwd=tmp_path,
     )
-    assert made.code == 0, made.stderr
     document = _play_json(tmp_path, "--iterations", 1, "--warmup", 0, "--compute", "skip", trace=tmp_path / "long")
     assert document["totals"]["samples"] == 9000
     mine = sorted((row for row in _rows(tmp_path / "run") if row["rank"] == 0), key=lambda row: row["index_in_group"])
@@ -327,38 +319,23 @@ def test_without_out_the_run_lies_under_runs(tmp_path: Path) -> None:
     assert read_run(tmp_path / folder).manifest.trials.warmup == 0
 
 
-def test_a_full_stdout_is_said(tmp_path: Path) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [*COMMAND, "run", EXAMPLE, *map(str, SMALL), "--compute", "skip", "--out", "run"],
-            cwd=tmp_path,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert (done.returncode, ANNOUNCED.sub("", done.stderr)) == (
-        3,
-        "charkha: the result cannot be written to stdout (No space left on device)\n",
-    )
-    assert read_run(tmp_path / "run").manifest.status == "complete"
-
-
-def test_a_reader_that_had_enough_does_not_make_it_a_failed_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("reader", "code", "said"),
+    [
+        ("full disk", 3, "charkha: the result cannot be written to stdout (No space left on device)\n"),
+        ("had enough", 128 + signal.SIGPIPE, ""),
+    ],
+)
+def test_a_stdout_that_takes_nothing_does_not_make_it_a_failed_run(
+    tmp_path: Path, reader: str, code: int, said: str
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing) as nobody:
-        done = subprocess.run(
-            [*COMMAND, "run", EXAMPLE, *map(str, SMALL), "--compute", "skip", "--out", "run"],
-            cwd=tmp_path,
-            stdout=nobody,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert (done.returncode, ANNOUNCED.sub("", done.stderr)) == (128 + signal.SIGPIPE, "")
+    command = [*COMMAND, "run", EXAMPLE, *map(str, SMALL), "--compute", "skip", "--out", "run"]
+    with os.fdopen(writing) as nobody, Path("/dev/full").open("w") as full:
+        stdout = full if reader == "full disk" else nobody
+        done = subprocess.run(command, cwd=tmp_path, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, PROGRESS.sub("", ANNOUNCED.sub("", done.stderr))) == (code, said)
     assert read_run(tmp_path / "run").manifest.status == "complete"
 
 

@@ -1,7 +1,5 @@
 """`charkha run --record-steps`: what it writes agrees with the algorithms and with the samples."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -12,15 +10,14 @@ from emulator.results.statistics.samples.classes import class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.trace.meaning.model import CommKind
-from tests.support.command import EXAMPLE, charkha
+from tests.support.command import EXAMPLE, succeed
 from tests.support.schedules import bytes_per_member
 
 
 def played(folder: Path, steps: str, *options: object) -> Run:
     """A run of the example with small messages, of which every step is known."""
     small = ("--scale-bytes", "1/64", "--iterations", 2, "--agents", 2)
-    finished = charkha("run", EXAMPLE, *small, "--record-steps", steps, "--out", "run", *options, cwd=folder)
-    assert finished.code == 0, finished.stderr
+    finished = succeed("run", EXAMPLE, *small, "--record-steps", steps, "--out", "run", *options, cwd=folder)
     assert "recorded steps are missing" not in finished.stdout
     return read_run(folder / "run")
 

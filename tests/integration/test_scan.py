@@ -1,7 +1,5 @@
 """What a stranger gets from every port that a controller and an agent listen at: nothing but a health check."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket
@@ -17,9 +15,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from emulator.annexes.launch.authority import issue, make_authority
 from emulator.control import conversation as control
 from emulator.control.authentication import NONCE_BYTES
-from emulator.control.certificates.authority import issue, make_authority
 from emulator.control.certificates.roles import Role
 from emulator.control.wire.codec import encode_agent
 from emulator.control.wire.tls import TlsFiles
@@ -27,9 +25,10 @@ from emulator.controller.roster.control_server import serve_control
 from emulator.controller.roster.control_service import AgentChannel
 from emulator.controller.roster.listen_address import ListenAddress
 from tests.support.command import started
+from tests.support.skips import need
 
 SECRET = "a secret of the lab, long enough for HS256"
-HELLO = control.Hello(3, 3, "west", 1, "h", "0", 0, bytes(NONCE_BYTES))
+HELLO = control.Hello(control.OLDEST_VERSION, control.NEWEST_VERSION, "west", 1, "h", "0", 0, bytes(NONCE_BYTES))
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 STRANGE = [b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", bytes(range(256)) * 40, HTTP2_PREFACE + b"\xff" * 99]
 SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 4, 6, 7, 8
@@ -40,6 +39,7 @@ REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 def listening(pid: int) -> set[tuple[str, int]]:
     """TCP addresses that a process listens at, as `ss` sees them."""
+    need("ss")
     text = subprocess.run(("ss", "-Hltnp"), capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in text.splitlines() if f"pid={pid}," in line]
     return {(row[3].rpartition(":")[0], int(row[3].rpartition(":")[2])) for row in rows}

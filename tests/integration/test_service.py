@@ -1,7 +1,5 @@
 """The service with real runs: one at a time on a device, whoever asks and whatever is killed."""
 
-from __future__ import annotations
-
 import html
 import os
 import re
@@ -18,7 +16,7 @@ from emulator.annexes.service.serving import opened
 from emulator.cli.main import main
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
-from tests.support.command import MARK, charkha, marked, refused, wait_for
+from tests.support.command import MARK, charkha, marked, refused, succeed, wait_for
 from tests.support.full import IS_FULL
 from tests.support.service import LONG, QUICK, add_users, running
 
@@ -84,8 +82,7 @@ def test_the_command_of_the_log_in_page_works_beside_the_running_service(tmp_pat
             shown = html.unescape(re.search(r"<code>(.*?)</code>", page.read().decode())[1])  # type: ignore[index]
         program, *words = shown.replace("FOLDER", str(folder)).replace("NAME", "ann").split()
         assert program == "charkha"
-        made = charkha(*words, cwd=tmp_path)
-        assert made.code == 0, made.stderr
+        made = succeed(*words, cwd=tmp_path)
         assert service.client(made.stdout.strip()).who() == User(name="ann", role=Role.OPERATOR)
         renewed = charkha(*words, "--role", "viewer", cwd=tmp_path)
         assert service.client(renewed.stdout.strip()).who().role is Role.VIEWER

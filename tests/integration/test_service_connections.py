@@ -1,17 +1,20 @@
 """Connections that send half a request neither stop the service nor stay; requests under way are not disturbed."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
+import re
+import signal
+import socket
+import urllib.request
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
 
 from emulator.annexes.service import connections as rooms
 from emulator.annexes.service.connections import ConnectionLimits, GuardedRunner
-from tests.integration.test_live_page import asynchronous
+from tests.support.command import LONGEST_S, started
 
 HALF = b"POST /quick HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nX: "
 
@@ -42,7 +45,6 @@ async def serving(limits: ConnectionLimits, release: asyncio.Event) -> AsyncIter
         await runner.cleanup()
 
 
-@asynchronous
 async def test_half_requests_give_way_and_requests_under_way_stay(caplog: pytest.LogCaptureFixture) -> None:
     release = asyncio.Event()
     async with serving(ConnectionLimits(most=8), release) as port, ClientSession(f"http://127.0.0.1:{port}") as session:
@@ -67,7 +69,6 @@ async def test_half_requests_give_way_and_requests_under_way_stay(caplog: pytest
     assert "too many connections" in said[0]
 
 
-@asynchronous
 async def test_a_half_request_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rooms, "REQUEST_S", 0.1)
     async with serving(ConnectionLimits(most=8), asyncio.Event()) as port:
@@ -76,3 +77,22 @@ async def test_a_half_request_ends_at_its_deadline(monkeypatch: pytest.MonkeyPat
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
         writer.close()
+
+
+def test_a_crowd_that_comes_at_once_leaves_the_service_its_descriptors(tmp_path: Path) -> None:
+    with started("serve", "service", "--listen", "0", cwd=tmp_path, prefix=["prlimit", "--nofile=256"]) as command:
+        assert command.process.stderr is not None
+        said = iter(command.process.stderr.readline, "")
+        port = next(int(found[1]) for line in said if (found := re.search(r"serves .*:(\d+)/", line)))
+        command.process.send_signal(signal.SIGSTOP)
+        with contextlib.ExitStack() as stack:
+            for _ in range(300):
+                one = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                one.sendall(HALF)
+            command.process.send_signal(signal.SIGCONT)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=LONGEST_S) as answer:
+                assert answer.status == 200
+        command.process.terminate()
+        log = command.process.stderr.read()
+    assert log.count("\n") == 2, log  # and that it ends
+    assert "ended connections" in log

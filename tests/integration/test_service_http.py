@@ -1,7 +1,5 @@
 """Who may do what over HTTP: every route of the application, forged forms, foreign pages, sizes, what pages escape."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import io
@@ -15,17 +13,17 @@ import pytest
 from aiohttp import web
 
 from charkha.service import Client, HostError, Role
+from emulator.annexes.launch.authority import issue, make_authority
 from emulator.annexes.service.configuration import Configuration, ServiceFolder
 from emulator.annexes.service.http import COOKIE, LARGEST_BODY_BYTES
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.serving import opened, serving
-from emulator.control.certificates.authority import issue, make_authority
 from emulator.control.certificates.roles import Role as Certified
-from tests.integration.test_live_page import asynchronous
 from tests.support.service import QUICK, add_users, in_this_process
 
-PUBLIC = {("GET", "/health"), ("GET", "/login"), ("POST", "/login"), ("GET", "/back")}
-HOSTILE = "<script>alert(1)</script>"
+KEYED = ("GET", "/runs/1/live/1/state")
+PUBLIC = {("GET", "/health"), ("GET", "/login"), ("POST", "/login"), ("GET", "/back"), KEYED}
+HOSTILE = "<script>alert(1)</script>\u202e"
 TOKENS = ("viewer", "operator", "admin")
 
 
@@ -54,7 +52,6 @@ def _filled(route: web.AbstractRoute) -> tuple[str, str]:
     return route.method, re.sub(r"{(\w+)}", lambda name: {"path": "", "dut": "loopback"}.get(name[1], "1"), path)
 
 
-@asynchronous
 async def test_every_route_needs_a_user_with_its_role(tmp_path: Path, tokens: dict[str, str]) -> None:
     async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:
         roles = routes.roles()
@@ -73,18 +70,17 @@ async def test_every_route_needs_a_user_with_its_role(tmp_path: Path, tokens: di
                 assert status not in (401, 500), (method, path, name, text)
 
 
-@asynchronous
 async def test_nothing_answers_without_a_token_but_health_and_login(tmp_path: Path, tokens: dict[str, str]) -> None:
     async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
         nobody = Asking(session, url, None)
         for path in ("/nowhere", "/api/v1/nowhere", "/openapi.json", "/api/v1/runs/1/events", "/service.js", "//etc"):
             assert (await nobody("GET", path))[0] == 401, path
+        assert (await nobody(*KEYED))[0] == 404
         status, _, headers = await nobody("GET", "/", headers={"Accept": "text/html"})
         assert (status, headers["Location"]) == (303, "/login")
         assert (await nobody("GET", "/health"))[:2] == (200, '{"status": "ok"}')
 
 
-@asynchronous
 async def test_a_browser_logs_in_and_its_forms_cannot_be_forged(tmp_path: Path, tokens: dict[str, str]) -> None:
     jar = aiohttp.CookieJar(unsafe=True)
     async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession(cookie_jar=jar) as session:
@@ -114,7 +110,6 @@ async def test_a_browser_logs_in_and_its_forms_cannot_be_forged(tmp_path: Path, 
         assert (await page("GET", "/api/v1/me"))[0] == 401
 
 
-@asynchronous
 async def test_users_act_on_what_is_theirs(tmp_path: Path, tokens: dict[str, str]) -> None:
     tokens |= add_users(tmp_path, bob=Role.OPERATOR)
     async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
@@ -135,7 +130,6 @@ async def test_users_act_on_what_is_theirs(tmp_path: Path, tokens: dict[str, str
         assert (await bob("GET", "/api/v1/me"))[0] == 401
 
 
-@asynchronous
 async def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, tokens: dict[str, str]) -> None:
     async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
         ask = Asking(session, url, tokens["admin"])
@@ -160,7 +154,6 @@ async def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, tokens: dict
         assert (await ask("GET", "/runs/99999999999999999999"))[0] == 400
 
 
-@asynchronous
 async def test_a_mistake_in_a_form_comes_back_beside_its_line_and_nothing_is_queued(
     tmp_path: Path, tokens: dict[str, str]
 ) -> None:
@@ -190,7 +183,18 @@ async def test_a_mistake_in_a_form_comes_back_beside_its_line_and_nothing_is_que
         assert (await page("GET", "/api/v1/runs"))[1] == "[]", "also the spec without a mistake was not queued"
 
 
-@asynchronous
+async def test_what_users_submit_counts_towards_their_quota(tmp_path: Path, tokens: dict[str, str]) -> None:
+    tokens |= add_users(tmp_path, bob=Role.OPERATOR)
+    async with in_this_process(tmp_path, quota_bytes=20_000) as (_, url), aiohttp.ClientSession() as session:
+        ann, bob = (Asking(session, url, tokens[name]) for name in ("operator", "bob"))
+        large = {"dut": "loopback", "spec": f"# {'x' * 20_000}\n{QUICK}"}
+        assert (await ann("POST", "/api/v1/runs", json=large))[0] == 200
+        status, text, _ = await ann("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK})
+        assert status == 507
+        assert re.search(r"the runs of operator use 19.76 KiB of 19.53 KiB, the disk_quota of a user", text), text
+        assert (await bob("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK}))[0] == 200
+
+
 async def test_pages_escape_what_users_wrote(tmp_path: Path, tokens: dict[str, str]) -> None:
     async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:
         ask = Asking(session, url, tokens["admin"])
@@ -209,11 +213,11 @@ async def test_pages_escape_what_users_wrote(tmp_path: Path, tokens: dict[str, s
         for path in paths:
             _, text, headers = await ask("GET", path, headers={"Accept": "text/html"})
             assert headers["Content-Type"].startswith("text/html")
-            assert HOSTILE not in text, path
+            assert "<script>alert" not in text, path
+            assert ("\u202e" in text) == (path == "/start?again=1"), "only what is edited is as it was typed"
         assert isinstance(routes.service, Service)
 
 
-@asynchronous
 async def test_over_tls_the_certificate_is_checked_and_cookies_travel_nowhere_else(tmp_path: Path) -> None:
     make_authority(tmp_path / "authority", name="authority")
     issued = issue(

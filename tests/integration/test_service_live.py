@@ -13,7 +13,6 @@ from aiohttp import web
 
 from charkha.service import Role, State
 from emulator.annexes.service import live_pages
-from tests.integration.test_live_page import asynchronous
 from tests.integration.test_service_http import Asking
 from tests.support.service import QUICK, add_users, in_this_process
 
@@ -57,7 +56,6 @@ class StandIn:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-@asynchronous
 async def test_one_process_a_run_from_the_first_look_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,17 +70,27 @@ async def test_one_process_a_run_from_the_first_look_to_its_end(
         status, _, headers = await ask("GET", "/runs/1/live/")
         assert (status, headers["Location"]) == report, "it waits"
         service.store.start_run(1)
-        for path in ("", "state?after=0&reader=me"):
-            status, text, headers = await ask("GET", f"/runs/1/live/{path}")
-            assert (status, text, headers["X-Version"]) == (200, f"asked /{path}{'' if path else '?'}".rstrip("?"), "7")
-            assert "X-Secret" not in headers
+        status, _, headers = await ask("GET", "/runs/1/live/")
+        page = headers["Location"]
+        assert (status, page.removesuffix("/").rpartition("/")[0]) == (303, "/runs/1/live")
+        assert (await ask("GET", "/runs/1/live/other/"))[2]["Location"] == page
+        status, text, headers = await ask("GET", page)
+        assert (status, text, headers["Content-Security-Policy"]) == (200, "asked /", "sandbox allow-scripts")
+        nobody = Asking(session, url, None)
+        assert (await nobody("GET", page))[0] == 401
+        status, text, headers = await nobody("GET", f"{page}state?after=0&reader=me")
+        assert (status, text, headers["X-Version"]) == (200, "asked /state?after=0&reader=me", "7")
+        assert (headers["Access-Control-Allow-Origin"], "X-Secret" in headers) == ("null", False)
+        assert (await nobody("GET", "/runs/1/live/other/state"))[0] == 404
         assert stand_in.folders == [service.place.run(1).results]
         assert (await ask("GET", "/runs/1/live/../../etc"))[0] == 404
         service.store.end_run(1, State.COMPLETE)
         service.changes.announce()
         async with asyncio.timeout(60):
-            while (found := await ask("GET", "/runs/1/live/"))[0] != 303:
+            while (await ask("GET", page))[0] != 303:
                 pass
-        assert (found[0], found[2]["Location"]) == report
+        status, _, headers = await ask("GET", "/runs/1/live/")
+        assert (status, headers["Location"]) == report
+        assert (await nobody("GET", f"{page}state"))[0] == 404
         assert stand_in.ended == 1
         await stand_in.close()

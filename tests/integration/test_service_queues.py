@@ -1,11 +1,10 @@
 """Queues with processes that stand for runs: one at a time, cancelled, failed, and left behind by a killed service."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,7 +19,6 @@ from emulator.annexes.service.model import Dut, Run, State
 from emulator.annexes.service.queues import Changes, Queues
 from emulator.annexes.service.serving import opened
 from emulator.annexes.service.store import Store
-from tests.integration.test_live_page import asynchronous
 
 NOTES_TIMES = "import time; print(time.monotonic_ns()); time.sleep(0.02); print(time.monotonic_ns())"
 WAITS = "import signal; signal.signal(signal.SIGINT, lambda *_: exit(130)); print('ready', flush=True); signal.pause()"
@@ -31,9 +29,9 @@ FAILS = "import sys; print('charkha: there is no such trace', file=sys.stderr); 
 class Bench:
     """Queues of two devices, and runs that are small programs."""
 
-    def __init__(self, store: Store, place: ServiceFolder, changes: Changes) -> None:
+    def __init__(self, store: Store, place: ServiceFolder, changes: Changes, *, quota_bytes: int) -> None:
         self.store, self.place, self._changes = store, place, changes
-        self.queues = Queues(store, place, changes)
+        self.queues = Queues(store, place, changes, quota_bytes=quota_bytes)
 
     def add(self, program: str, *, user: str = "ann", dut: str = "a") -> Run:
         run = self.store.add_run(dut=dut, user=user, name="program", series="5e71e5", profile=None)
@@ -61,7 +59,7 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+async def bench(folder: Path, monkeypatch: pytest.MonkeyPatch, *, quota_bytes: int = 1 << 30) -> AsyncIterator[Bench]:
     async def start(files, lock, *, service):
         with files.log.open("wb") as log, files.result.open("wb") as result:
             program = (sys.executable, "-S", "-c", files.spec.read_text())
@@ -73,10 +71,9 @@ async def bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     with opened(ServiceFolder(folder)) as store:
         for name in "ab":
             store.put_dut(Dut(name=name))
-        yield Bench(store, ServiceFolder(folder), Changes())
+        yield Bench(store, ServiceFolder(folder), Changes(), quota_bytes=quota_bytes)
 
 
-@asynchronous
 async def test_a_device_plays_one_run_at_a_time_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with bench(tmp_path, monkeypatch) as found, found.queues:
         elsewhere = found.add(WAITS, dut="b")
@@ -88,7 +85,6 @@ async def test_a_device_plays_one_run_at_a_time_whoever_asks(tmp_path: Path, mon
         assert found.store.run(elsewhere.id).state is State.RUNNING
 
 
-@asynchronous
 async def test_cancelled_failed_and_stopped_runs_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with bench(tmp_path, monkeypatch) as found:
         async with found.queues:
@@ -105,7 +101,22 @@ async def test_cancelled_failed_and_stopped_runs_say_why(tmp_path: Path, monkeyp
         assert (found.store.run(last.id).state, found.store.queue("a")) == (State.INTERRUPTED, [])
 
 
-@asynchronous
+async def test_a_user_over_the_quota_plays_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grows = "open('{}', 'wb').truncate(5000)"
+    async with bench(tmp_path, monkeypatch, quota_bytes=5000) as found:
+        runs = [found.add(grows, user=user) for user in ("ann", "ann", "bob")]
+        for run in runs:
+            files = found.place.run(run.id)
+            files.spec.write_text(grows.format(files.folder / "results"))
+        async with found.queues:
+            states = [(await found.ended(run)).state for run in runs]
+            assert states == [State.COMPLETE, State.FAILED, State.COMPLETE]
+            reason = (
+                r"the runs of ann use 5\.\d\d KiB of 4\.88 KiB, the disk_quota of a user: an administrator frees space"
+            )
+            assert re.fullmatch(rf"{reason} \(charkha runs prune\)", found.store.run(runs[1].id).reason)
+
+
 async def test_the_queue_waits_for_a_run_that_a_killed_service_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,5 @@
 """From every page of the service a way leads back, also from reports, which are in a sandbox."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -9,7 +7,6 @@ import aiohttp
 import pytest
 
 from charkha.service import Role, State
-from tests.integration.test_live_page import asynchronous
 from tests.integration.test_service_http import Asking
 from tests.support.browser import DESKTOP, chromium
 from tests.support.command import wait_for
@@ -17,7 +14,6 @@ from tests.support.full import IS_FULL
 from tests.support.service import QUICK, add_users, in_this_process, running
 
 
-@asynchronous
 async def test_only_pages_of_the_service_are_led_to(tmp_path: Path) -> None:
     add_users(tmp_path)
     async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
@@ -30,7 +26,6 @@ async def test_only_pages_of_the_service_are_led_to(tmp_path: Path) -> None:
             assert (status, "refresh" in text) == (404, False), to
 
 
-@asynchronous
 async def test_a_report_links_to_its_run_by_name(tmp_path: Path) -> None:
     (token,) = add_users(tmp_path, ann=Role.OPERATOR).values()
     async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:

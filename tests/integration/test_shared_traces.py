@@ -1,7 +1,5 @@
 """Traces that others made are played to their end, or refused with what is wrong with them."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ import pytest
 
 from emulator.cli.main import main
 from emulator.results.run_folder.reader import read_run
-from tests.support.command import charkha
+from tests.support.command import succeed
 from tests.support.full import IS_FULL
 from tests.support.shared_traces import require_shared
 
@@ -46,8 +44,7 @@ PLAYABLE = [
 
 def _play(trace: Path, folder: Path, *options: object, timeout_s: float = 100, iterations: int = ITERATIONS) -> None:
     began = time.monotonic()
-    finished = charkha("run", trace, *PLAY, "--iterations", iterations, *options, cwd=folder, timeout_s=timeout_s)
-    assert (finished.code, finished.stderr) == (0, "")
+    succeed("run", trace, *PLAY, "--iterations", iterations, *options, cwd=folder, timeout_s=timeout_s, quiet=True)
     memory = [host.peak_rss_bytes or 0 for host in read_run(folder / "run").manifest.hosts]
     print(f"{trace.name}: {time.monotonic() - began:.1f} s, {max(memory) >> 20} MiB an agent")
     assert max(memory) < GIB

@@ -1,7 +1,5 @@
 """Published trace sets are understood as their list of contents says, or refused naming the cause."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +9,8 @@ import pytest
 from emulator.errors import TraceError
 from emulator.trace.analysis.summary import Summary, summarise
 from emulator.trace.files.load import load_trace
-from emulator.trace.meaning.workload import TraceOptions, build_workload
+from emulator.trace.meaning.meaning import TraceOptions
+from emulator.trace.meaning.workload import build_workload
 from tests.support.shared_traces import require_shared, trace_path
 
 

@@ -1,20 +1,17 @@
 """Every playable published set, and the example that comes with Charkha, survives what is made of it to share it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from emulator.annexes.sharing.anonymize import anonymize
-from emulator.annexes.sharing.anonymous import Jitter
-from emulator.annexes.sharing.synth import synthesise
+from emulator.annexes.trace_kit.anonymous import Jitter, anonymize
+from emulator.annexes.trace_kit.synth import synthesise
 from emulator.experiment.settle.workload import LoadedJob, load_from_files
 from emulator.experiment.spec.spec import Trace
-from emulator.trace.files.master.write import write_master
-from emulator.trace.meaning.communication_order import communication_dependencies
+from emulator.trace.files.master import write_master
+from emulator.trace.meaning.order import communication_dependencies
 from tests.integration.test_shared_traces_check import SETS
 from tests.support.command import EXAMPLE
 from tests.support.shared_traces import trace_path

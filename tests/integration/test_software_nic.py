@@ -1,17 +1,16 @@
 """Two software NICs on loopback, as a foreign peer uses them: every verb, both directions, loss."""
 
-from __future__ import annotations
-
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from agents.nic.channel import Channel
+from agents.nic.nic import StandaloneNic
 from agents.nic.sockets import Sender
-from agents.nic.standalone import StandaloneNic
 from emulator.roce.connection.memory import Memory, MemoryRegion
 from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
 from emulator.roce.connection.qp_facts import QpFacts
@@ -82,16 +81,12 @@ class End:
                 await self._happened.wait()
 
 
-def play(scenario: Callable[[End, End], object], path_mtu: int = 1024, timeout_exponent: int = 22) -> None:
+@contextlib.contextmanager
+def two_ends(path_mtu: int = 1024, timeout_exponent: int = 22) -> Iterator[tuple[End, End]]:
     """Without loss no timeout ends, however busy the machine is."""
-
-    async def within() -> None:
-        options = RoceOptions.parse({"path_mtu": str(path_mtu), "qp_timeout": str(timeout_exponent)})
-        with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
-            ends = (End(nic, number, path_mtu, timeout_exponent) for number, nic in enumerate((a, b)))
-            await scenario(*ends)  # type: ignore[misc]
-
-    asyncio.run(within())
+    options = RoceOptions.parse({"path_mtu": str(path_mtu), "qp_timeout": str(timeout_exponent)})
+    with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
+        yield End(a, 0, path_mtu, timeout_exponent), End(b, 1, path_mtu, timeout_exponent)
 
 
 def sizes(path_mtu: int) -> Sequence[int]:
@@ -100,8 +95,8 @@ def sizes(path_mtu: int) -> Sequence[int]:
 
 @pytest.mark.parametrize("path_mtu", [256, 1024, 4096])
 @pytest.mark.parametrize("verb", SENT)
-def test_messages_of_any_size_are_delivered_and_completed(verb: Verb, path_mtu: int) -> None:
-    async def scenario(a: End, b: End) -> None:
+async def test_messages_of_any_size_are_delivered_and_completed(verb: Verb, path_mtu: int) -> None:
+    with two_ends(path_mtu) as (a, b):
         operation, has_imm = verb.value
         a.post(*(Message(verb, size, 1 << 40, 9, RKEY) for size in sizes(path_mtu)))
         await a.until(lambda: len(a.completed_) == len(sizes(path_mtu)))
@@ -109,12 +104,10 @@ def test_messages_of_any_size_are_delivered_and_completed(verb: Verb, path_mtu: 
         assert {(one.operation, one.imm) for one in b.delivered_} == {(operation, 9 if has_imm else None)}
         assert b"".join(b.content) == bytes([CONSTANT_BYTE]) * sum(sizes(path_mtu))
 
-    play(scenario, path_mtu)
-
 
 @pytest.mark.parametrize("path_mtu", [256, 4096])
-def test_reads_are_answered(path_mtu: int) -> None:
-    async def scenario(a: End, b: End) -> None:
+async def test_reads_are_answered(path_mtu: int) -> None:
+    with two_ends(path_mtu) as (a, b):
         a.post(*(Message(Verb.READ, size, 1 << 40, rkey=RKEY) for size in sizes(path_mtu)))
         b.post(Message(Verb.READ, 100_000, rkey=RKEY), Message(Verb.SEND, 10))
         await a.until(lambda: len(a.completed_) == len(sizes(path_mtu)))
@@ -122,20 +115,16 @@ def test_reads_are_answered(path_mtu: int) -> None:
         assert [one.operation for one in a.delivered_] == [PacketOperation.SEND]
         assert a.pair.drops == b.pair.drops == {}
 
-    play(scenario, path_mtu)
 
-
-def test_a_message_of_one_packet_can_have_its_own_content() -> None:
-    async def scenario(a: End, b: End) -> None:
+async def test_a_message_of_one_packet_can_have_its_own_content() -> None:
+    with two_ends() as (a, b):
         contents = [bytes([number]) * number for number in range(1, 30)]
         a.post(*(Message(Verb.WRITE, len(one), 4096, rkey=RKEY, content=one) for one in contents))
         await a.until(lambda: len(a.completed_) == len(contents))
         assert b.content == contents
 
-    play(scenario)
 
-
-def test_every_verb_survives_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_verb_survives_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = random.Random(1)  # every fifth one could be the same acknowledgement again and again
     send_whole = Sender.send_whole
 
@@ -144,8 +133,7 @@ def test_every_verb_survives_loss(monkeypatch: pytest.MonkeyPatch) -> None:
             send_whole(sender, datagram, to)
 
     monkeypatch.setattr(Sender, "send_whole", lossy)
-
-    async def scenario(a: End, b: End) -> None:
+    with two_ends(timeout_exponent=11) as (a, b):
         verbs = [*SENT, Verb.READ] * 6
         a.post(*(Message(verb, 700 * place, 1 << 40, 9, RKEY) for place, verb in enumerate(verbs)))
         await a.until(lambda: len(a.completed_) == len(verbs))
@@ -153,14 +141,10 @@ def test_every_verb_survives_loss(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(b.delivered_) == 4 * 6
         assert a.pair.requester.retransmits
 
-    play(scenario, timeout_exponent=11)
 
-
-def test_a_wrong_key_breaks_the_connection_and_names_it() -> None:
-    async def scenario(a: End, b: End) -> None:
+async def test_a_wrong_key_breaks_the_connection_and_names_it() -> None:
+    with two_ends() as (a, b):
         a.post(Message(Verb.WRITE, 10, 0, rkey=RKEY + 1))
         await a.until(lambda: bool(a.reasons))
         assert a.reasons == ["the peer refused with a key or range it does not allow"]
         assert b.delivered_ == []
-
-    play(scenario)

@@ -1,7 +1,5 @@
 """Checkpoints on loopback: as traffic with storage hosts, and as time without; nothing else of the trace changes."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -11,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator._pb import et_pb2
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.loopback import NET
 from tests.support.trace_files import collective, file_operation, parse_trace, write
 
@@ -33,15 +31,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("storage")
     (folder / "store.yaml").write_text(TOPOLOGY)
     job = ("--model", PARAMETERS, "--tensor", 2, "--data", 2, "--zero-stage", 1, "--restart", "--steps", 2)
-    made = charkha("trace", "generate", "checkpoint", *job, "--call-bytes", "256K", "--out", "trace", cwd=folder)
-    assert made.code == 0, made.stderr
+    succeed("trace", "generate", "checkpoint", *job, "--call-bytes", "256K", "--out", "trace", cwd=folder)
     return folder
 
 
 def run(folder: Path, out: str, *options: object, trace: str = "trace") -> dict[str, list[Any]]:
     """The samples of a run."""
-    finished = charkha("run", trace, "--iterations", 2, "--warmup", 1, *options, "--out", out, cwd=folder)
-    assert (finished.code, finished.stderr) == (0, "")
+    succeed("run", trace, "--iterations", 2, "--warmup", 1, *options, "--out", out, cwd=folder, quiet=True)
     columns: dict[str, list[Any]] = pq.read_table(folder / out / "samples.parquet").to_pydict()
     return columns
 
@@ -103,7 +99,7 @@ def calls(trace: Path) -> list[et_pb2.Node]:
 
 
 def test_an_anonymous_copy_keeps_sizes_and_no_path(folder: Path) -> None:
-    assert charkha("trace", "anonymize", "trace", "anonymous", cwd=folder).code == 0
+    succeed("trace", "anonymize", "trace", "anonymous", cwd=folder)
     sizes: list[list[int]] = []
     for name in ("trace/checkpoint", "anonymous/trace"):
         nodes = [node for rank in range(RANKS) for node in parse_trace((folder / f"{name}.{rank}.et").read_bytes())[1]]

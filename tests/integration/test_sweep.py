@@ -1,7 +1,5 @@
 """Sweeps from the command line: over loopback, resumed, refused before any traffic."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -59,5 +57,5 @@ def test_jobs_that_a_barrier_would_move_are_not_swept_over_their_start(tmp_path:
     (tmp_path / "session.yaml").write_text(f"charkha: 1\njobs:\n{jobs}")
     refused = charkha("sweep", "-f", "session.yaml", "--vary", "job.start=0ms,2ms", cwd=tmp_path)
     assert (refused.code, "job a needs `pace: continuous`" in refused.stderr) == (2, True), refused.stderr
-    refused = charkha("sweep", "-f", "session.yaml", "--vary", "job.iterations=2,4", cwd=tmp_path)
+    refused = charkha("sweep", "-f", "session.yaml", "--vary", "job.repeats=2,4", cwd=tmp_path)
     assert (refused.code, "this run spec has no such setting" in refused.stderr) == (2, True), refused.stderr

@@ -1,36 +1,23 @@
 """Runs that tell a real broker and a real scraper what they do, while it breaks and comes back."""
 
-from __future__ import annotations
-
-import asyncio
-import functools
+import gc
+import logging
 import re
+import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from emulator.annexes.telemetry.broker import Broker
-from emulator.annexes.telemetry.messages import Composer
-from emulator.annexes.telemetry.payloads import IterationPayload, StatePayload
-from emulator.annexes.telemetry.publisher import MqttPublisher
+from emulator.annexes.telemetry.messages import Broker, Composer, IterationPayload, StatePayload
+from emulator.annexes.telemetry.publishing import MqttPublisher
 from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry
-from tests.support.command import EXAMPLE, charkha, started, wait_for
+from tests.support.command import EXAMPLE, charkha, started, succeed, wait_for
 from tests.support.mosquitto import Mosquitto, listening, mosquitto
 
 QUICK = ("--iterations", "2", "--compute", "skip")
-
-
-def asynchronous(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
-    """A coroutine as a test, in an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(*arguments: object, **named: object) -> None:
-        asyncio.run(test(*arguments, **named))
-
-    return run
 
 
 @pytest.fixture
@@ -47,7 +34,6 @@ async def _heard_of(broker: Mosquitto, *arguments: object, cwd: Path) -> list[tu
         return heard.messages
 
 
-@asynchronous
 async def test_a_run_tells_its_states_iterations_and_classes(broker: Mosquitto, tmp_path: Path) -> None:
     messages = await _heard_of(broker, *QUICK, "--out", tmp_path / "run", cwd=tmp_path)
     kinds = [topic.split("/")[2] for topic, _, _ in messages]
@@ -58,15 +44,13 @@ async def test_a_run_tells_its_states_iterations_and_classes(broker: Mosquitto, 
     assert numbers == sorted(numbers)
 
 
-@asynchronous
 async def test_who_comes_later_sees_how_it_ended(broker: Mosquitto, tmp_path: Path) -> None:
-    assert charkha("run", EXAMPLE, *QUICK, "--mqtt", broker.url, "--out", tmp_path / "run", cwd=tmp_path).code == 0
+    succeed("run", EXAMPLE, *QUICK, "--mqtt", broker.url, "--out", tmp_path / "run", cwd=tmp_path)
     async with listening(broker) as heard:
         await heard.until("state", state="complete")
         assert {retained for *_, retained in heard.messages} == {True}
 
 
-@asynchronous
 async def test_a_killed_run_is_lost(broker: Mosquitto, tmp_path: Path) -> None:
     async with listening(broker) as heard:
         slow = ("--compute", "20", "--out", tmp_path / "run")
@@ -78,13 +62,11 @@ async def test_a_killed_run_is_lost(broker: Mosquitto, tmp_path: Path) -> None:
 
 def test_a_run_without_its_broker_is_as_good(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    done = charkha("run", EXAMPLE, *QUICK, "--mqtt", "mqtt://127.0.0.1:1", "--out", out, cwd=tmp_path)
-    assert done.code == 0
+    done = succeed("run", EXAMPLE, *QUICK, "--mqtt", "mqtt://127.0.0.1:1", "--out", out, cwd=tmp_path)
     assert re.search(r"\d+ telemetry messages did not reach 127.0.0.1:1", done.stderr)
     assert (out / "manifest.json").exists()
 
 
-@asynchronous
 async def test_after_an_outage_messages_come_in_order_and_the_oldest_are_missing(broker: Mosquitto) -> None:
     composer = Composer("r1")
     with MqttPublisher(Broker.parse(broker.url), will=composer.will(), buffer=10, grace_s=20) as publisher:
@@ -106,10 +88,21 @@ async def test_after_an_outage_messages_come_in_order_and_the_oldest_are_missing
     assert publisher.undelivered == 0
 
 
+def test_a_broker_that_never_answers_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place, composer = Broker("127.0.0.1", silent.getsockname()[1]), Composer("r1")
+        with MqttPublisher(place, will=composer.will(), grace_s=0.1) as publisher:
+            publisher.offer(composer.will())
+            called, _ = silent.accept()
+        with called:
+            gc.collect()
+    assert publisher.undelivered == 1
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR] == []
+
+
 def test_watch_follows_a_run_to_its_end(broker: Mosquitto, tmp_path: Path) -> None:
     with started("runs", "watch", broker.url, "--json", cwd=tmp_path) as watching:
-        run = charkha("run", EXAMPLE, *QUICK, "--mqtt", broker.url, "--out", tmp_path / "run", cwd=tmp_path)
-        assert run.code == 0
+        succeed("run", EXAMPLE, *QUICK, "--mqtt", broker.url, "--out", tmp_path / "run", cwd=tmp_path)
         done = watching.finish()
     assert done.code == 0, done.stderr
     assert '"state": "complete"' in done.stdout.splitlines()[-1]

@@ -1,8 +1,6 @@
 """Scale-up domains over every transport keep all that transports promise, on the real timer."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Self
 
@@ -12,8 +10,9 @@ from _pytest.mark import ParameterSet
 from agents.transports.base import Transport
 from agents.transports.catalogue import make_transport
 from emulator.control.conversation import DomainPlace
-from emulator.host.timer import TimerfdClock
-from emulator.transports.registry import TRANSPORTS
+from emulator.host.clock import TimerfdClock
+from emulator.roce.options import RoceOptions
+from emulator.transports.registry import TRANSPORTS, TransportOptions, VerbsOptions
 from tests.integration.socket_bed import SocketBed, play
 from tests.integration.transport_conformance import CASES, Case
 from tests.support.full import variant
@@ -21,9 +20,9 @@ from tests.support.loopback import NET
 
 RANKS = 16
 RATE_BPS = 500_000_000
-OPTIONS = {
-    "verbs": {"software_nic": "all"},
-    "roce": {"path_mtu": "1024", "qp_timeout": "11", "window_bytes": "32768"},
+OPTIONS: Mapping[str, TransportOptions] = {
+    "verbs": VerbsOptions(software_nic="all"),
+    "roce": RoceOptions(path_mtu=1024, qp_timeout=11, window_bytes=32768),
 }
 
 

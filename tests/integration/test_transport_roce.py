@@ -1,6 +1,7 @@
 import errno
 import os
 import random
+import re
 import socket
 import sys
 import time
@@ -11,13 +12,13 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from agents.nic.send_batch import SendBatch
+from agents.nic.channel import Channel
 from agents.nic.sockets import Sender
-from agents.nic.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress, cut_message
+from agents.nic.system_calls import UDP_SEGMENT, ControlMessages, SendBatch, SocketAddress, cut_message
 from emulator.control.observations import join_ends
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError
-from emulator.roce.rate.dcqcn import ReactionPoint
+from emulator.roce.dcqcn import ReactionPoint
 from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
 from emulator.roce.wire.framing import BTH_RETH_IMM, BTH_WORD, ICRC
 from emulator.roce.wire.opcodes import Opcode
@@ -78,8 +79,8 @@ def test_conformance_if_the_kernel_does_not_cut(case: Case, monkeypatch: pytest.
     assert all(size < 1024 + 64 for size in calls)
 
 
-def test_a_silent_peer_is_reported_until_it_responds() -> None:
-    async def scenario(bed: RoceBed) -> None:
+async def test_a_silent_peer_is_reported_until_it_responds() -> None:
+    async with RoceBed() as bed:
         a, b = await bed.listeners(2)
         a.connect(directory([a, b]))
         transport = bed.transports[0]
@@ -97,29 +98,22 @@ def test_a_silent_peer_is_reported_until_it_responds() -> None:
         await bed.until(lambda: a.acknowledgements(1) == [1])
         assert (transport.silence(), a.endpoint.acknowledged_bytes) == (None, 5000)
 
-    run(scenario)
-
 
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT], ids=errno.errorcode.get)
-def test_every_error_that_means_no_cutting_is_recognised(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_error_that_means_no_cutting_is_recognised(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_cutting(monkeypatch, error)
-
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+    async with RoceBed(message_bytes=1 << 20, qp_timeout=22).ranks() as (bed, a, b):
         a.send(1, [(1, 300_000)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
         flow = a.endpoint.counters()[0]
         assert (flow.packets, flow.retransmits) == (293, 0)
         assert b.arrivals(0) == [(1, 300_000)]
 
-    run(scenario, message_bytes=1 << 20, qp_timeout=22)
 
-
-def test_payload_lost_in_the_kernel_is_retransmitted() -> None:
+async def test_payload_lost_in_the_kernel_is_retransmitted() -> None:
     """Both directions use a receive buffer of a few packets; the drop counts agree with those of the kernel."""
 
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+    async with RoceBed().ranks() as (bed, a, b):
         for listener in (a, b):
             listener.endpoint.nic._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8000)  # type: ignore[attr-defined]
         a.send(1, [(tag, 50_000) for tag in range(20)])
@@ -136,8 +130,6 @@ def test_payload_lost_in_the_kernel_is_retransmitted() -> None:
         assert drops == [drops_of(listener.endpoint.address.host) for listener in (a, b)]
         assert any(drops)
 
-    run(scenario)
-
 
 def drops_of(host: str) -> int:
     """Datagrams that the kernel dropped before the socket at port 4791 of an address."""
@@ -150,14 +142,13 @@ def drops_of(host: str) -> int:
 
 
 @pytest.mark.parametrize("options", [{}, {"payload": "random"}, {"receiver": "ooo"}], ids=str)
-def test_merged_runs_after_a_gap_are_received_as_runs(options: dict[str, object]) -> None:
+async def test_merged_runs_after_a_gap_are_received_as_runs(options: dict[str, object]) -> None:
     """One call in seven is lost on its way out, so that merged runs come early, late and doubled.
 
     Which ones is drawn: every 7th would meet the same packet again and again where a repetition takes 7 calls.
     """
 
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+    async with RoceBed(message_bytes=100_000, **options).ranks() as (bed, a, b):
         a.send(1, [(1, 1)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
         sender = bed.transports[0].context.senders._senders[f"{NET}.0.1"]
@@ -185,14 +176,11 @@ def test_merged_runs_after_a_gap_are_received_as_runs(options: dict[str, object]
         assert came.out_of_order
         assert came.largest_displacement
 
-    run(scenario, message_bytes=100_000, **options)
 
-
-def test_packets_posted_together_leave_together() -> None:
+async def test_packets_posted_together_leave_together() -> None:
     """60 full packets to a call, over the end of the PSNs' lower 16 bits; every 8th call is compared in full."""
 
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+    async with RoceBed(window_bytes="4M", qp_timeout=22, verify_every=8).ranks() as (bed, a, b):
         one = a.endpoint._make_link(1).channel(1)  # type: ignore[attr-defined]
         other = b.endpoint._make_link(0).channel(1)  # type: ignore[attr-defined]
         one.pair.requester.initial_psn = other.pair.responder.expected = Psn(0x12FFF0)
@@ -217,14 +205,11 @@ def test_packets_posted_together_leave_together() -> None:
         assert bed.transports[1].drops == {}
         assert calls == 20
 
-    run(scenario, window_bytes="4M", qp_timeout=22, verify_every=8)
-
 
 @pytest.mark.parametrize("damage", ["payload", "icrc", "length"])
 @pytest.mark.parametrize("payload", ["constant", "random"])
-def test_only_the_damaged_packet_of_a_merged_batch_is_dropped(damage: str, payload: str) -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+async def test_only_the_damaged_packet_of_a_merged_batch_is_dropped(damage: str, payload: str) -> None:
+    async with RoceBed(payload=payload, qp_timeout=22, verify_every=1).ranks() as (bed, a, b):
         a.send(1, [(4, 256)])
         await bed.until(lambda: a.acknowledgements(1) == [4])
         (sender,) = bed.transports[0].context.senders._senders[f"{NET}.0.1"].values()
@@ -249,14 +234,11 @@ def test_only_the_damaged_packet_of_a_merged_batch_is_dropped(damage: str, paylo
         assert len(damaged) == 1
         assert a.endpoint.counters()[0].retransmits == 8  # it, and what came behind it
 
-    run(scenario, payload=payload, qp_timeout=22, verify_every=1)
 
-
-def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
+async def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
     """Calls cut into pieces shorter than a packet, with the expected headers spread over them, and empty datagrams."""
 
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+    async with RoceBed(qp_timeout=22).ranks() as (bed, a, b):
         a.send(1, [(4, 256)])
         await bed.until(lambda: a.acknowledgements(1) == [4])
         peer = bed.transports[0]
@@ -279,12 +261,9 @@ def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
         assert a.endpoint.counters()[0].retransmits == 0
         assert bed.transports[1].drops["length"]
 
-    run(scenario, qp_timeout=22)
 
-
-def test_a_packet_of_another_transport_version_is_dropped_in_spite_of_a_correct_icrc() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+async def test_a_packet_of_another_transport_version_is_dropped_in_spite_of_a_correct_icrc() -> None:
+    async with RoceBed().ranks() as (bed, a, b):
         a.send(1, [(1, 3000)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
         channel = a.endpoint._links[1]._channels[1]  # type: ignore[attr-defined]
@@ -308,22 +287,24 @@ def test_a_packet_of_another_transport_version_is_dropped_in_spite_of_a_correct_
         assert bed.transports[1].drops == {"header": 1}
         assert b.arrivals(0) == [(1, 3000), (2, 3000)]
 
-    run(scenario)
 
-
-def test_a_congestion_mark_causes_a_notification_that_slows_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_congestion_mark_causes_a_notification_that_slows_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     rates: list[tuple[float, float]] = []
 
-    class Watched(ReactionPoint):
+    class Watched:
+        """A CongestionControl around a reaction point."""
+
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            self._point = ReactionPoint(*arguments, **named)
+            self.rate_bps, self.sent = self._point.rate_bps, self._point.sent
+
         def notified(self, now: int) -> None:
             before = self.rate_bps(now)
-            super().notified(now)
+            self._point.notified(now)
             rates.append((before, self.rate_bps(now)))
 
     monkeypatch.setattr("emulator.roce.options.ReactionPoint", Watched)
-
-    async def scenario(bed: RoceBed) -> None:
-        a, _ = await bed.connected(2)
+    async with RoceBed(congestion="dcqcn", qp_timeout=22).ranks() as (bed, a, _):
         channel_class = 3 | 26 << 2  # every packet leaves as though a switch had marked it
         bed.transports[0].context.senders._traffic_class = channel_class
         a.send(1, [(1, 200_000)])
@@ -338,12 +319,9 @@ def test_a_congestion_mark_causes_a_notification_that_slows_the_sender(monkeypat
         assert rates[0] == (100e9, 10e9)
         assert all(after <= before for before, after in rates)
 
-    run(scenario, congestion="dcqcn", qp_timeout=22)
 
-
-def test_facts_report_granted_buffers_and_drops() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.connected(2)
+async def test_facts_report_granted_buffers_and_drops() -> None:
+    async with RoceBed(verify_every=8, window_bytes="64K").ranks() as (bed, a, b):
         a.send(1, [(tag, 100_000) for tag in range(5)])
         await bed.until(lambda: len(a.acknowledgements(1)) == 5)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
@@ -358,8 +336,6 @@ def test_facts_report_granted_buffers_and_drops() -> None:
         assert facts["verified_share"].value == 1 / 8
         assert facts["dropped.stranger"] == Parameter(1, "packets")
         assert facts["sending"].value == "UDP_SEGMENT"
-
-    run(scenario, verify_every=8, window_bytes="64K")
 
 
 @pytest.mark.parametrize(("call_bytes", "packets"), [(1, 1), (5_000, 1), (16 << 10, 3)])
@@ -379,24 +355,34 @@ def test_calls_can_be_short(call_bytes: int, packets: int, *, agents: int) -> No
         run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload, qp_timeout=22)
 
 
-def test_a_packet_that_the_interface_cannot_carry_is_a_failure_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        (0, r"packets of path MTU 1024 do not fit the route to 127\S+ \(MTU \d+\): choose a smaller --path-mtu"),
+        (
+            1,
+            r"packets to 127\S+ fitted and no longer do, as the MTU of the route there is \d+ now: .*",
+        ),
+    ],
+)
+async def test_a_packet_that_the_route_cannot_carry_is_a_failure_that_says_so(
+    before: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMSGSIZE, "Message too long")
 
-    async def scenario(bed: RoceBed) -> None:
-        a, _ = await bed.connected(2)
+    async with RoceBed().ranks() as (bed, a, _):
+        a.send(1, [(6, 100)] * before)
+        await bed.until(lambda: len(a.acknowledgements(1)) == before)
         for call in ("send", "send_cut", "send_whole"):
             monkeypatch.setattr(Sender, call, refuse)
         a.send(1, [(7, 10 << 10)])
         await bed.until(lambda: a.failures(1) == 1)
-        assert a.reasons == ["packets of path MTU 1024 do not fit the interface: choose a smaller --path-mtu"]
-
-    run(scenario)
+        assert [re.fullmatch(says, reason) is not None for reason in a.reasons] == [True], a.reasons
 
 
-def test_a_failure_of_a_rank_that_has_closed_is_not_reported() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, _ = await bed.connected(2)
+async def test_a_failure_of_a_rank_that_has_closed_is_not_reported() -> None:
+    async with RoceBed().ranks() as (bed, a, _):
         a.send(1, [(1, 1)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
         a.endpoint._links[1].broke("it is gone")  # type: ignore[attr-defined]
@@ -404,12 +390,9 @@ def test_a_failure_of_a_rank_that_has_closed_is_not_reported() -> None:
         await bed.quiesce()
         assert a.failures(1) == 0
 
-    run(scenario)
 
-
-def test_a_flow_rate_spreads_a_transfer_over_time() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, _ = await bed.connected(2)
+async def test_a_flow_rate_spreads_a_transfer_over_time() -> None:
+    async with RoceBed(flow_rate_bps="10Mbit", qp_timeout=22).ranks() as (bed, a, _):
         a.send(1, [(6, 1)])
         await bed.until(lambda: a.acknowledgements(1) == [6])
         begun_ns = time.monotonic_ns()
@@ -417,24 +400,18 @@ def test_a_flow_rate_spreads_a_transfer_over_time() -> None:
         await bed.until(lambda: a.acknowledgements(1) == [6, 7])
         assert time.monotonic_ns() - begun_ns > 0.8 * 100_000 * 8 * 100  # ns a bit
 
-    run(scenario, flow_rate_bps="10Mbit", qp_timeout=22)
 
-
-def test_an_address_of_another_host_is_refused_by_name() -> None:
-    async def scenario(bed: RoceBed) -> None:
+async def test_an_address_of_another_host_is_refused_by_name() -> None:
+    async with RoceBed() as bed:
         with pytest.raises(HostError, match=r"192\.0\.2\.1 is not an address of this host"):
             await bed.transports[0].open(0, "192.0.2.1")
 
-    run(scenario)
 
-
-def test_a_port_in_use_is_refused_by_name() -> None:
-    async def scenario(bed: RoceBed) -> None:
+async def test_a_port_in_use_is_refused_by_name() -> None:
+    async with RoceBed() as bed:
         await bed.open(0)
         with pytest.raises(HostError, match=r"4791 .* is in use"):
             await bed.transports[1].open(1, f"{NET}.0.1")
-
-    run(scenario)
 
 
 def waiting_bytes(sock: socket.socket) -> int:
@@ -444,7 +421,7 @@ def waiting_bytes(sock: socket.socket) -> int:
 
 
 @pytest.mark.parametrize(("agents", "least", "most"), [(1, 256 << 10, 2 << 20), (2, 4 << 20, 1 << 30)])
-def test_ranks_of_one_agent_read_before_many_packets_wait(
+async def test_ranks_of_one_agent_read_before_many_packets_wait(
     agents: int, least: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data that waits in a socket leaves the cache of the core; between agents, the window limits it."""
@@ -459,9 +436,9 @@ def test_ranks_of_one_agent_read_before_many_packets_wait(
 
     monkeypatch.setattr(Sender, "send_cut", noting)
     transfers = [(tag, (20 << 20) + tag) for tag in range(3)]
-
-    async def scenario(bed: RoceBed) -> None:
-        ranks = await bed.connected(2)
+    async with RoceBed(
+        agents=agents, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=22
+    ).ranks() as (bed, *ranks):
         for rank in ranks:
             sockets[rank.endpoint.address.host] = cast(Any, rank.endpoint).nic._socket
         for rank in ranks:
@@ -469,25 +446,24 @@ def test_ranks_of_one_agent_read_before_many_packets_wait(
         await bed.until(lambda: all(len(rank.acknowledgements(1 - rank.endpoint.rank)) == 3 for rank in ranks))
         assert all(rank.arrivals(1 - rank.endpoint.rank) == transfers for rank in ranks)
         assert not any(row.retransmits for rank in ranks for row in rank.endpoint.counters())
-
-    run(scenario, agents=agents, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=22)
     assert least < max(depths) < most
 
 
-def test_in_traffic_only_ranks_without_unread_data_are_timed_out(
+async def test_in_traffic_only_ranks_without_unread_data_are_timed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two ranks wait for an overdue acknowledgement; the socket of one of them has unread data."""
 
-    async def scenario(bed: RoceBed) -> None:
+    async with RoceBed(agents=2, qp_timeout=11) as bed:
         a, b, c = await bed.listeners(3)
         transport, deaf = bed.transports
         for rank in (a, c):  # b never reads
             rank.connect(directory([a, b, c]))
             rank.send(1, [(1, 1000)])
         channels = {
-            int(channel.facts.host.rpartition(".")[2]) - 1: channel.pair.requester
+            int(channel.host.rpartition(".")[2]) - 1: channel.pair.requester
             for channel in transport.passes.agenda.active
+            if isinstance(channel, Channel)
         }
         assert set(channels) == {0, 2}
         assert not deaf.passes.agenda.active
@@ -501,5 +477,3 @@ def test_in_traffic_only_ranks_without_unread_data_are_timed_out(
         transport.passes._suspected_ns = 1
         transport.passes._time_out(unread=unread)
         assert channels[0].sent_packets - sent[0] == 1, "an answer that is never read is none"
-
-    run(scenario, agents=2, qp_timeout=11)

@@ -1,7 +1,5 @@
 """The verbs transport with the software NIC at both ends; tests/guest has it with real RDMA devices."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -10,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.transports.verbs.transport import VerbsTransport
-from emulator.host.rdma import has_devices
-from emulator.transports.verbs_options import VerbsOptions
+from agents.annexes.verbs.transport import VerbsTransport
+from emulator.host.nic import has_devices
+from emulator.transports.registry import VerbsOptions
 from tests.integration.socket_bed import SocketBed, play
 from tests.integration.transport_conformance import CASES, Case
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.full import variant
 from tests.support.loopback import NET
 
@@ -78,8 +76,7 @@ def test_strangers_at_the_tcp_port_are_closed_and_change_nothing(garbage: bytes)
 
 def test_a_run_over_software_ends_says_what_they_are(tmp_path: Path) -> None:
     words = ("bench", "all_reduce", "-n", "4", "-b", "1K,100K", "--iterations", "2", "--no-report", "--out", "run")
-    done = charkha(*words, "--transport", "verbs", "--software-nic", "all", cwd=tmp_path)
-    assert done.code == 0, done.stderr
+    succeed(*words, "--transport", "verbs", "--software-nic", "all", cwd=tmp_path)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["hosts"][0]["transport"]["rank_0.device"]["value"] == "software NIC"
     assert manifest["parameters"]["verbs.ring_slots"] == {"value": 16, "unit": ""}

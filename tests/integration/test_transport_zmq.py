@@ -9,20 +9,20 @@ import pytest
 import uvloop
 import zmq
 
-from agents.transports.base import Address
-from agents.transports.zmq.transport import ZmqTransport
+from agents.annexes.zmq.transport import ZmqTransport
+from emulator.control.conversation import Address
 from emulator.errors import HostError, LocalProtocolError
 from tests.integration.socket_bed import DEADLINE_S, SocketBed, play
 from tests.integration.transport_conformance import CASES, Case, Listener, directory
 from tests.support.full import variant
-from tests.support.limits import limited
+from tests.support.limits import limited, open_descriptors
 
 
 class ZmqBed(SocketBed[ZmqTransport]):
     """A number of agents with ZeroMQ."""
 
     def __init__(
-        self, agents: int, *, hosts: str = "127.0.5.{}", message_bytes: int = 4096, budget_bytes: int = 64 << 20
+        self, agents: int = 2, *, hosts: str = "127.0.5.{}", message_bytes: int = 4096, budget_bytes: int = 64 << 20
     ) -> None:
         super().__init__()
         self.message_bytes = message_bytes
@@ -50,17 +50,15 @@ def test_conformance_on_uvloop(case: Case) -> None:
     run(case, loop_factory=uvloop.new_event_loop)
 
 
-def test_ipv6() -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        a, b = await bed.connected(2)
+async def test_ipv6() -> None:
+
+    if not has_ipv6():
+        pytest.skip("this host has no IPv6 loopback address")
+    async with ZmqBed(hosts="::1").ranks() as (bed, a, b):
         a.send(1, [(1, 10_000)])
         b.send(0, [(2, 0)])
         await bed.until(lambda: len(bed.log) == 4)
         assert (b.arrivals(0), a.arrivals(1)) == ([(1, 10_000)], [(2, 0)])
-
-    if not has_ipv6():
-        pytest.skip("this host has no IPv6 loopback address")
-    run(scenario, hosts="::1")
 
 
 def has_ipv6() -> bool:
@@ -68,8 +66,8 @@ def has_ipv6() -> bool:
     return table.exists() and "00000000000000000000000000000001" in table.read_text()
 
 
-def test_a_silent_peer_is_reported_until_it_responds() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_a_silent_peer_is_reported_until_it_responds() -> None:
+    async with ZmqBed() as bed:
         a, b = await bed.listeners(2)
         a.connect(directory([a, b]))
         before = time.monotonic_ns()
@@ -85,11 +83,9 @@ def test_a_silent_peer_is_reported_until_it_responds() -> None:
         await bed.until(lambda: len(a.acknowledgements(1)) == 2)
         assert (bed.transports[0].silence(), a.endpoint.acknowledged_bytes) == (None, 5000)
 
-    run(scenario)
 
-
-def test_an_early_stranger_is_not_acknowledged() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_an_early_stranger_is_not_acknowledged() -> None:
+    async with ZmqBed() as bed:
         a, b, c = await bed.listeners(3)
         c.connect(directory([a, b, c]))
         c.send(0, [(1, 10), (2, 0)])
@@ -98,17 +94,12 @@ def test_an_early_stranger_is_not_acknowledged() -> None:
         await bed.quiesce()
         assert bed.log == []
 
-    run(scenario)
 
-
-def test_a_connection_leaves_from_the_ranks_own_address() -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        a, b = await bed.connected(2)
+async def test_a_connection_leaves_from_the_ranks_own_address() -> None:
+    async with ZmqBed().ranks() as (bed, a, b):
         a.send(1, [(1, 1)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
         assert (a.endpoint.address.host, b.endpoint.address.host) in tcp_peers(b.endpoint.address.port)
-
-    run(scenario)
 
 
 def tcp_peers(port: int) -> set[tuple[str, str]]:
@@ -121,27 +112,22 @@ def tcp_peers(port: int) -> set[tuple[str, str]]:
     return {(host(row[1]), host(row[2])) for row in rows if int(row[2].split(":")[1], 16) == port and row[3] == "01"}
 
 
-def test_an_address_of_another_host_is_refused_by_name() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_an_address_of_another_host_is_refused_by_name() -> None:
+    async with ZmqBed() as bed:
         for host in ("192.0.2.1", "127.0.0.256"):
             with pytest.raises(HostError, match=f"{host} is not an address of this host"):
                 await bed.transports[0].open(0, host)
 
-    run(scenario)
 
-
-def test_a_rank_has_one_endpoint() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_a_rank_has_one_endpoint() -> None:
+    async with ZmqBed() as bed:
         await bed.open(0)
         with pytest.raises(LocalProtocolError, match="rank 0"):
             await bed.open(0)
 
-    run(scenario)
 
-
-def test_messages_of_strangers_are_dropped_and_counted() -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        a, b = await bed.connected(2)
+async def test_messages_of_strangers_are_dropped_and_counted() -> None:
+    async with ZmqBed().ranks() as (bed, a, b):
         context = zmq.Context()
         stranger = context.socket(zmq.DEALER)
         stranger.linger = 0
@@ -157,11 +143,9 @@ def test_messages_of_strangers_are_dropped_and_counted() -> None:
         context.destroy(linger=0)
         assert b.arrivals(0) == [(1, 10)]
 
-    run(scenario)
 
-
-def test_another_run_is_a_stranger() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_another_run_is_a_stranger() -> None:
+    async with ZmqBed() as bed:
         a, b = await bed.listeners(2)
         async with ZmqTransport(run="another") as other:
             intruder = Listener(await other.open(0, "127.0.5.9"), [])
@@ -171,12 +155,9 @@ def test_another_run_is_a_stranger() -> None:
             await bed.until(lambda: bed.transports[1].strangers == 1)
         assert bed.log == []
 
-    run(scenario)
 
-
-def test_an_agent_that_disappears_is_a_failure() -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        a, b = await bed.connected(2)
+async def test_an_agent_that_disappears_is_a_failure() -> None:
+    async with ZmqBed().ranks() as (bed, a, b):
         a.send(1, [(1, 10)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
         a.send(1, [(2, 5000 * bed.message_bytes)])
@@ -184,11 +165,9 @@ def test_an_agent_that_disappears_is_a_failure() -> None:
         await bed.until(lambda: a.failures(1) == 1)
         assert (b.arrivals(0), a.reasons) == ([(1, 10)], ["the connection was lost"])
 
-    run(scenario)
 
-
-def test_a_lost_connection_is_not_reopened_to_the_next_listener() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_a_lost_connection_is_not_reopened_to_the_next_listener() -> None:
+    async with ZmqBed(agents=1) as bed:
         (a,) = await bed.listeners(1)
         peer = RawPeer()
         a.connect({0: a.endpoint.address, 1: peer.address})
@@ -205,36 +184,30 @@ def test_a_lost_connection_is_not_reopened_to_the_next_listener() -> None:
             with pytest.raises(BlockingIOError):
                 successor.accept()
 
-    run(scenario, agents=1)
 
-
-def test_a_peer_that_does_not_listen_is_a_failure() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_a_peer_that_does_not_listen_is_a_failure() -> None:
+    async with ZmqBed(agents=1) as bed:
         (a,) = await bed.listeners(1)
         a.connect({0: a.endpoint.address, 1: Address("127.0.5.200", 9)})
         a.send(1, [(1, 10)])
         await bed.until(lambda: a.failures(1) == 1)
         assert a.reasons == ["cannot connect"]
 
-    run(scenario, agents=1)
 
+async def test_the_limit_of_open_files_is_named_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
 
-def test_the_limit_of_open_files_is_named_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(bed: ZmqBed) -> None:
-        listeners = await bed.connected(40)
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (200, 200))
+    async with ZmqBed(agents=1).ranks(40) as (bed, *listeners):
         for listener in listeners:
             for peer in range(40):
                 listener.send(peer, [(1, 1)])
         await bed.until(lambda: any(listener.reasons for listener in listeners))
         assert any("`ulimit -n`" in reason for listener in listeners for reason in listener.reasons)
 
-    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (200, 200))
-    run(scenario, agents=1)
 
-
-def test_an_agent_that_cannot_accept_connections_reports_why() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_an_agent_that_cannot_accept_connections_reports_why() -> None:
+    async with ZmqBed(agents=1) as bed:
         (a,) = await bed.connected(1)
         clients = [socket.socket() for _ in range(10)]
         with limited(resource.RLIMIT_NOFILE, max(c.fileno() for c in clients) + 1):
@@ -245,8 +218,6 @@ def test_an_agent_that_cannot_accept_connections_reports_why() -> None:
         for client in clients:
             client.close()
         assert "Too many open files; raise `ulimit -n`" in a.reasons[0]
-
-    run(scenario, agents=1)
 
 
 class RawPeer:
@@ -266,21 +237,18 @@ class RawPeer:
         return self.socket.recv_multipart()
 
 
-def test_exit_closes_all_sockets_and_frees_descriptors() -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-
-    async def scenario(bed: ZmqBed) -> None:
-        a, b = await bed.connected(2)
+async def test_exit_closes_all_sockets_and_frees_descriptors() -> None:
+    before = open_descriptors()
+    async with ZmqBed().ranks() as (bed, a, b):
         a.send(1, [(1, 1000 * bed.message_bytes)])
         b.send(0, [(2, 0)])
         await bed.until(lambda: b.acknowledgements(0) == [2])
-
-    run(scenario)
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    assert open_descriptors() <= before
 
 
-def test_an_event_can_close_the_transport() -> None:
-    async def scenario(bed: ZmqBed) -> None:
+async def test_an_event_can_close_the_transport() -> None:
+    async with ZmqBed() as bed:
+
         class Closer(Listener):
             def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
                 super().arrived(peer, tag, size, now, count)
@@ -294,16 +262,13 @@ def test_an_event_can_close_the_transport() -> None:
         await bed.until(lambda: a.failures(1) == 1)
         assert closer.arrivals(0) == [(0, 10)]
 
-    run(scenario)
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[1 << 30], [1 << 20] * 1024, [1 << 10] * (1 << 17)], ids=["one", "many", "small"])
-def test_a_gibibyte_needs_little_memory(sizes: list[int]) -> None:
+async def test_a_gibibyte_needs_little_memory(sizes: list[int]) -> None:
     """Fewer small transfers: the entries that the test keeps of them need memory, too."""
 
-    async def scenario(bed: ZmqBed) -> None:
-        a, b = await bed.connected(2)
+    async with ZmqBed(message_bytes=1 << 20).ranks() as (bed, a, b):
         a.send(1, [(1, 1 << 20)])
         await bed.until(lambda: len(bed.log) == 2)
         before = peak = resident_bytes()
@@ -317,8 +282,6 @@ def test_a_gibibyte_needs_little_memory(sizes: list[int]) -> None:
         await bed.until(is_done)
         assert len(b.arrivals(0)) == len(a.acknowledgements(1)) == 1 + len(sizes)
         assert peak - before < 100_000_000
-
-    run(scenario, message_bytes=1 << 20)
 
 
 def resident_bytes() -> int:

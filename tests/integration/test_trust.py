@@ -1,7 +1,5 @@
 """Who may talk to whom, over real TLS on 127.0.0.1: whatever is wrong is refused, said once, and moves no packet."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Callable
@@ -16,12 +14,11 @@ from agents import control_link
 from agents.agent import Agent
 from agents.host.limits import Limits
 from agents.host.ports import Ports
+from emulator.annexes.launch.authority import issue, issue_token, make_authority, revoke
 from emulator.control import conversation as control
 from emulator.control.authentication import Purpose, code_of
-from emulator.control.certificates.authority import issue, make_authority
-from emulator.control.certificates.revocation import LIST, revoke
+from emulator.control.certificates.revocation import LIST
 from emulator.control.certificates.roles import Role
-from emulator.control.certificates.tokens import issue_token
 from emulator.control.wire.codec import decode_controller, encode_agent, encode_controller
 from emulator.control.wire.descriptions import Sealer
 from emulator.control.wire.tls import TlsFiles
@@ -58,7 +55,7 @@ class Played:
     said: list[Any] = field(default_factory=list)
 
     def admit(self, channel: AgentChannel) -> str | None:
-        channel.send(control.Setup([control.JobSetup(0, "r", [self.place], "roce", 1 << 20, 0, SETTINGS)]))
+        channel.send(control.Setup({0: control.JobSetup("r", [self.place], "roce", 1 << 20, 0, SETTINGS)}))
         return None
 
     def heard(self, channel: AgentChannel, message: control.JobMessage[Any]) -> None:

@@ -1,14 +1,11 @@
 """The page about a trace in a real browser: drawn, complete in itself, readable at any width."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from emulator.cli.main import main
-from tests.support.browser import DESKTOP, PHONE, Browser, chromium
+from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.command import EXAMPLE
 
 CHARTS = {"time-line", "communication-line", "matrix", "sizes", "path-line"}
@@ -18,12 +15,6 @@ return [...document.querySelectorAll('.graph .node')].filter(one => {
   return [...one.querySelectorAll('text')].some(text => text.getBBox().width > box.width);
 }).map(one => one.textContent);
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ A bed opens endpoints and lets time pass. Each rank is a `Listener`, which posts
 of a bed share one log, so that the order of events at different ranks can be compared.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +11,8 @@ from typing import Literal, NamedTuple
 
 import pytest
 
-from agents.transports.base import Address, Endpoint
+from agents.transports.base import Endpoint
+from emulator.control.conversation import Address
 from emulator.errors import LocalProtocolError
 
 

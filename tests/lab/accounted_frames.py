@@ -5,8 +5,6 @@ frames in - frames out = drops of the profile + drops in queues + drops elsewher
 What no counter shows is printed as the rest, and wrong.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Iterator

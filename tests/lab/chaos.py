@@ -5,8 +5,6 @@ afterwards; every iteration that the command reported is in the folder with all 
 namespace or temporary folder is left.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import re

@@ -3,8 +3,6 @@
 Four hosts at one switch, and a ring, in which no two senders meet at a port. TESTER-LIMITED is right on a busy host.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from contextlib import contextmanager
 from emulator.results.statistics.summary import summarise
 from emulator.results.verdict.judge import Outcome, judge
 from emulator.results.verdict.rules import EXAMPLE, load_rules
-from emulator.views.text.verdict_text import headline
+from emulator.views.verdict_text import headline
 from tests.lab.trials import Play, Trial, command, star_lab
 
 HOSTS = 4

@@ -1,12 +1,11 @@
 """Tests on real kernels: network namespaces and what is between them. They need root; a skip says what is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.machine import Machine, machine
 from tests.support.namespaces import Namespace, namespace, why_not
 
 HERE = Path(__file__).parent
@@ -30,4 +29,11 @@ def lab_host() -> None:
 def place(lab_host: None) -> Iterator[Namespace]:
     """A network namespace of the test's own."""
     with namespace() as one:
+        yield one
+
+
+@pytest.fixture
+def host(lab_host: None, tmp_path: Path) -> Iterator[Machine]:
+    """A machine of the test's own, in which labs are brought up."""
+    with machine(tmp_path) as one:
         yield one

@@ -1,7 +1,5 @@
 """Faults that strike a run: what is broken, when it is over at the latest, and what is put back afterwards."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil
@@ -17,9 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
+from emulator.controller.roster.local_agents import TOLD_LATER
 from emulator.results.run_folder.store import is_run_folder
 from tests.lab.sites import Site
-from tests.support.command import Command, wait_for
+from tests.support.command import Command, arguments_of, wait_for
 
 SOON_S, UNHEARD_S, SILENT_S, LEASE_OVER_S = 2.0, 3.0, 12.0, 11.0
 """Deadlines of docs/faults.md: of what is noticed at once, of silence, and of agents whose controller is silent."""
@@ -93,9 +92,9 @@ def _to_agent(number: signal.Signals) -> Callable[[Command, Scene], None]:
 
 
 def _wait_for_agent(command: Command, scene: Scene) -> int | None:
-    """An agent, once there are any; None: the command has ended before."""
+    """An agent of the lab, not one started before its place was known; None: the command has ended before."""
     while command.process.poll() is None:
-        if agents := command.agents():
+        if agents := [pid for pid in command.agents() if TOLD_LATER.encode() not in arguments_of(pid)]:
             return scene.drawn.choice(agents)
         time.sleep(0.02)
     return None

@@ -3,15 +3,13 @@
 Eight ranks on four hosts at one switch of 1 Gbit/s. It says how long each part took.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
 import time
 from pathlib import Path
 
-from emulator.experiment.series.suite.record import RECORD
+from emulator.experiment.series.suite.record import SuiteRecord
 from emulator.results.run_folder.manifest import COMPLETE
 from emulator.results.run_folder.store import find_runs, stored_run
 from tests.lab.trials import star_lab
@@ -25,7 +23,7 @@ def complete_runs(root: Path) -> dict[str, str]:
     """Folder → run id of every complete run of a suite; the jobs of a session count when its case is done."""
     runs = [stored_run(folder) for folder in find_runs(root)]
     names = {one.folder.relative_to(root): one.manifest.run_id for one in runs if one.status == COMPLETE}
-    done = {one["name"] for one in json.loads((root / RECORD).read_text())["cases"]}
+    done = {one["name"] for one in json.loads((root / SuiteRecord.FILE).read_text())["cases"]}
     return {str(path): run for path, run in names.items() if "job=" not in path.name or path.parts[0] in done}
 
 
@@ -61,7 +59,7 @@ def play(suite: str, folder: Path, out: Path, *, timeout_s: float) -> dict[str, 
 
 
 def _is_in_next_case(out: Path, complete: int) -> bool:
-    done = len(complete_runs(out)) if (out / RECORD).is_file() else 0
+    done = len(complete_runs(out)) if (out / SuiteRecord.FILE).is_file() else 0
     return done >= complete and len([*find_runs(out)]) > done
 
 

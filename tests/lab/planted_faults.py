@@ -6,8 +6,6 @@ the device, or as the end of the flows that lost packets). A draw whose rule met
 count.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -1,7 +1,5 @@
 """Where faults strike: two hosts at a switch in namespaces, and what there is to see of a run from outside."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Two hosts at one switch. Both agents are pinned to one core, beside three processes that only compute.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -16,7 +14,7 @@ from emulator.results.run_folder.reader import read_run
 from emulator.results.statistics.summary import summarise
 from emulator.results.verdict.judge import Outcome, judge
 from emulator.results.verdict.rules import EXAMPLE, load_rules
-from emulator.views.text.verdict_text import headline
+from emulator.views.verdict_text import headline
 from tests.lab.trials import Play, Trial, collective, command, star_lab
 from tests.support.command import started
 

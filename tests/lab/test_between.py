@@ -1,7 +1,5 @@
 """`charkha lab up --between` two ports: rules apply to what passes, frames add up, and the interfaces come back."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Runs with faults at random moments end by name and leave nothing, see chaos.py; two hundred with CHARKHA_FULL=1."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.chaos import chaos, summary_text

@@ -1,7 +1,5 @@
 """Firmware profiles in turns in a lab, and what a comparison says of them."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.full import measures
 from tests.support.labs import forwarding
 
@@ -42,13 +40,11 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder, lab = tmp_path_factory.mktemp("lab"), f"test-{secrets.token_hex(4)}"
     (folder / "pair.yaml").write_text(TOPOLOGY)
     try:
-        raised = charkha("lab", "up", "pair.yaml", "--id", lab, "--force", cwd=folder)
-        assert raised.code == 0, raised.stderr
+        succeed("lab", "up", "pair.yaml", "--id", lab, "--force", cwd=folder)
         forwarding(lab)
         where = ("--topology", "pair.yaml", "--lab", lab)
         turns = ("--profiles", "fw-a,fw-a,slow-port", "--out", "runs")
-        made = charkha("bench", *SWEEP, *where, *turns, cwd=folder)
-        assert made.code == 0, made.stderr
+        made = succeed("bench", *SWEEP, *where, *turns, cwd=folder)
         assert "15 of 15 runs are complete" in made.stdout
         yield folder / "runs"
     finally:

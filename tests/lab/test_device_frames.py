@@ -1,14 +1,12 @@
 """Frames in - frames out of a device on real runs: every lost frame is in one of its counters."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from emulator.device.lab.packet_sockets import SOCKET_DROPS
+from emulator.device.lab.status import SOCKET_DROPS
 from emulator.results.run_folder.reader import read_run
 from emulator.results.statistics.summary import summarise
 from tests.support.command import COMMAND, ROOT
@@ -18,7 +16,7 @@ from tests.support.namespaces import need_switch
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 _SHRINK = """
 import socket
-from emulator.device.lab.packet_sockets import packet_sockets
+from emulator.device.lab.status import packet_sockets
 for one in packet_sockets(["charkha-two-hosts-switch-sw0"]).values():
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
 """
@@ -33,7 +31,7 @@ def lab(lab_host: None, request: pytest.FixtureRequest, tmp_path: Path) -> Itera
         (host.folder / "lab.yaml").write_text(TWO_HOSTS.read_text().replace("kind: bridge", f"kind: {request.param}"))
         host.run(*COMMAND, "lab", "up", "lab.yaml", "--force")
         yield host
-        assert host.charkha("lab", "down", "--all").code == 0
+        host.succeed("lab", "down", "--all")
 
 
 @pytest.mark.parametrize("lab", ["ovs"], indirect=True)

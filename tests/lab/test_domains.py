@@ -1,7 +1,5 @@
 """What ranks of a scale-up domain send each other is on no interface; what others send is."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from contextlib import ExitStack

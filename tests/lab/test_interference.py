@@ -1,7 +1,5 @@
 """Two equal jobs at one port of a lab: twice as long while both send, as long as alone when they do not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import charkha
+from tests.support.command import succeed
 from tests.support.full import measures
 from tests.support.star_lab import Lab, star
 
@@ -26,7 +24,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     """Two hosts with ports that any machine can fill, and two jobs of one trace."""
     made = Lab(tmp_path, star(2, rate="20Mbit", mtu=1500))
     trace = ("all_reduce", "-n", 2, "-b", "600K", "--gap-micros", COMPUTE_US, "--out", "trace")
-    assert charkha("trace", "generate", "collective", *trace, cwd=tmp_path).code == 0
+    succeed("trace", "generate", "collective", *trace, cwd=tmp_path)
     jobs = "".join(f"  - {{name: {name}, trace: {{path: trace}}, warmup: 1, pace: continuous}}\n" for name in "ab")
     (tmp_path / "session.yaml").write_text(f"charkha: 1\njobs:\n{jobs}observe: {{report: false}}\n")
     made.up()

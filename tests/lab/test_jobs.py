@@ -1,7 +1,5 @@
 """Two jobs on one switch: what it counted is what the jobs counted, to the frame."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import StoredSession, load_session
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.iterations import iteration_durations
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.full import measures
 from tests.support.namespaces import Namespace, captured
 from tests.support.star_lab import Lab, star
@@ -41,8 +39,7 @@ def play(lab: Lab, size: str, *options: object, iterations: int, second: dict[st
     network = {"topology": "lab.yaml", "lab": lab.id, "transport": window}
     spec = {"jobs": jobs, "network": network, "observe": {"report": False}}
     (lab.folder / "s.yaml").write_text(json.dumps(spec))
-    finished = charkha("run", "-f", "s.yaml", "--out", "s", *options, cwd=lab.folder, timeout_s=200)
-    assert finished.code == 0, finished.stderr
+    succeed("run", "-f", "s.yaml", "--out", "s", *options, cwd=lab.folder, timeout_s=200)
     return load_session(lab.folder / "s")
 
 

@@ -1,19 +1,16 @@
 """`charkha lab`: every kind of switch carries a trace, and nothing is left when a lab is down."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents.transports.roce.connection_id import folded_port
-from tests.support.command import COMMAND, EXAMPLE, ROOT, wait_for
-from tests.support.machine import Machine, machine
+from agents.transports.roce.endpoint import folded_port
+from tests.support.command import EXAMPLE, ROOT, wait_for
+from tests.support.machine import Machine
 from tests.support.namespaces import need_switch
 
 LEAF_SPINE = ROOT / "topologies" / "leaf-spine-2x2.yaml"
@@ -21,21 +18,10 @@ TWO_HOSTS = ROOT / "topologies" / "two-hosts-switch.yaml"
 QUICK = ("--transport", "roce", "--iterations", 1, "--warmup", 0)
 
 
-@pytest.fixture
-def host(lab_host: None, tmp_path: Path) -> Iterator[Machine]:
-    with machine(tmp_path) as one:
-        yield one
-
-
 def two_hosts(host: Machine, kind: str) -> Path:
     path = host.folder / f"{kind}.yaml"
     path.write_text(TWO_HOSTS.read_text().replace("kind: bridge", f"kind: {kind}"))
     return path
-
-
-def raise_lab(host: Machine, topology: Path, *options: object) -> None:
-    """Not as other commands are run: the daemons of a switch outlive it on purpose."""
-    host.run(*COMMAND, "lab", "up", topology, *options)
 
 
 def status(host: Machine) -> list[dict[str, Any]]:
@@ -53,10 +39,9 @@ def test_every_kind_of_switch_carries_the_example_and_leaves_nothing(host: Machi
     need_switch(kind)
     before = host.traces()
     topology = two_hosts(host, kind)
-    raise_lab(host, topology, "--id", "carrier")
+    host.raise_lab(topology, "--id", "carrier")
     run = ("run", EXAMPLE, "--topology", topology, *QUICK, "--compute", "skip", "--scale-bytes", "1/16", "--out", "run")
-    finished = host.charkha(*run)
-    assert finished.code == 0, finished.stderr
+    host.succeed(*run)
 
     manifest = json.loads((host.folder / "run" / "manifest.json").read_text())
     lab = manifest["topology"]["lab"]
@@ -69,27 +54,26 @@ def test_every_kind_of_switch_carries_the_example_and_leaves_nothing(host: Machi
     assert all(port["counters"]["rx_bytes"] > payload for port in switch["ports"])
     assert all(port["counters"]["qdisc_drops"] == 0 for port in switch["ports"])
 
-    assert host.charkha("lab", "down").code == 0
+    host.succeed("lab", "down")
     assert host.traces() == before
 
 
 def test_a_lab_is_there_and_gone(host: Machine) -> None:
     before = host.traces()
-    raise_lab(host, TWO_HOSTS)
+    host.raise_lab(TWO_HOSTS)
     assert host.charkha("lab", "exec", "h0", "sh", "-c", "exit 7").code == 7
-    finished = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
-    assert finished.code == 0, finished.stderr
+    host.succeed(*bench(TWO_HOSTS, "--out", "run"))
     assert status(host)[0]["processes"] == 0
     assert host.charkha("lab", "down", TWO_HOSTS).stdout == "Removed: two-hosts-switch\n"
     assert host.traces() == before
     assert host.charkha("lab", "down", TWO_HOSTS).code == 2
-    assert host.charkha("lab", "down", TWO_HOSTS, "--if-exists").code == 0
+    host.succeed("lab", "down", TWO_HOSTS, "--if-exists")
 
 
 def test_pinned_and_hashed_routes_lead_where_the_topology_says(host: Machine) -> None:
     pinned = host.folder / "pinned.yaml"
     pinned.write_text(LEAF_SPINE.read_text() + "routes:\n  - {at: leaf0, to: h4, via: spine1}\n")
-    raise_lab(host, pinned, "--id", "pins")
+    host.raise_lab(pinned, "--id", "pins")
     routes = host.charkha("lab", "exec", "leaf0", "ip", "route", "show", "198.18.5.0/24").stdout
     assert routes.split() == ["198.18.5.0/24", "via", "169.254.0.15", "dev", "u1", "onlink"]
     hashed = host.charkha("lab", "exec", "leaf0", "ip", "route", "show", "198.18.6.0/24").stdout
@@ -100,7 +84,7 @@ def test_pinned_and_hashed_routes_lead_where_the_topology_says(host: Machine) ->
 
 
 def test_flows_take_the_paths_that_the_plan_says(host: Machine) -> None:
-    raise_lab(host, LEAF_SPINE)
+    host.raise_lab(LEAF_SPINE)
     asked = ("plan", "--collective", "all_to_all", "-n", "8", "-b", "8", "--topology", LEAF_SPINE, "--json")
     planned = json.loads(host.charkha(*asked).stdout)
     assert planned["hash"] == "linux"
@@ -137,7 +121,7 @@ def test_of_a_killed_up_nothing_is_left_after_down(host: Machine, namespaces: in
     before = host.traces()
     kill_up(host, namespaces=namespaces)
     assert len(host.namespaces()) >= namespaces
-    assert host.charkha("lab", "down").code == 0
+    host.succeed("lab", "down")
     assert host.traces() == before
 
 
@@ -146,30 +130,30 @@ def test_what_a_killed_up_left_makes_way_for_the_next(host: Machine) -> None:
     before = host.traces()
     kill_up(host, namespaces=3)
     assert "incomplete" in host.charkha("lab", "exec", "h0", "true").error
-    raise_lab(host, LEAF_SPINE)
-    assert host.charkha("lab", "exec", "h0", "true").code == 0
-    assert host.charkha("lab", "down").code == 0
+    host.raise_lab(LEAF_SPINE)
+    host.succeed("lab", "exec", "h0", "true")
+    host.succeed("lab", "down")
     assert host.traces() == before
 
 
 @pytest.mark.slow
 def test_two_labs_of_one_file_stand_beside_each_other(host: Machine) -> None:
     before = host.traces()
-    raise_lab(host, TWO_HOSTS, "--id", "one")
-    raise_lab(host, TWO_HOSTS, "--id", "two")
+    host.raise_lab(TWO_HOSTS, "--id", "one")
+    host.raise_lab(TWO_HOSTS, "--id", "two")
     assert "--id" in host.charkha("lab", "up", LEAF_SPINE, "--id", "two").error
     undecided = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
     assert (undecided.code, "one, two" in undecided.error) == (2, True)
-    assert host.charkha(*bench(TWO_HOSTS, "--out", "run", "--lab", "two")).code == 0
+    host.succeed(*bench(TWO_HOSTS, "--out", "run", "--lab", "two"))
     carried = {
         lab["id"]: sum(port["counters"]["rx_packets"] for port in lab["nodes"][2]["ports"]) for lab in status(host)
     }
     assert carried["one"] == 0
     assert carried["two"] > 0
     assert host.charkha("lab", "down").code == 2
-    assert host.charkha("lab", "down", "one").code == 0
+    host.succeed("lab", "down", "one")
     assert [lab["id"] for lab in status(host)] == ["two"]
-    assert host.charkha("lab", "down", "--all").code == 0
+    host.succeed("lab", "down", "--all")
     assert host.traces() == before
 
 
@@ -180,8 +164,8 @@ def test_a_topology_without_its_lab_is_refused_at_once(host: Machine) -> None:
 
 
 def test_traffic_that_would_leave_elsewhere_is_refused(host: Machine) -> None:
-    raise_lab(host, TWO_HOSTS)
-    assert host.charkha("lab", "exec", "h0", "ip", "route", "replace", "local", "198.18.2.0/24", "dev", "lo").code == 0
+    host.raise_lab(TWO_HOSTS)
+    host.succeed("lab", "exec", "h0", "ip", "route", "replace", "local", "198.18.2.0/24", "dev", "lo")
     finished = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
     assert finished.code == 2
     assert "would leave through lo, not through eth0" in finished.error
@@ -189,7 +173,7 @@ def test_traffic_that_would_leave_elsewhere_is_refused(host: Machine) -> None:
 
 @pytest.mark.slow
 def test_a_killed_run_leaves_no_process_in_the_lab(host: Machine) -> None:
-    raise_lab(host, TWO_HOSTS)
+    host.raise_lab(TWO_HOSTS)
     with host.started(*bench(TWO_HOSTS, "--out", "run", "--iterations", 1_000_000)) as command:
         wait_for(lambda: status(host)[0]["processes"] == 2 or None)
         host.kill(command)
@@ -201,8 +185,7 @@ def test_what_two_cores_cannot_carry_is_refused_unless_forced(host: Machine) -> 
     assert refused.code == 3
     assert "--force" in refused.error
     assert host.namespaces() == []
-    forced = host.charkha("lab", "up", ROOT / "topologies" / "rail-4x4.yaml", "--force")
-    assert forced.code == 0
+    host.succeed("lab", "up", ROOT / "topologies" / "rail-4x4.yaml", "--force")
     assert status(host)[0]["tester_limited"]
     assert host.charkha("lab", "exec", "h0", "ip", "route", "get", "198.18.2.4", "from", "198.18.2.1").stdout.split()[
         :6

@@ -1,7 +1,5 @@
 """Four paths between two hosts: hashed, pinned and sprayed flows, a path that goes black, and a switch that trims."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import subprocess
@@ -19,8 +17,9 @@ from emulator.device.lab.state import LabStore
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.topology.load import load_topology
-from tests.support.command import charkha, started
+from tests.support.command import charkha, started, succeed
 from tests.support.full import measures
+from tests.support.star_lab import sent_bytes
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 FOUR_PATHS = (Path(__file__).parents[2] / "topologies" / "leaf-spine-2x4.yaml").read_text()
@@ -63,19 +62,10 @@ def sending(size: str, lab_id: str, *options: object, iterations: int = 3, out: 
 def send(folder: Path, lab_id: str, *options: object, size: str = "4M") -> tuple[Run, float]:
     """Rank 0 sends to rank 1: the run, and the median time, s."""
     out = f"run-{secrets.token_hex(3)}"
-    finished = charkha(*sending(size, lab_id, *options, out=out), cwd=folder)
-    assert finished.code == 0, finished.stderr
+    succeed(*sending(size, lab_id, *options, out=out), cwd=folder)
     run = read_run(folder / out)
     spans = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in run.table(RunTable.ITERATIONS).to_pylist()]
     return run, sorted(spans)[len(spans) // 2]
-
-
-def sent_bytes(run: Run) -> dict[str, int]:
-    series: dict[str, list[int]] = {}
-    for row in run.table(RunTable.COUNTERS).to_pylist():
-        if row["counter"] == "tx_bytes":
-            series.setdefault(f"{row['device']}:{row['interface']}", []).append(row["value"])
-    return {port: values[-1] - values[0] for port, values in series.items()}
 
 
 def planned_ns(folder: Path, *options: object) -> int:

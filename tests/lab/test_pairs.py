@@ -1,7 +1,5 @@
 """`charkha bench pairs` at a switch: a slow port is named with its direction, and no other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,11 +34,11 @@ def test_a_slow_port_is_named_with_its_direction(lab: Lab) -> None:
     assert (len(table["pairs"]), table["transfers"], table["is_one_host"]) == (12, 84, False)
     assert all(pair["bits_per_s"] < 100e6 for pair in table["pairs"]), "payload below the line rate"
     assert (table["slow_ports"], table["slow_pairs"]) == ([], [])
-    (lab.folder / "slow.yaml").write_text('rules:\n  - {shape: {rate: 40%}, port: "sw0:p2"}\n')
+    (lab.folder / "slow.yaml").write_text('rules:\n  - {shape: {rate: 15%}, port: "sw0:p2"}\n')
     table = pairs(lab, "--profile", "slow.yaml", out="slow")
     assert [(one["port"], one["direction"]) for one in table["slow_ports"]] == [("h2:eth0", "receive")]
     assert table["slow_pairs"] == []
-    assert table["slow_ports"][0]["bits_per_s"] < 40e6
+    assert table["slow_ports"][0]["bits_per_s"] < 15e6
 
 
 def test_fewer_rounds_cover_every_port(lab: Lab) -> None:

@@ -1,7 +1,5 @@
 """Agents by hand on servers: control over the management network, traffic over the interface under test."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator, Sequence
@@ -12,8 +10,8 @@ from typing import Any
 import pytest
 
 from emulator.units import NS_PER_S
-from tests.support.command import Finished, charkha, started, wait_for
-from tests.support.full import IS_FULL
+from tests.support.command import Finished, charkha, started, succeed, wait_for
+from tests.support.full import IS_FULL, variant
 from tests.support.servers import Rack, rack
 
 AHEAD_S = 7_000
@@ -83,7 +81,7 @@ def _clocks(document: dict[str, Any]) -> list[tuple[int, int]]:
 def test_a_killed_agent_is_named_the_others_stop_and_its_addresses_expire(two: Rack) -> None:
     trace = two.folder / "trace"
     generated = ("trace", "generate", "collective", "all_reduce", "-n", 4, "-b", "4M", "--count", 400, "--out", trace)
-    assert charkha(*generated, cwd=two.folder).code == 0
+    succeed(*generated, cwd=two.folder)
     where = ("--topology", two.topology(ranks_each=2), *two.listening)
     with two.agent(0) as near, two.agent(1) as far:
         prefix = two.servers[0].prefix
@@ -188,6 +186,7 @@ def test_calibrate_says_how_well_the_clocks_of_agents_are_known(two: Rack) -> No
     assert abs(far["offset_ns"] - AHEAD_S * NS_PER_S) <= far["error_ns"] < NS_PER_S
 
 
+@variant
 @pytest.mark.slow
 def test_calibrate_for_a_lab_measures_over_cables_and_leaves_nothing(lab_host: None, tmp_path: Path) -> None:
     hosts = [{"name": f"h{at}", "per_rank": f"198.18.{at + 1}.0/24"} for at in range(2)]

@@ -1,7 +1,5 @@
 """What a plan says beside what a lab measures."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ import pytest
 
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.full import measures
 from tests.support.star_lab import sent_bytes
 
@@ -35,17 +33,14 @@ def raised(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pat
     (tmp_path / "lab.yaml").write_text(request.param)
     one = f"test-{secrets.token_hex(4)}"
     try:
-        finished = charkha("lab", "up", "lab.yaml", "--id", one, "--force", cwd=tmp_path)
-        assert finished.code == 0, finished.stderr
+        succeed("lab", "up", "lab.yaml", "--id", one, "--force", cwd=tmp_path)
         yield tmp_path, one
     finally:
         charkha("lab", "down", one, cwd=tmp_path)
 
 
 def planned(folder: Path, *options: object) -> dict[str, Any]:
-    finished = charkha("plan", "--collective", *WHAT, *options, "--json", cwd=folder)
-    assert finished.code == 0, finished.stderr
-    found: dict[str, Any] = json.loads(finished.stdout)
+    found: dict[str, Any] = succeed("plan", "--collective", *WHAT, *options, "--json", cwd=folder).document
     return found
 
 
@@ -56,8 +51,7 @@ def test_steps_take_what_the_plan_says_on_the_links_that_it_says(raised: tuple[P
     folder, lab = raised
     expected_ns = planned(folder)["operations"][0]["ideal_ns"]["fair_steps"]
     play = ("bench", *WHAT, "-e", "4M", "--iterations", 3, "--lab", lab, "--out", "run")
-    finished = charkha(*play, cwd=folder)
-    assert finished.code == 0, finished.stderr
+    succeed(*play, cwd=folder)
 
     run = read_run(folder / "run")
     spans: dict[int, list[tuple[int, int]]] = {}

@@ -1,7 +1,5 @@
 """Faults planted in a lab are found, and their port is named, see planted_faults.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.planted_faults import measure, summary_text

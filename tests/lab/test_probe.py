@@ -1,7 +1,5 @@
 """Crafted frames through a real Linux bridge and a real router, both ends in namespaces of a lab."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections import Counter
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 
 HOSTS = [{"name": f"h{number}", "per_rank": f"198.18.{number + 1}.0/24"} for number in range(2)]
 
@@ -28,8 +26,7 @@ class Lab:
         links = [{"endpoints": [f"h{at}:eth0", f"sw:p{at}"], "mtu": 1500, **speed} for at in range(2)]
         document = {"hosts": HOSTS, "switches": [{"name": "sw", "kind": kind}], "links": links}
         (self.folder / "t.yaml").write_text(json.dumps(document))
-        raised = charkha("lab", "up", "t.yaml", "--id", self.lab_id, cwd=self.folder)
-        assert raised.code == 0, raised.stderr
+        succeed("lab", "up", "t.yaml", "--id", self.lab_id, cwd=self.folder)
 
     def down(self) -> None:
         """Remove it."""
@@ -38,9 +35,12 @@ class Lab:
     def probe(self, *options: object) -> dict[str, dict[str, Any]]:
         """Verdicts by name."""
         where = ("--topology", "t.yaml", "--lab", self.lab_id, "--from", "h0", "--to", "h1")
-        finished = charkha("lab", "probe", *where, "--rate", 1000, "--json", *options, cwd=self.folder)
-        assert finished.code == 0, finished.stderr
-        return {verdict["name"]: verdict for verdict in json.loads(finished.stdout)["probes"]}
+        return {
+            verdict["name"]: verdict
+            for verdict in succeed(
+                "lab", "probe", *where, "--rate", 1000, "--json", *options, cwd=self.folder
+            ).document["probes"]
+        }
 
 
 @pytest.fixture
@@ -99,8 +99,7 @@ def test_a_bridge_that_remarks_and_drops_is_detected(lab: Lab) -> None:
     }
 """
     (lab.folder / "rules.nft").write_text(rules)
-    applied = charkha("lab", "exec", "--lab", lab.lab_id, "sw", "nft", "-f", lab.folder / "rules.nft", cwd=lab.folder)
-    assert applied.code == 0, applied.stderr
+    succeed("lab", "exec", "--lab", lab.lab_id, "sw", "nft", "-f", lab.folder / "rules.nft", cwd=lab.folder)
     verdicts = lab.probe("--raise-mtu")
     assert verdicts["DSCP 10"]["changes"] == ["DSCP 10 to 0"]
     assert verdicts["ECT(0)"]["changes"] == ["ECN 2 to 3"]

@@ -1,7 +1,5 @@
 """The next run in a lab undoes the profile of a killed run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rules of a profile on real switches: the counters agree with the frames at the sockets."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Algorithms that know the layout, on two hosts with a NIC at each of four rails, as the switches counted them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

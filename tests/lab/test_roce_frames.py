@@ -1,7 +1,5 @@
 """Our own frames as a kernel puts them on a wire, judged by scapy, by Wireshark's dissector and by the audit."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import warnings
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import charkha
+from tests.support.command import charkha, succeed
 from tests.support.full import IS_FULL
 from tests.support.namespaces import Capture, Namespace, captured, cut_frames, join_by_cable
 
@@ -31,8 +29,7 @@ def run_between(place: Namespace, ends: tuple[str, str], folder: Path, *options:
     topology.write_text(f"name: ends\nhosts:\n{hosts}")
     sweep = ("bench", "all_reduce", "-n", 2, "-b", "1K", "-e", "256K", "-f", 16, "--iterations", 2, "--agents", 2)
     where = ("--topology", topology, "--transport", "roce", "--out", "run")
-    finished = charkha(*sweep, *where, *options, cwd=folder, prefix=place.prefix)
-    assert (finished.code, finished.stderr) == (0, "")
+    succeed(*sweep, *where, *options, cwd=folder, prefix=place.prefix, quiet=True)
 
 
 def add_to_loopback(place: Namespace, ends: tuple[str, str]) -> None:
@@ -69,7 +66,7 @@ def test_frames_on_a_cable_between_two_interfaces(place: Namespace, tmp_path: Pa
         run_between(place, ENDS[family], tmp_path)
     assert on_loopback.frames == 0
     assert at_near.frames == at_far.frames
-    assert charkha("runs", "audit", at_near.path, cwd=tmp_path).code == 0
+    succeed("runs", "audit", at_near.path, cwd=tmp_path)
     check(at_far)
 
 

@@ -1,8 +1,5 @@
 """Losses on a real kernel: runs complete, nothing comes twice, and our counters and the capture tell the same story."""
 
-from __future__ import annotations
-
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.command import ROOT, charkha
+from tests.support.command import ROOT, charkha, succeed
 from tests.support.full import IS_FULL
 from tests.support.namespaces import Namespace, captured, cut_frames
 
@@ -57,9 +54,10 @@ def test_a_run_with_losses_completes_and_counts_what_the_capture_shows(
     assert sent - resent >= 2 * ITERATIONS * SIZE // PATH_MTU  # a ring of two: each sends the array once
     assert resent > 0
     assert all(flow["dropped_payload"] == flow["dropped_icrc"] == 0 for flow in flows.values())
-    audit = charkha("runs", "audit", capture.path, "--json", cwd=tmp_path)
-    assert audit.code == 0, audit.stdout
-    seen = {flow["dest_qp"]: flow for flow in json.loads(audit.stdout)["flows"]}
+    seen = {
+        flow["dest_qp"]: flow
+        for flow in succeed("runs", "audit", capture.path, "--json", cwd=tmp_path).document["flows"]
+    }
     assert {qpn: (flow["packets"], flow["retransmits"]) for qpn, flow in flows.items()} == {
         qpn: (flow["data_frames"], flow["retransmitted"]) for qpn, flow in seen.items() if flow["data_frames"]
     }

@@ -1,7 +1,5 @@
 """Two users at one switch, seen at its port: frames of one run only, also when the service is killed in between."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time
@@ -10,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from charkha.service import Role, State
 from emulator.annexes.service.configuration import ServiceFolder
-from emulator.annexes.service.model import Dut
+from emulator.annexes.service.model import Dut, Role, State
 from emulator.annexes.service.serving import opened
 from tests.integration.test_service import wait_until_it_plays
 from tests.support.full import IS_FULL

@@ -1,7 +1,5 @@
 """What docs/expect.md and docs/compare.md say of verdicts in labs, measured with few trials; the commands play many."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

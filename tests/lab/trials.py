@@ -1,7 +1,5 @@
 """Trials in labs, repeated: each told with its wall time, and counted. Commands beside this file use it."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

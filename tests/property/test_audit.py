@@ -1,7 +1,5 @@
 """Invariant: every capture leads to a report; a correct connection has no violations."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterable
@@ -12,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from emulator.annexes.bench_kit.audit.audit_table import render
-from emulator.annexes.bench_kit.audit.capture import Capture
-from emulator.annexes.bench_kit.audit.link import CapturedFrame
+from emulator.annexes.bench_kit.audit.audit import Capture
+from emulator.annexes.bench_kit.audit.command import render
+from emulator.annexes.bench_kit.audit.pcap import CapturedFrame
 from emulator.annexes.bench_kit.audit.report import to_json
 from emulator.errors import InputError
 from emulator.roce.connection.messages import Arrival, ConnectionSettings, Message, Verb

@@ -1,15 +1,12 @@
 """Schedules of background traffic, for all patterns, sizes, rates and seeds: time never goes back, and rates hold."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.flows.background.distributions import DISTRIBUTIONS
-from emulator.flows.background.schedule import PATTERNS, Schedule, WireSize, batches
+from emulator.flows.background import DISTRIBUTIONS, PATTERNS, Schedule, WireSize, batches
 
 
 @st.composite

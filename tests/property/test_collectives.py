@@ -1,8 +1,6 @@
 """Every built-in algorithm, for any group and size and in any order of events: each member ends with what the
 collective promises, nobody sends what it does not have, and the bytes moved are those of the closed form."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 from emulator.planner.algorithms import schedule
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.built_in import BY_LAYOUT as LAID_OUT
-from emulator.planner.collectives.trees import CHUNK_BYTES, TreePlace, two_trees
+from emulator.planner.collectives.patterns import CHUNK_BYTES, TreePlace, two_trees
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective, Lane, Step
 from emulator.trace.meaning.model import CommKind

@@ -1,7 +1,5 @@
 """Every value of the control conversation comes out of its bytes as it went in; no bytes break the decoder."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from ipaddress import ip_network
@@ -13,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.control import conversation as control
-from emulator.control.flows import FlowFigures, FlowReport, FlowTask
+from emulator.control.flows import FlowDirection, FlowFigures, FlowObserver, FlowReport, FlowTask
 from emulator.control.observations import (
     Completions,
     ComputeSpans,
@@ -22,14 +20,19 @@ from emulator.control.observations import (
     RankSteps,
     RankSummary,
     StepRecords,
+    Timeline,
+    TimelineFlow,
 )
 from emulator.control.parameter import Parameter
 from emulator.control.wire.codec import decode_agent, decode_controller, encode_agent, encode_controller
 from emulator.errors import RemoteProtocolError
-from emulator.host.nic import NicFacts
+from emulator.host.nic_facts import NicFacts
 from emulator.planner.group_layout import Layouts
+from emulator.planner.network.port_shares import PortShare
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
+from emulator.roce.options import RoceOptions
 from emulator.trace.meaning.model import CommKind, Resource
+from emulator.transports.registry import VerbsOptions
 
 texts = st.text(max_size=8)
 blobs = st.binary(max_size=16)
@@ -39,8 +42,8 @@ u31, u32 = st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1)
 u63, u64 = st.integers(0, 2**53), st.integers(0, 2**53)
 i64 = st.integers(-(2**53), 2**53)
 iterations = st.integers(-(2**31), 2**31 - 1)
-ranks = st.lists(u32, max_size=4)
-places = st.dictionaries(u32, st.tuples(addresses, u31), max_size=4)
+ranks = st.lists(u32, max_size=4).map(tuple)
+places = st.dictionaries(u32, st.builds(control.Address, addresses, u31), max_size=4)
 splits = st.none() | st.lists(u63, min_size=1, max_size=4).map(tuple)
 
 ports = st.builds(control.Port, texts, st.lists(addresses, max_size=2).map(tuple), u31, u31)
@@ -65,26 +68,38 @@ play_settings = st.builds(
     credits=st.booleans(),
     instances=u63,
     algorithms=st.lists(texts, max_size=3).map(tuple),
-    groups=st.lists(ranks.map(tuple), max_size=3).map(tuple),
+    groups=st.lists(ranks, max_size=3).map(tuple),
     record_steps=st.integers(-1, 2**31 - 1),
     algorithm_files=st.dictionaries(texts, texts, max_size=2),
-    layouts=st.builds(Layouts, ranks, ranks),
+    layouts=st.builds(Layouts, ranks, ranks, ranks.map(frozenset)),
 )
-job_setups = st.builds(
-    control.JobSetup,
-    u31,
-    texts,
-    st.lists(st.builds(control.RankPlace, u32, addresses, u63, u63, texts, u31, u63, u63, st.booleans()), max_size=3),
-    texts,
-    u63,
-    u63,
-    play_settings,
-    st.dictionaries(texts, texts, max_size=3),
-    st.lists(st.builds(control.DomainPlace, ranks, u63, u63), max_size=2).map(tuple),
+shares = st.builds(PortShare, u31, u63, u63)
+transports = st.one_of(
+    st.tuples(st.just("zmq"), st.none()),
+    st.tuples(st.just("roce"), st.builds(RoceOptions, qps=st.integers(1, 64), congestion=st.sampled_from(["dcqcn"]))),
+    st.tuples(st.just("verbs"), st.builds(VerbsOptions, software_nic=st.sampled_from(["all", "off"]))),
 )
+
+
+@st.composite
+def job_setups(draw: st.DrawFn) -> control.JobSetup:
+    transport, options = draw(transports)
+    places = st.builds(control.RankPlace, u32, addresses, u63, u63, texts, shares, st.booleans())
+    return control.JobSetup(
+        draw(texts),
+        draw(st.lists(places, max_size=3, unique_by=lambda place: place.rank).map(tuple)),
+        transport,
+        draw(st.integers(1, 2**53)),
+        draw(u63),
+        draw(play_settings),
+        options,
+        draw(st.lists(st.builds(control.DomainPlace, ranks, u63, u63), max_size=2).map(tuple)),
+    )
+
+
 setups = st.builds(
     control.Setup,
-    st.lists(job_setups, max_size=2),
+    st.dictionaries(u31, job_setups(), max_size=2),
     st.lists(prefixes, max_size=3).map(tuple),
     st.lists(st.builds(FlowTask, u31, texts, texts, addresses, texts, texts), max_size=2).map(tuple),
     st.integers(1, 10**9),
@@ -104,7 +119,7 @@ flows = st.builds(
     st.sampled_from(["wire", "domain"]),
 )
 nics = st.builds(NicFacts, texts, st.none() | texts, st.none() | texts, counter, st.none() | u31)
-quantities = st.builds(Parameter, i64 | texts | st.floats(allow_nan=False), texts)
+quantities = st.builds(Parameter, i64 | texts | st.floats(-(2**62), 2**62), texts)
 
 
 @st.composite
@@ -120,9 +135,21 @@ def step_records(draw: st.DrawFn) -> StepRecords:
     for _ in range(draw(st.integers(0, 2))):
         sent = draw(st.lists(st.tuples(u32, u32, u32, u63, i64, i64, i64), max_size=3))
         received = draw(st.lists(st.tuples(u32, u32, i64), max_size=3))
-        columns = [[row[at] for row in sent] for at in range(7)] + [[row[at] for row in received] for at in range(3)]
+        columns = [tuple(row[at] for row in sent) for at in range(7)]
+        columns += [tuple(row[at] for row in received) for at in range(3)]
         blocks.append(RankSteps(iteration, draw(u63), draw(u32), draw(u64), *columns))
-    return StepRecords(iteration, blocks)
+    return StepRecords(iteration, tuple(blocks))
+
+
+@st.composite
+def timeline_parts(draw: st.DrawFn) -> Timeline:
+    flows = draw(st.lists(st.builds(TimelineFlow, u32, u32, u32), min_size=1, max_size=3, unique=True).map(tuple))
+    numbers = st.integers(0, len(flows) - 1)
+    rows = draw(st.lists(st.tuples(numbers, i64, u63, u63, u63), max_size=5))
+    return Timeline(draw(st.integers(1, 2**40)), flows, *np.array(rows, np.int64).reshape(-1, 5).T)
+
+
+timelines = timeline_parts()
 
 
 @st.composite
@@ -183,8 +210,8 @@ def chunks(draw: st.DrawFn) -> Chunk:
 ratio = st.none() | st.floats(0, 1e12)
 figures = st.builds(
     FlowFigures,
-    direction=texts,
-    observer=texts,
+    direction=st.sampled_from(FlowDirection),
+    observer=st.sampled_from(FlowObserver),
     messages=u63,
     bytes=u63,
     start_ns=i64,
@@ -199,31 +226,33 @@ figures = st.builds(
     latency_median_ns=ratio,
     latency_p99_ns=ratio,
 )
-aborts = st.builds(control.Abort, texts, ranks.map(tuple))
+reported = st.lists(figures, max_size=3, unique_by=lambda one: (one.direction, one.observer)).map(tuple)
+aborts = st.builds(control.Abort, texts, ranks)
 agent_values = st.one_of(
     hellos,
-    st.builds(control.Bound, places, st.lists(nics, max_size=2)),
+    st.builds(control.Bound, places, st.lists(nics, max_size=2).map(tuple)),
     st.builds(control.Credit, u31, u63),
     st.just(control.Ready()),
     completions(),
     compute_spans(),
-    st.builds(FlowEvents, iterations, st.lists(flows, max_size=3)),
+    st.builds(FlowEvents, iterations, st.lists(flows, max_size=3).map(tuple)),
     step_records(),
-    st.builds(control.IterationDone, iterations, st.lists(summaries, max_size=3)),
-    st.builds(control.Progress, u63, u63, st.booleans(), texts, ranks.map(tuple), u63),
+    st.builds(control.IterationDone, iterations, st.lists(summaries, max_size=3).map(tuple)),
+    st.builds(control.Progress, u63, u63, st.booleans(), texts, ranks, u63),
     st.builds(
         control.Farewell,
-        st.lists(flows, max_size=3),
+        st.lists(flows, max_size=3).map(tuple),
         u63,
-        i64,
+        u63,
         st.dictionaries(texts, quantities, max_size=3),
         st.none() | st.floats(0, 1),
         st.none() | st.floats(0, 1),
         u63,
+        st.none() | timelines,
     ),
     st.builds(control.Proof, blobs),
     st.builds(control.ClockReply, i64, i64, i64),
-    st.builds(FlowReport, u31, st.booleans(), st.lists(figures, max_size=3)),
+    st.builds(FlowReport, u31, st.booleans(), reported),
     st.just(control.Left()),
     aborts,
 )
@@ -253,8 +282,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return str(value.dtype), value.tolist()
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value), {item.name: plain(getattr(value, item.name)) for item in fields(value)}
-    return [plain(one) for one in value] if isinstance(value, list) else value
+        return type(value), {item.name: plain(getattr(value, item.name)) for item in fields(value) if item.compare}
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return tuple(map(plain, value)) if isinstance(value, tuple) else value
 
 
 jobs = st.none() | u31
@@ -290,9 +321,9 @@ def test_damaged_messages_are_values_or_the_peers_fault(value: Any, damage: list
 def test_only_addresses_pass_for_addresses(host: str) -> None:
     settings = PlaySettings(credits=True, instances=1, algorithms=(), groups=())
     for value in (
-        control.Directory({0: (host, 4791)}),
-        control.Setup([control.JobSetup(0, "r", [control.RankPlace(0, host, 1, 1)], "roce", 1, 0, settings)]),
-        control.Setup([], networks=(f"{host} x",)),
+        control.Directory({0: control.Address(host, 4791)}),
+        control.Setup({0: control.JobSetup("r", [control.RankPlace(0, host, 1, 1)], "roce", 1, 0, settings)}),
+        control.Setup({}, networks=(f"{host} x",)),
     ):
         with pytest.raises(RemoteProtocolError, match="sent a malformed"):
             decode_controller(encode_controller(value))

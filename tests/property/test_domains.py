@@ -1,7 +1,5 @@
 """Whatever the layout, no plan is faster than the ideal; and agents take the time that the plan says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

@@ -1,17 +1,14 @@
 """Any checkpointing job: its bytes are the closed form, at every storage host, and it can be played to the end."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.annexes.workloads.checkpoint import Checkpointing, checkpoint_workload
 from emulator.trace.meaning.model import CommKind, NodeType
 from emulator.trace.meaning.storage import play_on_storage_hosts
 from emulator.trace.meaning.workload import build_workload
-from emulator.trace.synthetic.checkpoint import Checkpointing
-from emulator.trace.synthetic.checkpoint_workload import checkpoint_workload
 from emulator.trace.synthetic.synthetic import FileCall
 from tests.support.full import examples
 from tests.support.playing import check_bytes, check_order, play, traces_of

@@ -1,7 +1,5 @@
 """Any mixture of experts: a combine returns what was dispatched, totals are those of the nodes, and it ends."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -9,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.annexes.workloads.moe import Copies, DispatchType, MixtureOfExperts, Routing
+from emulator.annexes.workloads.moe_workload import moe_workload
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.moe.moe import Copies, DispatchType, MixtureOfExperts, Routing
-from emulator.trace.synthetic.moe.workload import moe_workload
 from emulator.trace.synthetic.synthetic import SyntheticWorkload, WorkNode
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes

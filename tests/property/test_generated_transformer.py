@@ -1,7 +1,5 @@
 """Any transformer: its nodes are what the closed form says, are ordered, and can be played to the end."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise, product
@@ -10,12 +8,11 @@ from math import prod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.planner.traffic.from_transformer import traffic_of_transformer
+from emulator.annexes.workloads.transformer import ContextExchange, PipelineSchedule, Transformer
+from emulator.annexes.workloads.transformer_traffic import traffic_of_transformer
+from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
-from emulator.trace.synthetic.transformer.pipeline_schedule import PipelineSchedule
-from emulator.trace.synthetic.transformer.transformer import ContextExchange, Transformer
-from emulator.trace.synthetic.transformer.workload import transformer_workload
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes
 

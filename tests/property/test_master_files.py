@@ -3,16 +3,14 @@
 CHARKHA_FUZZ_EXAMPLES sets how many damaged files are tried; CHARKHA_FUZZ_SEED chooses others.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.trace.files.master.read import read_master
-from emulator.trace.files.master.write import write_master
+from emulator.trace.files.master import read_master, write_master
 from emulator.trace.meaning.workload import build_workload
+from tests.support.mutants import damaged_bytes
 from tests.support.random_traces import random_traces
 
 EXAMPLES = int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", "1000"))
@@ -25,7 +23,7 @@ def test_a_damaged_file_is_refused_or_was_not_damaged_where_it_matters(tmp_path:
     whole, good = path.read_bytes(), read_master(path)
     rng, refused = random.Random(SEED), 0
     for _ in range(EXAMPLES):
-        path.write_bytes(_damaged(whole, rng))
+        path.write_bytes(damaged_bytes(whole, rng))
         try:
             found = read_master(path)
         except TraceError:
@@ -33,16 +31,3 @@ def test_a_damaged_file_is_refused_or_was_not_damaged_where_it_matters(tmp_path:
         else:
             assert (found.rows, found.description) == (good.rows, good.description)
     assert refused > EXAMPLES // 2
-
-
-def _damaged(whole: bytes, rng: random.Random) -> bytes:
-    data, way = bytearray(whole), rng.random()
-    if way < 0.5:
-        for _ in range(rng.randint(1, 4)):
-            data[rng.randrange(len(data))] = rng.randrange(256)
-    elif way < 0.75:
-        del data[rng.randrange(len(data)) :]
-    else:
-        at = rng.randrange(len(data))
-        del data[at : at + rng.randint(1, 200)]
-    return bytes(data)

@@ -1,17 +1,14 @@
 """Algorithms of MSCCL as lanes: every member ends with what the collective promises, in any order of events."""
 
-from __future__ import annotations
-
 import random
 import re
 
 import pytest
 
+from emulator.annexes.msccl.lanes import ProgramLanes, lanes_of
+from emulator.annexes.msccl.program import parse_program
+from emulator.annexes.msccl.proof import prove
 from emulator.errors import PlanError
-from emulator.planner.msccl.document import parse_program
-from emulator.planner.msccl.lanes import ProgramLanes, lanes_of
-from emulator.planner.msccl.loaded import load_algorithm
-from emulator.planner.msccl.proof import prove
 from emulator.planner.schedule import Collective
 from tests.support.collective_simulator import members_of, play, rounds, unroll
 from tests.support.full import examples
@@ -96,7 +93,7 @@ def test_channels_play_side_by_side() -> None:
 
 def test_the_shared_example_is_a_ring() -> None:
     [path] = require_shared(*SHARED).rglob("*.xml")
-    algorithm = load_algorithm(path.read_text(), str(path)).run
+    algorithm = lanes(path.read_text())
     one = views(algorithm, 1 << 20)
     assert rounds(unroll(algorithm, one)) == 14
     assert play(one, unroll(algorithm, one)).moved == bytes_by_member("ring", one)

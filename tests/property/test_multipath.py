@@ -40,7 +40,8 @@ def exchange(wire: MultipathWire, *posted: list[Message]) -> None:
         assert wire.ends[side].pair.requester.failure is None
         assert [m.key for m in wire.ends[side].completed] == [m.key for m in posted[side]]
         assert wire.ends[1 - side].delivered == [expected(m) for m in posted[side]]
-        requester = wire.ends[side].pair.requester
+        assert wire.ends[1 - side].pair.responder.taken_bytes == sum(m.size for m in posted[side])
+        requester = wire.ends[side].pair.dealer
         packets = sum(m.packets for m in posted[side])
         assert requester.sent_packets == packets + requester.retransmits
         assert int(requester.paths.sent.sum()) == requester.sent_packets
@@ -80,7 +81,7 @@ def test_every_message_arrives_once_complete_and_in_order(
         trimming=trimming, first_psns=(psn, 5), batch_packets=batch,
     )  # fmt: skip
     exchange(wire, messages(12, seed), messages(5, seed + 1))
-    trimmed = sum(end.pair.responder.trimmed for end in wire.ends)
+    trimmed = sum(end.pair.placer.trimmed for end in wire.ends)
     assert trimmed <= wire.trimmed  # the rest was still under way when everything was acknowledged
 
 
@@ -106,7 +107,7 @@ def test_trimmed_packets_are_asked_for_again_within_a_round_trip() -> None:
     wire = MultipathWire(connection(), paths=4, seed=3, trimming=0.05)
     exchange(wire, [Message(Verb.WRITE_IMM, 800 * MTU, imm=1, key=0)], [])
     requester = wire.ends[0].pair.requester
-    assert wire.ends[1].pair.responder.trimmed == wire.trimmed > 20
+    assert wire.ends[1].pair.placer.trimmed == wire.trimmed > 20
     assert wire.trimmed <= requester.retransmits <= 1.1 * wire.trimmed
     assert requester.timeouts == 0
 
@@ -114,7 +115,7 @@ def test_trimmed_packets_are_asked_for_again_within_a_round_trip() -> None:
 def test_packets_spread_evenly() -> None:
     wire = MultipathWire(connection(), paths=4, seed=3)
     exchange(wire, [Message(Verb.WRITE_IMM, 800 * MTU, imm=1, key=0)], [])
-    assert wire.ends[0].pair.requester.paths.sent.tolist() == [200] * 4
+    assert wire.ends[0].pair.dealer.paths.sent.tolist() == [200] * 4
 
 
 def test_a_black_path_costs_its_share_only_and_is_used_again_once_it_carries() -> None:
@@ -153,7 +154,7 @@ def test_any_bytes_are_an_acknowledgement_or_none(packet: bytes) -> None:
 @pytest.mark.parametrize("syndrome", [0x61, 0x62])
 def test_a_refusal_ends_the_connection(syndrome: int) -> None:
     wire = MultipathWire(connection(), paths=2, seed=1)
-    requester = wire.ends[0].pair.requester
+    requester = wire.ends[0].pair.dealer
     requester.post(Message(Verb.WRITE, 100))
     requester.next_run(0, 9)
     requester.acknowledge_selectively(SelectiveAck(requester.initial_psn, syndrome, 0), 1)

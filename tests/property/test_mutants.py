@@ -4,16 +4,15 @@ CHARKHA_MUTANTS sets how many of each kind are tried; `python -m tests.support.m
 table.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest
 
-from tests.support.mutant_kinds import KINDS
+from tests.support.full import IS_FULL
+from tests.support.mutant_kinds import FIELDS, KINDS
 from tests.support.mutation_run import try_mutants
 
-MUTANTS = int(os.environ.get("CHARKHA_MUTANTS", "1000"))
+MUTANTS = int(os.environ.get("CHARKHA_MUTANTS", "10000" if IS_FULL else "1000"))
 
 
 @pytest.mark.parametrize("name", [one.name for one in KINDS])
@@ -22,3 +21,10 @@ def test_a_damaged_input_is_refused_or_taken(name: str) -> None:
     assert found.first == {}, "numbers for `python -m tests.support.mutation_run KIND --show NUMBER`"
     assert 0 < found.accepted < MUTANTS
     assert found.accepted + found.refused == MUTANTS
+
+
+@pytest.mark.parametrize("name", [one.name for one in FIELDS])
+def test_a_changed_recording_makes_a_difference_or_is_refused(name: str) -> None:
+    found = try_mutants(name, range(MUTANTS // 20))
+    assert found.first == {}, "numbers for `python -m tests.support.mutation_run KIND --show NUMBER`"
+    assert 0 < found.accepted < found.mutants

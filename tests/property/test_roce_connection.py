@@ -46,6 +46,7 @@ def check(wire: Wire, posted: tuple[list[Message], list[Message]]) -> None:
         assert [m.key for m in wire.ends[side].completed] == [m.key for m in posted[side]]
         written = [m for m in posted[side] if m.verb is not Verb.READ]
         assert wire.ends[1 - side].delivered == [expected(m) for m in written]
+        assert wire.ends[1 - side].pair.responder.taken_bytes == sum(m.size for m in written)
 
 
 @given(

@@ -1,7 +1,5 @@
 """A real browser without a window: what a page looks like to it, what it asks for, what it complains about."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ What a member holds of a byte is a set of contributions, as a bit mask: for redu
 transfers treat alike are one segment.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -4,9 +4,8 @@ Every process of a run carries a mark of the test in its environment, which agen
 the run is a process that was left.
 """
 
-from __future__ import annotations
-
 import asyncio
+import json
 import os
 import re
 import secrets
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -44,6 +43,11 @@ class Finished:
     announced: Sequence[str] = ()
 
     @property
+    def document(self) -> Any:
+        """The JSON on stdout."""
+        return json.loads(self.stdout)
+
+    @property
     def error(self) -> str:
         """The one line on stderr."""
         lines = self.stderr.splitlines()
@@ -60,6 +64,14 @@ def charkha(*arguments: object, cwd: Path, timeout_s: float = LONGEST_S, prefix:
     """
     with started(*arguments, cwd=cwd, prefix=prefix) as command:
         return command.finish(timeout_s)
+
+
+def succeed(*arguments: object, quiet: bool = False, **place: Any) -> Finished:
+    """Run a command that ends well, as `charkha` does; with `quiet` there is nothing on stderr either."""
+    finished = charkha(*arguments, **place)
+    assert finished.code == 0, finished.stderr
+    assert not (quiet and finished.stderr), finished.stderr
+    return finished
 
 
 def refused(*arguments: object, capsys: pytest.CaptureFixture[str]) -> str:

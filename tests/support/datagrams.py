@@ -4,8 +4,6 @@ python -m tests.support.datagrams receive ADDRESS   counts until stdin is closed
 python -m tests.support.datagrams send FROM TO COUNT OPCODE [SYNDROME]
 """
 
-from __future__ import annotations
-
 import json
 import select
 import socket

@@ -1,7 +1,5 @@
 """Reading .et files with the generated messages alone, independent of the project's reader."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from emulator._pb import et_pb2

@@ -4,8 +4,6 @@ Source: BMWG's draft-calabria-bmwg-ai-fabric-training-bench: flows have converge
 share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from emulator.planner.network.load_balance import balance_of
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,7 +1,5 @@
 """A run with flows alongside its job."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

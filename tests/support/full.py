@@ -3,8 +3,6 @@
 Without it the long checks take seeded subsets.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

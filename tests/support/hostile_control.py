@@ -34,23 +34,23 @@ from emulator.control.observations import Completions, ComputeSpans, FlowEvents,
 from emulator.control.wire.codec import decode_controller, encode_agent, encode_controller
 from emulator.control.wire.descriptions import Sealer
 from emulator.controller.roster.control_service import ControlService, Keys
-from emulator.controller.run_plan import RunPlan, SessionPlan
+from emulator.controller.run_plan import SessionPlan
 from emulator.controller.session import JobSession
 from emulator.errors import EmulatorError
 from emulator.host.clock import clock_id
-from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.files.load import load_trace
 from emulator.trace.meaning.model import CommKind, Resource
-from emulator.trace.meaning.workload import build_workload
+from emulator.transports.registry import VerbsOptions
 from tests.support.mutants import damaged_bytes, damaged_message
+from tests.support.plans import run_plan
 from tests.support.trace_files import collective, write
 
 KEY = b"a key of the lab"
 LONGEST = 400
 """Messages of a conversation."""
 NUMBERS = (0, 1, 2, 7, 255, 2**16, 2**31 - 1, 2**32 - 1, 2**63 - 1)
-HELLO = control.Hello(3, 3, "a", 1, "h", "0", 0, bytes(16))
+HELLO = control.Hello(control.OLDEST_VERSION, control.NEWEST_VERSION, "a", 1, "h", "0", 0, bytes(16))
 
 
 class Anything:
@@ -101,8 +101,8 @@ def _steps(any_: Anything, count: int, number: Any) -> StepRecords:
 AGENT_VALUES: list[Callable[[Anything, int, Any], control.AgentValue]] = [
     lambda a, c, n: replace(HELLO, agent=a.random.choice(("a", "b", "x\x1b"))),
     lambda a, c, n: control.Proof(bytes(n(8))),
-    lambda a, c, n: control.Bound({n(): ("127.0.0.1", n()) for _ in range(c)}),
-    lambda a, c, n: control.Bound({0: ("127.0.0.1", 9)}),
+    lambda a, c, n: control.Bound({n(): control.Address("127.0.0.1", n()) for _ in range(c)}),
+    lambda a, c, n: control.Bound({0: control.Address("127.0.0.1", 9)}),
     lambda a, c, n: control.Credit(n(), n(63)),
     lambda a, c, n: control.Ready(),
     _completions,
@@ -130,11 +130,11 @@ def _setup(any_: Anything, number: Any, host: str) -> control.Setup:
     places = [control.RankPlace(rank, host, number(63), number(63)) for rank in (0, number())[: any_.number() % 3]]
     transport = any_.random.choice(("roce", "roce", "zmq", "none"))
     flows = [FlowTask(0, "perftest", "f", host, "", "{}")] if any_.random.random() < 0.05 else []
-    options = {any_.random.choice(("mtu", "path_mtu", "x")): "7"} if any_.random.random() < 0.1 else {}
+    options = VerbsOptions(dscp=7) if any_.random.random() < 0.1 else None
     job = control.JobSetup(
-        number() % 2, "r", places, transport, any_.random.choice((1, 4096, 1 << 20, number())), 0, settings, options
+        "r", places, transport, any_.random.choice((1, 4096, 1 << 20, number())), 0, settings, options
     )
-    return control.Setup([job] * any_.random.choice((1, 1, 1, 0, 2)), (), flows)
+    return control.Setup({number() % 2: job for _ in range(any_.random.choice((1, 1, 1, 0, 2)))}, (), flows)
 
 
 def _chunk(any_: Anything, number: Any, _: str) -> Chunk:
@@ -165,7 +165,7 @@ def _chunk(any_: Anything, number: Any, _: str) -> Chunk:
 CONTROLLER_VALUES: list[Callable[[Anything, Any, str], control.ControllerValue]] = [
     lambda a, n, h: control.Welcome(n()),
     _setup,
-    lambda a, n, h: control.Directory({0: (h, 4791), n(): (h, n(16))}),
+    lambda a, n, h: control.Directory({0: control.Address(h, 4791), n(): control.Address(h, n(16))}),
     lambda a, n, h: control.Prepare(a.signed()),
     _chunk,
     _chunk,
@@ -184,7 +184,7 @@ CONTROLLER_VALUES: list[Callable[[Anything, Any, str], control.ControllerValue]]
 # --- to a controller --------------------------------------------------------------------------------------------
 
 
-class Refused(grpc.aio.BaseError):
+class Refused(grpc.aio.AbortError):
     """The service ended the stream."""
 
 
@@ -235,7 +235,7 @@ async def _hostile_agent(any_: Anything, context: Context, name: str, heard: Cou
 
 def _usual_of_an_agent(rank: int) -> Iterator[control.AgentValue]:
     """What agents say, in a good order."""
-    yield control.Bound({rank: (f"127.1.0.{rank + 1}", 9)})
+    yield control.Bound({rank: control.Address(f"127.1.0.{rank + 1}", 9)})
     yield control.Ready()
     for iteration in range(-1, 2):
         for number in range(8):
@@ -255,23 +255,8 @@ def _usual_of_an_agent(rank: int) -> Iterator[control.AgentValue]:
 def plan(folder: Path) -> SessionPlan:
     for rank in (0, 1):
         write(folder / f"t.{rank}.et", [collective(1)])
-    loaded = load_trace(folder)
-    workload = build_workload(loaded.traces)
-    job = RunPlan(
-        run_id="run",
-        workload=workload,
-        node_ids=[trace.node_id for trace in loaded.traces],
-        choice=AlgorithmChoice(workload, {}),
-        hosts=["127.1.0.1", "127.1.0.2"],
-        ranks_of={"a": [0], "b": [1]},
-        iterations=range(-1, 2),
-        transport="zmq",
-        message_bytes=1 << 20,
-        credits=True,
-        seed=0,
-        silence_timeout_s=10,
-    )
-    return SessionPlan("run", [job], 10)
+    job = run_plan(load_trace(folder).traces, {"a": [0], "b": [1]}, iterations=range(-1, 2), silence_timeout_s=10)
+    return SessionPlan("run", [job])
 
 
 async def attack_controller(any_: Anything, session_plan: SessionPlan, heard: Counter[str]) -> str:
@@ -356,9 +341,9 @@ def _usual_of_a_controller(host: str) -> Iterator[control.ControllerValue]:
     """What a controller says, in a good order, to an agent whose rank has no peer to wait for."""
     settings = PlaySettings(credits=True, instances=1, algorithms=(), groups=[[0]])
     places = [control.RankPlace(0, host, 2, 2)]
-    yield control.Welcome(3)
-    yield control.Setup([control.JobSetup(0, "r", places, "roce", 1 << 20, 0, settings)])
-    yield control.Directory({0: (host, 4791)})
+    yield control.Welcome(control.NEWEST_VERSION)
+    yield control.Setup({0: control.JobSetup("r", places, "roce", 1 << 20, 0, settings)})
+    yield control.Directory({0: control.Address(host, 4791)})
     yield control.Prepare(0)
     nothing = np.zeros(2, np.uint64)
     yield Chunk(0, 0, nothing, np.zeros(2, np.uint32), nothing, np.zeros(2, np.uint32), nothing[:0], {})

@@ -1,12 +1,12 @@
 """Small files in the formats that are imported, in the exact shape in which their tools write them."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from emulator.annexes.importers.registry import find_importer
 
 MIB = 1 << 20
 RANKS = 4
@@ -274,3 +274,9 @@ def write_sample(name: str, folder: Path) -> str:
     importer, write = WRITERS[name]
     write(folder)
     return importer
+
+
+def recognised(source: Path) -> str | None:
+    """The name of the importer that a source has by its content."""
+    importer = find_importer(source)
+    return None if importer is None else importer.name

@@ -1,7 +1,5 @@
 """Distributions that are installed for the length of one test."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,13 +1,11 @@
 """Labs that a test brings up for itself, with their own name and store."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emulator.device.lab.design import make_design
@@ -34,6 +32,14 @@ def designed(topology: Topology, lab_id: str) -> LabState:
         phase=UP,
         belongs_to=Party.me(),
     )
+
+
+def stored(store: LabStore, topology: Topology, lab_id: str, **changes: object) -> LabState:
+    """The same, in a store, with some of its fields changed."""
+    state = replace(designed(topology, lab_id), **changes)  # type: ignore[arg-type]
+    store.claim(lab_id)
+    store.write(state)
+    return state
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """A bench between two agents that `charkha agent launch` starts, in a namespace whose kernel counts their frames."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Layouts of groups, and what algorithms send between their nodes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from emulator.planner.algorithms import schedule

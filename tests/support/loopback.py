@@ -3,8 +3,6 @@
 The block is reserved as a run reserves its own, so neither runs nor tests in other processes have addresses in it.
 """
 
-from __future__ import annotations
-
 import socket
 from contextlib import ExitStack
 from pathlib import Path

@@ -3,8 +3,6 @@
 What a lab leaves behind can so be compared exactly, whatever other tests raise meanwhile. Needs root.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -13,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.command import LONGEST_S, Command, Finished, charkha, started
+from tests.support.command import COMMAND, LONGEST_S, Command, Finished, charkha, started, succeed
 
 _FIRST = "mount -t tmpfs none /run && ip link set lo up && echo ready && { sleep infinity & wait; }"
 """The shell stays, and takes leave of orphans as the first process of a machine does."""
@@ -31,6 +29,14 @@ class Machine:
     def charkha(self, *arguments: object, timeout_s: float = LONGEST_S) -> Finished:
         """Run the command under test to its end."""
         return charkha(*arguments, cwd=self.folder, prefix=self.prefix, timeout_s=timeout_s)
+
+    def succeed(self, *arguments: object, timeout_s: float = LONGEST_S) -> Finished:
+        """Run the command under test, which ends well."""
+        return succeed(*arguments, cwd=self.folder, prefix=self.prefix, timeout_s=timeout_s)
+
+    def raise_lab(self, topology: Path, *options: object) -> str:
+        """Not as other commands are run: the daemons of a switch outlive it on purpose."""
+        return self.run(*COMMAND, "lab", "up", topology, *options)
 
     @contextmanager
     def started(self, *arguments: object) -> Iterator[Command]:

@@ -1,7 +1,5 @@
 """A real MQTT broker on loopback: mosquitto, started and stopped by the test."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

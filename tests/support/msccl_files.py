@@ -1,7 +1,5 @@
 """Algorithms in MSCCL's XML, written by hand: the smallest ones of each collective, and with what makes them hard."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Step = tuple[str, str, str, int, tuple[int, int] | None, bool]

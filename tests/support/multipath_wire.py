@@ -1,14 +1,12 @@
 """Two queue pairs of the multipath profile and a network of paths between them, on a clock of its own."""
 
-from __future__ import annotations
-
 import heapq
 from random import Random
 
 from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, PacketRun
 from emulator.roce.connection.requester import NEVER
 from emulator.roce.multipath.paths import Health
-from emulator.roce.multipath.queue_pair import MultipathPair
+from emulator.roce.multipath.receiver import MultipathPair
 from emulator.roce.multipath.requester import Spray
 from emulator.roce.multipath.wire import Placed, SelectiveAck, parse_write, probe_header, write_header
 from emulator.roce.wire.psn import Psn, add
@@ -93,11 +91,11 @@ class MultipathWire:
             end.completed += end.pair.completed or ()
             end.pair.completed = None
         elif is_trimmed:
-            end.pair.responder.cut_short(packet.psn)
+            end.pair.placer.cut_short(packet.psn)
         else:
             self.arrived_bytes.append((self.now, path, packet.size))
-            end.pair.responder.begin()
-            end.pair.responder.place(packet)
+            end.pair.placer.begin()
+            end.pair.placer.place(packet)
             end.delivered += end.pair.responder.delivered
             end.pair.responder.delivered.clear()
 

@@ -1,7 +1,5 @@
 """Every kind of input: good examples of it, and what a command does with one before any traffic."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import base64
@@ -25,30 +23,30 @@ import aiohttp
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToJson, ParseError
 from google.protobuf.message import Message
 from yarl import URL
 
 from charkha.service import Role as ServiceRole
 from emulator._pb import et_pb2
-from emulator.annexes.bench_kit.audit.audit_table import render as render_audit
-from emulator.annexes.bench_kit.audit.capture import audit_file
+from emulator.annexes.bench_kit.audit.audit import audit_file
+from emulator.annexes.bench_kit.audit.command import render as render_audit
 from emulator.annexes.bench_kit.audit.report import to_json as audit_to_json
 from emulator.annexes.exports.formats import export
 from emulator.annexes.importers.registry import import_trace, importer_named
-from emulator.annexes.importers.writing import write_imported
+from emulator.annexes.launch.authority import CERTIFICATE, KEY, issue, issue_token, make_authority
 from emulator.annexes.service.configuration import ServiceFolder, read_configuration
-from emulator.control.certificates.authority import CERTIFICATE, KEY, issue, make_authority
+from emulator.annexes.workloads.mooncake import read_requests
 from emulator.control.certificates.identity import check_identity
 from emulator.control.certificates.roles import Role
 from emulator.control.certificates.signature import check_signature
-from emulator.control.certificates.tokens import holder_of, issue_token
+from emulator.control.certificates.tokens import holder_of
 from emulator.control.wire.tls import TlsFiles
 from emulator.controller.roster.listen_address import ListenAddress
 from emulator.device.profile.load import load_profile
-from emulator.errors import InputError, PlanError, RemoteProtocolError, TraceError
+from emulator.errors import InputError, PlanError, RemoteProtocolError
 from emulator.experiment.series.suite.document import read_suite, shipped_suites
-from emulator.experiment.settle.resolve import resolve
+from emulator.experiment.settle.defaults import resolve
 from emulator.experiment.settle.settled import planned_flows
 from emulator.experiment.settle.workload import load_from_files
 from emulator.experiment.spec.document import name_of, read_experiment, to_yaml
@@ -58,30 +56,38 @@ from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import groups_of
 from emulator.results.comparison.verdicts import ComparisonRules as ComparisonRules
 from emulator.results.comparison.verdicts import compare
-from emulator.results.run_folder.layout import MANIFEST, SESSION
+from emulator.results.run_folder.manifest import MANIFEST, SESSION
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import load_session
 from emulator.results.run_folder.store import RunFilter, list_runs
 from emulator.results.statistics.method.distribution import distributions
-from emulator.results.statistics.samples.measurements import measurements
+from emulator.results.statistics.samples.iterations import measurements
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.worst.stragglers import lateness
 from emulator.results.verdict.judge import judge
 from emulator.results.verdict.rules import EXAMPLE, load_rules
 from emulator.shipped import PROFILES, TOPOLOGIES
 from emulator.topology.load import load_topology
-from emulator.trace.files.load import load_trace
-from emulator.trace.files.master.write import write_master
+from emulator.trace.files.master import write_master
 from emulator.trace.meaning.workload import build_workload
-from emulator.views.as_json.store import runs_to_json, statistics_to_json
-from emulator.views.as_json.summary import summary_to_json
-from emulator.views.as_json.verdict import verdict_to_json
+from emulator.views.as_json import runs_to_json, statistics_to_json, summary_to_json, verdict_to_json
 from emulator.views.html.facts import read_facts
 from emulator.views.html.run_page import facts_to_json, run_page
 from emulator.views.terminal.store_table import render_runs, render_statistics
 from emulator.views.terminal.summary_table import render as render_summary
 from tests.property.test_trace_files import GRAPH, METADATA, NODES
+from tests.support.import_fields import (
+    SAMPLES,
+    SELDOM_WITHOUT_EFFECT,
+    convert,
+    effective_places,
+    named,
+    outcome,
+    recording,
+    seen,
+    write_documents,
+)
 from tests.support.import_sources import WRITERS
 from tests.support.msccl_files import ring_all_reduce
 from tests.support.mutants import (
@@ -93,21 +99,30 @@ from tests.support.mutants import (
     damaged_records,
     damaged_text,
     damaged_words,
+    different_places,
     with_other_values,
+    without_raw,
     written,
 )
 from tests.support.otg import configuration
-from tests.support.pytorch_traces import data_parallel_host, data_parallel_rank
+from tests.support.pytorch_traces import (
+    HostDocument,
+    KinetoDocument,
+    data_parallel_host,
+    data_parallel_rank,
+    flat_host,
+    gloo_rank,
+)
 from tests.support.random_traces import random_traces
 from tests.support.roce_capture import MTU, Conversation, pcap, pcapng
 from tests.support.service import QUICK, add_users, in_this_process
 from tests.support.trace_files import attribute, collective, compute, file_operation, trace_bytes
-from tests.unit.topology.test_annotations import COMBINED
-from tests.unit.topology.test_containerlab import CLAB
-from tests.unit.topology.test_infragraph import INFRAGRAPH
+from tests.unit.annexes.topologies.test_containerlab import CLAB
+from tests.unit.annexes.topologies.test_infragraph import COMBINED, INFRAGRAPH
 
 GROUPS = '[{"pg_name": "0", "ranks": [], "group_size": 2}, {"pg_name": "1", "ranks": [0, 1]}]'
 DATA = Path(__file__).parents[1] / "data"
+INPUTS = DATA / "inputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +163,15 @@ def _one_of(files: Callable[[], Sequence[tuple[str, bytes]]], damage: Callable[[
     return mutant
 
 
-def _yaml(*documents: Callable[[], str]) -> Callable[[Random], bytes]:
+def _yaml(*documents: str | Callable[[], str], name: str = "x.yaml") -> Callable[[Path, Random], Path]:
+    """A file made of documents in tests/data/inputs, or of others."""
+
     @cache
     def parsed() -> list[Any]:
-        return [yaml.safe_load(one()) for one in documents]
+        texts = [(INPUTS / f"{one}.yaml").read_text() if isinstance(one, str) else one() for one in documents]
+        return list(map(yaml.safe_load, texts))
 
-    return lambda chance: damaged_document(chance.choice(parsed()), chance, is_yaml=True)
+    return _file(name, lambda chance: damaged_document(chance.choice(parsed()), chance, is_yaml=True))
 
 
 _loaded = cache(json.loads)
@@ -266,15 +284,10 @@ def _group_file(folder: Path, chance: Random) -> Path:
 def _imported(importer: str) -> Callable[[Path], None]:
     def take(path: Path) -> None:
         trace = import_trace(importer_named(importer), path)
-        if trace.missing:
-            return
-        with TemporaryDirectory(dir=path.parent) as made:
-            try:
-                write_imported(trace, Path(made) / "t")
-                loaded = load_trace(Path(made) / "t", ranks=len(trace.ranks))
-                build_workload(loaded.traces, groups=loaded.groups)
-            except TraceError as error:  # as `load_from_files` names the source
-                raise TraceError(error.problem, path=path) from error
+        for rank in trace.ranks:
+            assert all(dep < node.node_id for node in rank.nodes for dep in node.deps)
+            assert all(node.duration_ns >= 0 and node.start_ns >= 0 for node in rank.nodes)
+        convert(trace)
 
     return take
 
@@ -286,13 +299,17 @@ def _sample(name: str) -> list[tuple[str, bytes]]:
         return [(path.name, path.read_bytes()) for path in sorted(Path(folder).iterdir())]
 
 
+HOSTILE = (b"cos\nsystem\n(S'true'\ntR.", b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.", b"\x82\x01R")
+
+
 def _of_importer(data: bytes, chance: Random) -> bytes:
     if data.startswith(b"\x80"):
         if chance.random() < 0.3:
-            return damaged_bytes(data, chance)
+            at, hostile = chance.randrange(len(data)), chance.choice((b"", *HOSTILE))
+            return data[:at] + hostile + data[at:] if hostile else damaged_bytes(data, chance)
         junk = [1 << 70, 10**400, float("nan"), float("inf"), b"\xff", (1, 2), {1: 2}, {(1,): 2}, "\udc80"]
         dump = with_other_values(pickle.loads(data), chance, junk=junk)
-        return pickle.dumps(_without_raw(dump), protocol=chance.choice((2, 4, 5)))
+        return pickle.dumps(without_raw(dump), protocol=chance.choice((2, 4, 5)))
     lines = data.splitlines()
     if lines[0][:1] == b"{" and chance.random() < 0.8:
         at = chance.randrange(len(lines))
@@ -303,26 +320,71 @@ def _of_importer(data: bytes, chance: Random) -> bytes:
     return damaged_text(data, chance)
 
 
-def _without_raw(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_without_raw(key): _without_raw(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_without_raw(one) for one in value]
-    return bytes(value) if isinstance(value, Raw) else value
+PYTORCH: Mapping[str, Sequence[Callable[[int], HostDocument | KinetoDocument]]] = {
+    "Kineto": [partial(data_parallel_rank, ranks=2)],
+    "host": [data_parallel_host],
+    "Kineto and host": [partial(data_parallel_rank, ranks=2), data_parallel_host],
+    "host of schema 1.0.1": [flat_host],
+    "Gloo": [gloo_rank],
+}
 
 
 @cache
-def _pytorch() -> list[tuple[str, bytes]]:
-    kinetos = [("kineto", data_parallel_rank(rank, 2).document()) for rank in range(2)]
-    hosts = [("host", data_parallel_host(rank).document()) for rank in range(2)]
-    return [(f"{name}_{at}.json", json.dumps(one).encode()) for at, (name, one) in enumerate([*kinetos, *hosts])]
+def _pytorch(name: str) -> list[tuple[str, bytes]]:
+    documents = [make(rank).document() for make in PYTORCH[name] for rank in range(2)]
+    return [(f"trace_{at}.json", json.dumps(one).encode()) for at, one in enumerate(documents)]
+
+
+REQUESTS = b"".join(
+    json.dumps({"timestamp": at, "input_length": 700, "output_length": 52, "hash_ids": [46, 47]}).encode() + b"\n"
+    for at in (27482, 30535.5)
+)
+
+
+def _other_fields(sample: str, folder: Path, chance: Random) -> tuple[Path, Sequence[str]]:
+    """A recording in which one to three values are different, and the fields of which one should make a difference."""
+    documents = recording(sample)
+    file = chance.choice(sorted(documents))
+    number = chance.randrange(len(documents[file]))
+    before = documents[file][number]
+    those = [*documents[file]]
+    after = with_other_values(before, chance)
+    those[number] = [after] if isinstance(before, list) and not isinstance(after, list) else after  # words of a line
+    try:
+        write_documents(folder, sample, {**documents, file: those})
+    except (ParseError, TypeError):  # there is no such .et file
+        write_documents(folder, sample, documents)
+        return folder, []
+    if (folder / file).read_bytes() == _undamaged_bytes(sample)[file]:  # "4." is the number 4 in an .et file
+        return folder, []
+    changed = list(different_places(before, those[number]))
+    effective = [keys for name, at, keys in effective_places(sample) if (name, at) == (file, number)]
+    found = {named(before, one) for one in effective for path in changed if one[: len(path)] == path}
+    return folder, sorted(found.difference(SELDOM_WITHOUT_EFFECT.get(sample, ())))
+
+
+@cache
+def _undamaged_bytes(sample: str) -> Mapping[str, bytes]:
+    with TemporaryDirectory() as folder:
+        write_documents(Path(folder), sample, recording(sample))
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+@cache
+def _undamaged(sample: str) -> object:
+    return outcome(sample, recording(sample))
+
+
+def _differs(sample: str) -> Callable[[tuple[Path, Sequence[str]]], None]:
+    def take(given: tuple[Path, Sequence[str]]) -> None:
+        folder, changed = given
+        same = seen(folder, sample, is_converted=True) == _undamaged(sample)
+        assert not (same and changed), f"passed over: {', '.join(changed)}"
+
+    return take
 
 
 # --- documents ------------------------------------------------------------------------------------------------------
-
-
-def _topology(path: Path) -> None:
-    load_topology(path, ranks=4)
 
 
 def _run_spec(path: Path) -> None:
@@ -336,89 +398,18 @@ def _run_spec(path: Path) -> None:
         raise PlanError(f"{path}: {error}") from error
 
 
-SPECS = (
-    """
-charkha: 1
-jobs:
-- name: a
-  trace: {path: t, groups: g.json, ranks: 4, lenient: false, element_bytes: 2, scale_bytes: 1/64}
-  iterations: 5
-  warmup: 1
-  compute: 0.5
-  algorithms: {all_reduce: ring}
-  credits: true
-  hosts: 1/2
-  addresses: 2/3
-  start: 5ms
-  pace: barrier
-network:
-  topology: leaf-spine.yaml
-  lab: my-lab
-  allow_networks: [192.0.2.0/24]
-  mtu: 1500
-  transport: {name: roce, message_bytes: 4M, options: {qps: 2, path_mtu: 1024, flow_rate: 10Gbit}}
-device: {profile: fw-b, counters_every_s: 1}
-agents: {count: 2, join_timeout_s: 60}
-observe: {report: true, mqtt: "mqtt://broker/lab1", metrics: "9100", record_steps: worst}
-background: [{from: h0, to: h1, rate: 1Gbit, sizes: web-search}]
-timeout_s: 60
-seed: 7
-""",
-    """
-charkha: 1
-jobs:
-- sweep: {collective: all_reduce, ranks: 4, min_bytes: 1K, max_bytes: 64M, factor: 2}
-- {name: b, pair_sweep: {ranks: 4, size_bytes: 1M, rounds: 2}, until: others}
-- {name: c, sweep: {collective: all_gather, ranks: 2, sizes: [1K, 2K]}}
-network: {topology: two-hosts-switch.yaml}
-campaign: {repeat: auto, profiles: [fw-a, fw-b]}
-""",
-)
-RULES = """
-charkha_rules: 1
-name: lab
-rules:
-- metric: busbw
-  where: {collective: all_reduce, min_size: 1M, max_size: 1G, ranks: 8, algorithm: ring}
-  at_least: 1.2 GB/s
-- {metric: jct, at_most: 200ms}
-- {metric: retransmissions, at_most: 10}
-"""
-PROFILE = """
-name: fw
-description: everything
-rules:
-- {name: a, drop: {share: 0.5%}, opcode: [MIDDLE, 7], psn: 100-120, port: "sw0:p0", start: 1, end: 2.5}
-- {duplicate: {every: 3}, source: 10.0.0.0/8, source_port: 5, queue_pair: 17, psn: 7}
-- {mark: {above: 90Mbit, burst: 64K}, traffic: any}
-- {police: {rate: 90%, burst: 16K}, arriving: ["sw0:p0", "sw0:p1"]}
-- {shape: {rate: 10Mbit, queue: 64K}, port: "sw0:p1"}
-- {delay: {time: 100us, jitter: 10us, reorder: 0.5%}, port: "sw0:p1"}
-- {state: down, port: "sw0:p1", start: 3}
-"""
-TOPOLOGY = """
-name: all
-hosts:
-- {name: h0, address: 198.18.0.1, rate: 1Gbit, mtu: 1500, slots: 2, domain: {rate: 450GB/s, latency: 2us}}
-- {name: h1, interfaces: [{name: e0, addresses: [198.18.1.1, 198.18.1.2]}, {name: e1, per_rank: 198.18.2.0/24}]}
-- {name: h2, address: 198.18.3.1, storage: true}
-- {name: nic, address: 198.18.4.1, peer: {port: 18515, exchange: 198.18.4.2}}
-switches: [{name: s, kind: router}, {name: b, kind: bridge}]
-links:
-- {endpoints: ["h0:eth0", "s:p0"], rate: 1Gbit, mtu: 1500, latency: 1us}
-- {endpoints: ["h1:e0", "s:p1"]}
-- {endpoints: ["h1:e1", "s:p2"]}
-- {endpoints: ["h2:eth0", "s:p3"]}
-- {endpoints: ["nic:eth0", "b:p1"]}
-- {endpoints: ["s:p4", "b:p0"]}
-dut: {kind: switch, vendor: v, model: m, firmware: f, nodes: [s], gnmi: [{device: s, address: "127.0.0.1:57400"}]}
-agents: {h1: other}
-transport: {name: roce, qps: 2}
-placement: {"0": h0, "1": h0, "2": h1, "3": h1}
-"""
+SHIPPED = [path.read_text for path in TOPOLOGIES.paths.values() if "large" not in path.name]
 
 
-def _suite_folder(path: Path) -> None:
+def _named_algorithm(path: Path) -> None:
+    name_of(str(path))
+
+
+def _rules(path: Path) -> None:
+    load_rules(str(path))
+
+
+def _suite(path: Path) -> None:
     read_suite(path).digest  # noqa: B018 (takes every case)
 
 
@@ -670,6 +661,10 @@ def _serve_folder(folder: Path, chance: Random) -> Path:
     return folder
 
 
+def _configured(folder: Path) -> None:
+    read_configuration(ServiceFolder(folder))
+
+
 BODIES: Mapping[str, Any] = {
     "/api/v1/users": {"name": "a", "role": "viewer"},
     "/api/v1/duts": {"name": "d", "about": "x", "topologies": ["leaf-spine-2x2"], "spec": {"agents": {"count": 1}}},
@@ -757,25 +752,6 @@ class _Served:
                 raise InputError(said)
 
 
-SUITE = """
-charkha_suite: 1
-name: s
-description: d
-defaults: {job: {iterations: 2, sweep: {ranks: 4}}}
-rules: [{metric: jct, at_most: 200ms}]
-cases:
-- name: a
-  about: x
-  spec: {job: {sweep: {collective: all_reduce, sizes: [1K]}}}
-  search: {rate: ["10%", "100%"], trials: 2}
-- name: b
-  clause: "1.1"
-  spec: {jobs: [{name: x, sweep: {collective: all_reduce}}, {name: y, sweep: {collective: broadcast}}]}
-  interference: {at_most: 1.5}
-clauses: [{clause: "1.1", title: t, cases: [b]}, {clause: "1.2", title: u, met: yes it is}]
-"""
-
-
 @cache
 def _xml() -> bytes:
     return ring_all_reduce(3).encode()
@@ -790,39 +766,29 @@ KINDS: Sequence[Kind] = (
         Kind(f"import: {name}", _one_of(partial(_sample, name), _of_importer), _imported(importer))
         for name, (importer, _) in WRITERS.items()
     ),
-    Kind("import: PyTorch, Kineto", _one_of(lambda: _pytorch()[:2], _json), _imported("pytorch")),
-    Kind("import: PyTorch, host", _one_of(lambda: _pytorch()[2:], _json), _imported("pytorch")),
-    Kind(
-        "topology",
-        _file(
-            "t.yaml",
-            _yaml(
-                lambda: TOPOLOGY, *(path.read_text for path in TOPOLOGIES.paths.values() if "large" not in path.name)
-            ),
-        ),
-        _topology,
+    *(
+        Kind(f"import: PyTorch, {name}", _one_of(partial(_pytorch, name), _json), _imported("pytorch"))
+        for name in PYTORCH
     ),
-    Kind("topology: containerlab", _file("t.clab.yml", _yaml(lambda: CLAB)), _topology),
-    Kind("topology: InfraGraph", _file("t.yaml", _yaml(lambda: INFRAGRAPH, lambda: COMBINED)), _topology),
-    Kind("run spec", _file("run.yaml", _yaml(*(lambda one=one: one for one in SPECS))), _run_spec),
-    Kind(
-        "algorithm (MSCCL)",
-        _file("a.xml", lambda chance: damaged_text(_xml(), chance)),
-        lambda path: name_of(str(path)),
-    ),
-    Kind("rules", _file("rules.yaml", _yaml(lambda: RULES)), lambda path: load_rules(str(path))),
-    Kind("suite", _file("suite.yaml", _yaml(shipped_suites()["smoke"].read_text, lambda: SUITE)), _suite_folder),
-    Kind(
-        "profile",
-        _file("fw.yaml", _yaml(lambda: PROFILE, *(path.read_text for path in PROFILES.paths.values()))),
-        load_profile,
-    ),
+    Kind("requests", _file("r.jsonl", partial(_of_importer, REQUESTS)), partial(read_requests, block_tokens=512)),
+    Kind("topology", _yaml("topology", *SHIPPED), partial(load_topology, ranks=4)),
+    Kind("topology: containerlab", _yaml(lambda: CLAB, name="t.clab.yml"), partial(load_topology, ranks=4)),
+    Kind("topology: InfraGraph", _yaml(lambda: INFRAGRAPH, lambda: COMBINED), partial(load_topology, ranks=4)),
+    Kind("run spec", _yaml("run", "run-sweeps"), _run_spec),
+    Kind("algorithm (MSCCL)", _file("a.xml", lambda chance: damaged_text(_xml(), chance)), _named_algorithm),
+    Kind("rules", _yaml("rules"), _rules),
+    Kind("suite", _yaml("suite", shipped_suites()["smoke"].read_text), _suite),
+    Kind("profile", _yaml("profile", *(path.read_text for path in PROFILES.paths.values())), load_profile),
     Kind("stored run: manifest", _stored_run(is_table=False), _used),
     Kind("stored run: tables", _stored_run(is_table=True), _used),
     Kind("stored session", _session, load_session),
     Kind("capture", _file("x.pcap", lambda chance: damaged_words(chance.choice(_captures()), chance)), _audit),
     Kind("certificates", _certificates, _used_certificates),
     Kind("token", _token, _held),
-    Kind("serve.yaml", _serve_folder, lambda folder: read_configuration(ServiceFolder(folder))),
+    Kind("serve.yaml", _serve_folder, _configured),
     Kind("HTTP", _request, _Served()),
 )
+FIELDS: Sequence[Kind] = [
+    Kind(f"fields: {sample}", partial(_other_fields, sample), _differs(sample)) for sample in SAMPLES
+]
+"""Recordings with other values, which must make a difference: a field passed over counts as an internal error."""

@@ -4,8 +4,6 @@ A mutation is a function of a value or bytes and a seeded `random.Random`. Value
 plain object can say (a number of 400 digits, bytes that are not text, a mapping as a key) is `Raw`, written as it is.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct
@@ -96,6 +94,35 @@ def with_other_values(document: Any, chance: Random, *, junk: Sequence[Any] = ()
     return holder[0]
 
 
+def different_places(before: Any, after: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the second of two documents says something else than the first one.
+
+    Not: where it says nothing, or the same twice.
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key, one in before.items():
+            yield from different_places(one, after.get(key), (*path, key))
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and after:
+        same = _same_beginning(before, after)
+        if len(before) == len(after):
+            for at, (one, other) in enumerate(zip(before, after, strict=True)):
+                yield from different_places(one, other, (*path, at))
+        elif len(after) < len(before) and list(after[same:]) != list(before[same + len(before) - len(after) :]):
+            yield (*path, min(same, len(before) - 1))
+    elif after not in (None, "", [], {}) and before != after and _bare(before) != _bare(after):
+        yield path
+
+
+def _bare(value: Any) -> str:
+    return "".join(str(value).split())
+
+
+def _same_beginning(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many values two lists begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
+
+
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copy(one) for key, one in value.items()}
@@ -160,6 +187,15 @@ def written(value: Any) -> bytes:
     if isinstance(value, dict):
         return b"{" + b", ".join(written(key) + b": " + written(one) for key, one in value.items()) + b"}"
     return b"[" + b", ".join(map(written, value)) + b"]"
+
+
+def without_raw(value: Any) -> Any:
+    """A document with plain bytes instead of `Raw`, for a pickle."""
+    if isinstance(value, dict):
+        return {without_raw(key): without_raw(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_raw(one) for one in value]
+    return bytes(value) if isinstance(value, Raw) else value
 
 
 def damaged_bytes(data: bytes, chance: Random) -> bytes:

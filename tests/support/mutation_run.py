@@ -3,6 +3,7 @@
 python -m tests.support.mutation_run                      20,000 of every kind; a table
 python -m tests.support.mutation_run topology --count 500 one kind
 python -m tests.support.mutation_run topology --show 17   one example, with its traceback
+python -m tests.support.mutation_run fields:              recordings with other values: none is passed over
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from emulator.errors import InputError
-from tests.support.mutant_kinds import KINDS, Kind
+from tests.support.mutant_kinds import FIELDS, KINDS, Kind
 
+ALL = (*KINDS, *FIELDS)
 SEED = 1
 COUNT = 20_000
 _CHUNK = 500
@@ -108,14 +110,14 @@ def _described(error: BaseException) -> str:
 
 def named(name: str) -> Kind:
     """A kind by its name."""
-    return next(one for one in KINDS if one.name == name)
+    return next(one for one in ALL if one.name == name)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Try mutants of all kinds, or of those named; prints a table. 1: there were internal errors."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "kinds", nargs="*", metavar="KIND", help=f"part of one of: {', '.join(one.name for one in KINDS)}"
+        "kinds", nargs="*", metavar="KIND", help=f"part of one of: {', '.join(one.name for one in ALL)}"
     )
     parser.add_argument("--count", type=int, default=COUNT, help="mutants of each kind")
     parser.add_argument("--first", type=int, default=0, help="number of the first")
@@ -123,7 +125,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--show", type=int, metavar="NUMBER", help="one mutant, with its traceback")
     given = parser.parse_args(words)
-    names = [one.name for one in KINDS if not given.kinds or any(word in one.name for word in given.kinds)]
+    names = [one.name for one in ALL if not given.kinds or any(word in one.name for word in given.kinds)]
     if given.show is not None:
         return _show(named(names[0]), given.seed, given.show)
     began = time.perf_counter()

@@ -4,8 +4,6 @@ Names are unique, so that tests can run beside each other; a namespace is remove
 happened to the test. Needs root; `why_not` says what is missing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

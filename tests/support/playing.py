@@ -3,8 +3,6 @@
 Chunks reach the players as they would in a run: cut by ProgramStream within the window, through the control codec.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +15,10 @@ import numpy as np
 
 from agents.play import tags
 from agents.play.player import RankPlayer
-from agents.play.recording_player import RecordingPlayer
-from agents.play.step_keeper import StepKeeper
+from agents.play.recording_player import RecordingPlayer, StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
-from agents.transports.domains import DomainEndpoint, DomainGroup, ScaleUpDomain
+from agents.transports.catalogue import DomainEndpoint, DomainGroup, ScaleUpDomain
 from emulator.control.observations import Completion, RankSteps, RankSummary
 from emulator.control.wire.codec import decode_controller, encode_controller
 from emulator.controller.program_stream import ProgramStream

@@ -1,7 +1,5 @@
 """Profiles and labs in memory for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from emulator.device.lab.design import make_design

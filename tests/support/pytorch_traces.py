@@ -1,7 +1,5 @@
 """PyTorch's traces as their tools write them, small and made by hand: host traces of two schemas, and Kineto's."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -184,4 +182,29 @@ def data_parallel_host(rank: int) -> HostDocument:
         call = trace.node("c10d::allreduce_", [value, "<Object>", "<Object>", "<None>", False, -1], [value], tid=2)
         inputs = [value, 3, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
         trace.node("record_param_comms", inputs, [value], parent=call, tid=2)
+    return trace
+
+
+def flat_host(rank: int) -> HostDocument:
+    """An uneven all-to-all and a message between two ranks in the oldest schema."""
+    host = HostDocument(pid=rank + 1, is_flat=True)
+    out, into = tensor(1, 30), tensor(2, 30)
+    call = host.node("c10d::alltoall_base_", [into, out, "<Object>", [15, 15], [15, 15], False, -1])
+    host.node("record_param_comms", [out, 7, 123456, rank, "all_to_allv", [15, 15], [15, 15]], [into], parent=call)
+    host.node("c10d::send" if rank == 0 else "c10d::recv_", [[out], "<Object>", 1 - rank, 17])
+    return host
+
+
+def gloo_rank(rank: int) -> KinetoDocument:
+    """Operators of c10d with the records of Gloo on other threads, of one of two ranks."""
+    trace = KinetoDocument(rank=rank, world_size=2, pid=50 + rank)
+    dims = {"Input_Dims": [[6], [6], [], [], []], "Input_type": ["float", "float", "", "ScalarList", "ScalarList"]}
+    splits = ["[2, 4]", "[2, 4]"] if rank == 0 else ["[4, 2]", "[4, 2]"]
+    trace.operator("c10d::alltoall_base_", 10, 5, **dims, Concrete_Inputs=["", "", "", *splits])
+    trace.note("gloo:all_to_all", 12, 40, tid=300, Input_Dims=[[6]], Input_type=["float"])
+    listed = {"Input_Dims": [[[64]], [], []], "Input_type": ["TensorList", "", "Scalar"]}
+    trace.note("pg=default_pg", 59, 9)
+    trace.operator("c10d::broadcast_", 60, 5, **listed, Concrete_Inputs=["", "", "1"])
+    trace.note("gloo:broadcast", 62, 40, tid=300, Input_Dims=[[64]], Input_type=["c10::BFloat16"])
+    trace.operator("aten::add", 110, 10)
     return trace

@@ -1,7 +1,5 @@
 """Random trace sets that can be played: all ranks issue their operations in one common order."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

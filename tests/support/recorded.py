@@ -1,7 +1,5 @@
 """Groups of runs whose times were recorded (tests/data/recorded-times.parquet), without their folders."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,7 +12,7 @@ from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import ExcludedRun, MeasuredRun, RunGroup
 from emulator.results.comparison.verdicts import ComparisonRules, GroupComparison, compare
 from emulator.results.statistics.samples.classes import ClassKey
-from emulator.results.statistics.samples.measurements import Measurements, Times
+from emulator.results.statistics.samples.iterations import Measurements, Times
 from tests.support.runs import manifest
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "recorded-times.parquet"

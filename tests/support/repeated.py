@@ -1,7 +1,5 @@
 """Folders of repeated runs whose times are correlated as real ones are: by run, by iteration, by drift within a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reports of small runs: a page's blocks by identifier."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +10,7 @@ import numpy as np
 
 from emulator.control.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page.document import Block, Chart, PageSection, Table
@@ -45,7 +44,7 @@ def facts_of(
         fields: of the manifest.
     """
     with RunWriter(folder, manifest(**fields)) as writer:
-        writer.add_samples(columns(samples))
+        writer.add(RunTable.SAMPLES, columns(samples))
         for number, summaries in iterations.items():
             writer.add_iteration(number, summaries)
         for number in sorted({one[0] for one in compute}):

@@ -1,15 +1,13 @@
 """Captures made by hand: packets of a connection as Ethernet frames, correct unless a test changes them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from emulator.annexes.bench_kit.audit.audit import Audit
-from emulator.annexes.bench_kit.audit.link import CapturedFrame
+from emulator.annexes.bench_kit.audit.flow import FrameRule
+from emulator.annexes.bench_kit.audit.pcap import CapturedFrame
 from emulator.annexes.bench_kit.audit.report import AuditReport
-from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.roce.wire.headers import Aeth, Bth, Extension, Reth
 from emulator.roce.wire.icrc import UdpPath, icrc
 from emulator.roce.wire.opcodes import Opcode

@@ -1,7 +1,5 @@
 """Small runs made by hand: rows as the controller would record them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import pyarrow as pa
 from emulator.control.observations import FlowCounters, RankSummary
 from emulator.results.run_folder.manifest import Manifest, TraceFacts, Trials
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import SAMPLES_SCHEMA, to_batch
+from emulator.results.run_folder.schema import SAMPLES_SCHEMA, RunTable, to_batch
 from emulator.results.run_folder.writer import RunWriter
 
 MEASURED_ATTRIBUTES = {
@@ -47,6 +45,10 @@ _DEFAULTS: Row = {
     "early": False,
     "read_delay_ns": None,
     "core_wait_ns": None,
+    "network_ns": None,
+    "network_crossings": None,
+    "stalled_ns": None,
+    "port_ns": None,
     "traced_ns": None,
     "ideal_ns": None,
     "remaining_ideal_ns": None,
@@ -74,7 +76,7 @@ def pair(post: int, arrival: int, *, received_post: int = 0, **fields: Any) -> l
 
 
 def columns(rows: Iterable[Row]) -> Mapping[str, list[Any]]:
-    """Rows as `RunWriter.add_samples` takes them."""
+    """Rows as `RunWriter.add` takes them."""
     rows = list(rows)
     return {name: [one[name] for one in rows] for name in SAMPLES_SCHEMA.names}
 
@@ -115,7 +117,7 @@ def write_run(
 ) -> Run:
     """A closed run folder, read back."""
     with RunWriter(folder, manifest(**facts)) as writer:
-        writer.add_samples(columns(samples))
+        writer.add(RunTable.SAMPLES, columns(samples))
         for iteration, summaries in (iterations or {}).items():
             writer.add_iteration(iteration, summaries)
         writer.add_flows(flows)

@@ -1,14 +1,12 @@
 """Schedules of collectives as plain lists, for assertions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
 from emulator.planner.algorithms import schedule
 from emulator.planner.schedule import Collective, Lane, Step
-from emulator.planner.traffic.phases import peer_totals
+from emulator.planner.traffic.operation import peer_totals
 from emulator.trace.meaning.model import CommKind
 
 

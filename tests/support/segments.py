@@ -1,7 +1,5 @@
 """Segmentation as the specification says it: a run of packets of any verb as pieces of one opcode and one length."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from emulator.roce.connection.messages import PacketRun, ResponseRun, Verb

@@ -1,7 +1,5 @@
 """A service as a process of its own, and one in this process whose queues are not worked on."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess
@@ -66,11 +64,11 @@ def add_users(folder: Path, **roles: Role) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def in_this_process(folder: Path) -> AsyncIterator[tuple[Routes, str]]:
+async def in_this_process(folder: Path, *, quota_bytes: int = 1 << 30) -> AsyncIterator[tuple[Routes, str]]:
     """The routes of a service and its URL; runs that are submitted wait for ever."""
     place, changes = ServiceFolder(folder), Changes()
     with opened(place) as store:
-        queues = Queues(store, place, changes)
+        queues = Queues(store, place, changes, quota_bytes=quota_bytes)
         service = Service(store, place, Catalogue(Configuration(), rules=folder / "rules"), queues, changes)
         async with LivePages(service) as live:
             routes = routes_of(service, live, is_secret=False)

@@ -1,7 +1,5 @@
 """Sessions of made-up jobs: written as folders, without traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Published traces that lie beside the project where it is developed; tests that need them skip where they are not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

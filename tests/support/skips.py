@@ -1,7 +1,5 @@
 """What a test needs of the host, and the closing table of skipped tests: what is missing, and what brings it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -17,7 +15,7 @@ _LONGEST = 70
 _PACKAGES = {
     **{"chromium": "chromium", "chromedriver": "chromium-driver", "ethtool": "ethtool", "ip": "iproute2"},
     **{"mosquitto": "mosquitto", "nft": "nftables", "ovs-vswitchd": "openvswitch-switch", "sshd": "openssh-server"},
-    **{"qemu-system-x86_64": "qemu-system-x86", "tcpdump": "tcpdump", "tshark": "tshark"},
+    **{"qemu-system-x86_64": "qemu-system-x86", "ss": "iproute2", "tcpdump": "tcpdump", "tshark": "tshark"},
     **dict.fromkeys(("slurmctld", "slurmd", "sbatch", "srun", "scontrol"), "slurm-wlm"),
 }
 """Commands that tests need → the Debian package that has them."""

@@ -1,7 +1,5 @@
 """A real Slurm with two nodes on this machine, in a network namespace: slurmctld and two slurmd."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

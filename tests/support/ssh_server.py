@@ -1,7 +1,5 @@
 """A real sshd (OpenSSH) with keys of its own, in a network namespace."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

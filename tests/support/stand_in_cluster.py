@@ -5,8 +5,6 @@ processes in a folder that stands for the pod's. It is no cluster: no scheduler,
 checks no manifest; tests with kubernetes-validate do that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Hosts at one switch, brought up by the command, and runs in them."""
 
-from __future__ import annotations
-
 import secrets
 import subprocess
 from pathlib import Path

@@ -1,13 +1,12 @@
 """Runs of four ranks at a switch with recorded steps, made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.worst.worst_steps import WorstStep
 from tests.support.runs import collective, columns, manifest, ranks
@@ -68,14 +67,14 @@ def run(
     """Instance 7 in iteration 3 of a run of four ranks; readings are (time, frames that sw0 has dropped at p1)."""
     listed = collective(POSTS, [END] * 4, iteration=3, instance=7) if samples is None else samples
     with RunWriter(folder, manifest(topology=TOPOLOGY)) as writer:
-        writer.add_samples(columns(listed))
+        writer.add(RunTable.SAMPLES, columns(listed))
         writer.add_iteration(3, ranks((0, END), (0, END), (0, END), (0, END)))
         for number in (2, 3):
             writer.add_flow_events(number, events)
         names = sorted({name for one in steps for name in one})
         values = {name: [one.get(name) for one in steps] for name in names}
-        writer.add_steps({"iteration": 3, "instance": 7} | values)
+        writer.add(RunTable.STEPS, {"iteration": 3, "instance": 7} | values)
         for at_ns, value in readings:
             where = {"device": "sw0", "interface": "p1", "counter": "profile_drops"}
-            writer.add_counters({"time_ns": [at_ns], "value": [value]} | where)
+            writer.add(RunTable.COUNTERS, {"time_ns": [at_ns], "value": [value]} | where)
     return read_run(folder)

@@ -1,7 +1,5 @@
 """Topologies from text, and where the shipped ones are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,9 +12,11 @@ from emulator.topology.model import Topology
 SHIPPED = Path(__file__).parents[2] / "topologies"
 
 
-def write_topology(folder: Path, text: str, *, ranks: int = 2, allow: Iterable[str] = ()) -> Topology:
+def write_topology(
+    folder: Path, text: str, *, name: str = "t.yaml", ranks: int = 2, allow: Iterable[str] = ()
+) -> Topology:
     """The topology that a file with this text describes."""
-    path = folder / "t.yaml"
+    path = folder / name
     path.write_text(text)
     return load_topology(path, ranks=ranks, allow_networks=allow)
 
@@ -32,3 +32,8 @@ def topology_error(folder: Path, text: str, *, ranks: int = 2) -> str:
         write_topology(folder, text, ranks=ranks)
     assert caught.value.path == folder / "t.yaml"
     return str(caught.value).removeprefix(f"{folder}/")
+
+
+def cables(topology: Topology) -> list[str]:
+    """Its links, by the names of their ends."""
+    return [str(link) for link in topology.network.links]

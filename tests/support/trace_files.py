@@ -1,7 +1,5 @@
 """Trace files made of bytes by hand, sharing no code with the reader and the writer under test; records one by one."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

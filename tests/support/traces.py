@@ -1,7 +1,5 @@
 """Rank traces written by hand, for tests: a node a line, columns built from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,11 +1,9 @@
 """The nodes of a rank of a transformer by name, and a model whose sizes are easy to tell."""
 
-from __future__ import annotations
-
+from emulator.annexes.workloads.transformer import Transformer
+from emulator.annexes.workloads.transformer_workload import transformer_nodes
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.synthetic import WorkNode
-from emulator.trace.synthetic.transformer.stage import transformer_nodes
-from emulator.trace.synthetic.transformer.transformer import Transformer
 
 MODEL = Transformer(
     layers=4,

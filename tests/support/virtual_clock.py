@@ -1,7 +1,5 @@
 """A clock that moves only when it is told to: deterministic time for tests and simulations."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Two queue pairs and a wire between them that loses, doubles and overtakes packets, on a clock of its own."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from random import Random

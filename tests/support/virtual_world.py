@@ -1,7 +1,5 @@
 """Plays generated nodes of all ranks without time: what is left when nothing can go on is a deadlock."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Error messages and exit codes."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Exit codes: distinct, and those that the errors carry."""
 
-from __future__ import annotations
-
 import signal
 
 from emulator import errors, exit_codes

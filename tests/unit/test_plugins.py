@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.annexes.exports.formats import Format
-from emulator.annexes.importers.importer import Importer
+from emulator.annexes.importers.model import Importer
 from emulator.annexes.launch.launch_here import EngineOptions
 from emulator.errors import InputError
 from emulator.plugins import BUILT_IN, PluginKind, load

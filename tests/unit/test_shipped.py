@@ -1,15 +1,13 @@
 """Files that come with Charkha, by name, from any folder."""
 
-from __future__ import annotations
-
+import re
 from pathlib import Path
 
 import pytest
 
 from emulator import shipped
 from emulator.experiment.series.suite.document import shipped_suites
-from emulator.experiment.spec.absolute_paths import with_absolute_paths
-from emulator.experiment.spec.document import read_experiment
+from emulator.experiment.spec.document import read_experiment, with_absolute_paths
 from emulator.experiment.spec.spec import Experiment, Network
 from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, Shipped, first_line
 from emulator.topology.load import load_topology
@@ -98,4 +96,13 @@ def test_the_package_installs_what_the_source_tree_has() -> None:
     installed = {path for patterns in listed.values() for pattern in patterns for path in ROOT.glob(pattern)}
     wanted = [path for kind in (TOPOLOGIES, PROFILES, PAGES) for path in kind.paths.values()]
     assert installed >= {*wanted, *(file for path in TRACES.paths.values() for file in path.iterdir())}
-    assert {Path(target).parts[2] for target in listed} == {"topologies", "profiles", "docs", "examples"}
+    assert {Path(target).parts[2] for target in listed} == {"topologies", "profiles", "docs", "examples", "man1"}
+
+
+def test_a_source_file_that_a_page_names_is_there() -> None:
+    """docs/security.md names the test behind each of its claims; decisions and guides name where things are."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
+    source = re.compile(r"`((?:emulator|agents|tests|lab)/[\w/-]+\.\w+)`")
+    named = {path for page in pages for path in source.findall(page.read_text())}
+    assert "tests/unit/agents/test_control_link.py" in named
+    assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []

@@ -1,7 +1,5 @@
 """The name that was probably meant."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.suggestions import did_you_mean

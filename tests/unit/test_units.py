@@ -1,7 +1,5 @@
 """Text forms of sizes, rates and durations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from random import Random
+from typing import Final
 
 from agents.nic.channel import Channel, QueuePairOwner
 from agents.nic.context import Context
@@ -16,16 +19,111 @@ from agents.nic.nic import SoftwareNic
 from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
 from agents.nic.sockets import Listener
-from agents.transports.base import Address, EndpointEvents, FlowCounters, Silence
-from agents.transports.roce.connection_id import FIRST_QPN, ConnectionId, qp_facts
-from agents.transports.roce.link import RankLink
+from agents.nic.stamps import SendLog
+from agents.transports.base import EndpointEvents, Silence
+from agents.transports.roce.link import LinkChannel, RankLink
 from agents.transports.roce.multipath import make_channel, make_pair
+from emulator.control.conversation import Address
+from emulator.control.observations import FlowCounters
 from emulator.errors import LocalProtocolError
-from emulator.roce.connection.messages import ConnectionSettings
+from emulator.roce.connection.messages import ConnectionSettings, FirstSent
+from emulator.roce.connection.qp_facts import QpFacts
 from emulator.roce.connection.queue_pair import QueuePair
-from emulator.roce.constants import UDP_PORT
+from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
 from emulator.roce.multipath.paths import Health
-from emulator.roce.rate.congestion import FixedRate
+from emulator.roce.pacing import FixedRate
+from emulator.roce.tuning import TIMELINE_ROWS
+from emulator.roce.wire.psn import Psn
+
+FIRST_QPN: Final = 16
+PORTS_PER_MESSAGE: Final = 16
+"""Source ports that a queue pair uses in turn, with one port per message."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionId:
+    """Both ends of a queue pair.
+
+    Attributes:
+        rank, host: this end.
+        peer, peer_host: the other end.
+        index: of the queue pair among those of the rank pair; 0 is control.
+        qps: queue pairs of a rank pair that carry payload.
+    """
+
+    rank: int
+    host: str
+    peer: int
+    peer_host: str
+    index: int
+    qps: int
+
+    @property
+    def own_qpn(self) -> int:
+        """Number of the queue pair at this end."""
+        return qpn(self.peer, self.index, qps=self.qps)
+
+    @property
+    def peer_qpn(self) -> int:
+        """Number of the queue pair at the peer."""
+        return qpn(self.rank, self.index, qps=self.qps)
+
+
+def qpn(peer: int, index: int, *, qps: int) -> int:
+    """The number of the queue pair that faces rank `peer`; index 0 is control, 1 … `qps` carry payload."""
+    return FIRST_QPN + peer * (qps + 1) + index
+
+
+def first_psn(source: int, target: int, *, index: int, seed: int) -> Psn:
+    """PSN of the first packet from one rank to another; both sides compute it."""
+    return Psn(Random(f"{seed}/{source}/{target}/{index}").getrandbits(24))
+
+
+def folded_port(own_qpn: int, peer_qpn: int) -> int:
+    """The source port that Linux derives from both queue pair numbers: 14 bits folded from their product."""
+    product = own_qpn * peer_qpn
+    product ^= product >> 20
+    product ^= product >> 40
+    label = product & 0xFFFFF
+    return FIRST_SOURCE_PORT | (label & 0x3FFF ^ label >> 14)
+
+
+def source_ports(policy: str, connection: ConnectionId, *, seed: int) -> Sequence[int]:
+    """The source ports that a queue pair uses in turn.
+
+    Args:
+        policy: fixed, fold, random or message; see docs/roce.md.
+        connection: of the queue pair.
+        seed: random seed.
+    """
+    if policy == "fixed":
+        return (FIRST_SOURCE_PORT,)
+    if policy == "fold":
+        return (folded_port(connection.own_qpn, connection.peer_qpn),)
+    random = Random(f"{seed}/{connection.rank}/{connection.peer}/{connection.index}/port")
+    return [FIRST_SOURCE_PORT | random.getrandbits(14) for _ in range(PORTS_PER_MESSAGE if policy == "message" else 1)]
+
+
+def qp_facts(connection: ConnectionId, *, port_policy: str, seed: int, rkey: int) -> QpFacts:
+    """The facts of a queue pair between two ranks.
+
+    Args:
+        connection: both ends.
+        port_policy: see `source_ports`.
+        seed: of the run, the same at both ends.
+        rkey: of the run.
+    """
+    rank, peer, index = connection.rank, connection.peer, connection.index
+    return QpFacts(
+        host=connection.host,
+        peer_host=connection.peer_host,
+        qpn=connection.own_qpn,
+        peer_qpn=connection.peer_qpn,
+        psn=first_psn(rank, peer, index=index, seed=seed),
+        peer_psn=first_psn(peer, rank, index=index, seed=seed),
+        rkey=rkey,
+        source_ports=source_ports(port_policy, connection, seed=seed),
+    )
 
 
 class RoceEndpoint:
@@ -40,6 +138,7 @@ class RoceEndpoint:
         seed, rkey: of the run, the same at all ranks.
         line_rate_bps: of its port; 0: unknown.
         port: paces what the ranks at the port send; None: no pacing.
+        log: has the time stamps of what is sent; None: nothing is stamped.
     """
 
     def __init__(
@@ -55,9 +154,11 @@ class RoceEndpoint:
         rkey: int,
         line_rate_bps: int = 0,
         port: PortPacer | None = None,
+        log: SendLog | None = None,
     ) -> None:
+        self._log, self._are_ends_stamped = log, context.options.time_stamps == "kernel"
         self.rank, self.address = rank, Address(listener.host, UDP_PORT)
-        self.nic = SoftwareNic(listener, context, passes, find=self._find, port=port)
+        self.nic = SoftwareNic(listener, context, passes, make=self._make, port=port)
         self._context, self._passes, self._local, self._message_bytes = context, passes, local, message_bytes
         self._seed, self._rkey = seed, rkey
         options = self._context.options
@@ -75,12 +176,14 @@ class RoceEndpoint:
         if self._directory is not None:
             raise LocalProtocolError(f"rank {self.rank} is connected already")
         self._directory, self.events = directory, events
+        if (timeline := self._context.timeline) is not None:
+            timeline.most_rows += TIMELINE_ROWS // max(1, len(directory))
         self.nic.start()
         if self._context.options.multipath:
             self.sees_trimmed = self.nic.watch_trimmed()
 
-    def post(self, peer: int, tag: int, size: int) -> None:
-        """Queue a transfer of `size` bytes to rank `peer`; dropped once closed or failed.
+    def post(self, peer: int, tag: int, size: int, sent: FirstSent | None = None) -> None:
+        """Queue a transfer of `size` bytes to rank `peer`; dropped once closed or failed. `sent` learns when it leaves.
 
         Raises:
             LocalProtocolError: `peer` is not in the directory.
@@ -91,7 +194,7 @@ class RoceEndpoint:
         link = self._links.get(peer) or self._make_link(peer)
         if link.is_broken:
             return
-        if link.post(tag, size, nic.ready) and not link.is_dirty:
+        if link.post(tag, size, nic.ready, sent) and not link.is_dirty:
             link.is_dirty = True
             self._dirty.append(link)
 
@@ -119,7 +222,39 @@ class RoceEndpoint:
     def stamp_ns(self) -> int:
         """See Endpoint."""
         nic = self.nic
-        return nic.stamp_ns if nic.stamp else 0
+        return nic.stamp_ns if nic.stamp and self._are_ends_stamped else 0
+
+    @property
+    def received_ns(self) -> int:
+        """See Endpoint."""
+        return self.nic.received_ns
+
+    @property
+    def stalled_ns(self) -> int:
+        """See Endpoint."""
+        port = self.nic.port
+        return 0 if port is None else port.stalled_ns
+
+    @property
+    def lead_bytes(self) -> int:
+        """See Endpoint."""
+        port = self.nic.port
+        return 0 if port is None else port.lead_bytes
+
+    def usual_ns(self, since_ns: int, until_ns: int) -> int:
+        """See Endpoint."""
+        port = self.nic.port
+        return 0 if port is None else port.arrivals.usual_ns(since_ns, until_ns)
+
+    @property
+    def clock_steps(self) -> int:
+        """See Endpoint."""
+        return self.nic.clock_steps + (0 if self._log is None else self._log.stamps.steps)
+
+    def collect(self) -> None:
+        """See Endpoint."""
+        if self._log is not None:
+            self._log.collect()
 
     @property
     def window_bytes(self) -> int:
@@ -134,7 +269,7 @@ class RoceEndpoint:
         return sum((link.drops for link in self._links.values()), Counter())
 
     @property
-    def channels(self) -> Iterator[Channel]:
+    def channels(self) -> Iterator[LinkChannel]:
         """All queue pairs made so far."""
         return (channel for link in self._links.values() for channel in link.channels)
 
@@ -174,12 +309,13 @@ class RoceEndpoint:
 
     # Links and queue pairs.
 
-    def _find(self, number: int, host: str) -> Channel | None:
-        """The queue pair that a peer's first packet names, made now; None for a stranger."""
+    def _make(self, number: int, host: str) -> bool:
+        """Make the queue pair that a peer's first packet names; False for a stranger."""
         peer, index = divmod(number - FIRST_QPN, self._context.options.qps + 1)
         if self._directory is None or peer not in self._directory or self._directory[peer].host != host:
-            return None
-        return (self._links.get(peer) or self._make_link(peer)).channel(index)
+            return False
+        (self._links.get(peer) or self._make_link(peer)).channel(index)
+        return True
 
     def _make_link(self, peer: int) -> RankLink:
         if self._directory is None or peer not in self._directory:
@@ -216,7 +352,8 @@ class RoceEndpoint:
                 self._context, settings, facts, health,
                 congestion=congestion, cnp_gap_ns=self._cnp_gap_ns, lead_ns=lead_ns,
             )  # fmt: skip
-            return make_channel(nic, facts, spraying, owner, health=health, index=index, local_peer=local_nic)
+            sprayed = make_channel(nic, facts, spraying, owner, health=health, index=index, local_peer=local_nic)
+            return self._followed(sprayed, peer)
         pair = QueuePair(
             settings,
             send_psn=facts.psn,
@@ -225,4 +362,15 @@ class RoceEndpoint:
             cnp_gap_ns=self._cnp_gap_ns,
             lead_ns=lead_ns,
         )
-        return nic.create(facts, pair, owner, index=index, is_control=index == 0, local_peer=local_nic)
+        channel = nic.create(facts, pair, owner, index=index, is_control=index == 0, local_peer=local_nic)
+        return self._followed(channel, peer)
+
+    def _followed(self, channel: Channel, peer: int) -> Channel:
+        """A queue pair whose bins are recorded, if any are."""
+        timeline = self._context.timeline
+        if timeline is not None:
+            channel.bins, channel.bin_ends_ns = (
+                timeline.follow(channel.pair, channel.facts, rank=self.rank, peer=peer),
+                0,
+            )
+        return channel

@@ -12,14 +12,14 @@ from agents.nic.channel import Channel, LocalPeer, QueuePairOwner
 from agents.nic.context import Context
 from agents.nic.nic import SoftwareNic
 from agents.nic.spray import SprayTransmitter
+from agents.transports.roce.link import LinkChannel
 from emulator.control.parameter import Parameter
 from emulator.roce.connection.messages import ConnectionSettings
 from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.multipath.paths import Health
-from emulator.roce.multipath.queue_pair import MultipathPair
-from emulator.roce.multipath.receiver import MultipathReceiver
-from emulator.roce.rate.congestion import CongestionControl
+from emulator.roce.multipath.receiver import MultipathPair, MultipathReceiver
+from emulator.roce.pacing import CongestionControl
 
 
 def make_pair(
@@ -82,7 +82,7 @@ def make_channel(
     )
 
 
-def path_facts(channels: Iterable[Iterable[Channel]], *, are_seen: bool) -> Mapping[str, Parameter]:
+def path_facts(channels: Iterable[Iterable[LinkChannel]], *, are_seen: bool) -> Mapping[str, Parameter]:
     """What the queue pairs of an agent have counted on each path, added up; nothing without the profile.
 
     Args:
@@ -92,9 +92,9 @@ def path_facts(channels: Iterable[Iterable[Channel]], *, are_seen: bool) -> Mapp
     pairs = [one.pair for one in chain.from_iterable(channels) if isinstance(one.pair, MultipathPair)]
     if not pairs:
         return {}
-    columns = [pair.requester.paths for pair in pairs]
+    columns = [pair.dealer.paths for pair in pairs]
     facts = {
-        "multipath.trimmed": Parameter(sum(pair.responder.trimmed for pair in pairs), "packets"),
+        "multipath.trimmed": Parameter(sum(pair.placer.trimmed for pair in pairs), "packets"),
         "multipath.truncated_frames": Parameter("seen" if are_seen else "not seen: this needs CAP_NET_RAW"),
     }
     healths = {id(one.health): one.health for one in columns}.values()

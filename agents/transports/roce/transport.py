@@ -11,14 +11,16 @@ from hashlib import blake2b
 from agents.nic.context import make_context
 from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
-from agents.nic.send_delays import SendDelays, StampedSender
 from agents.nic.sockets import Listener, Sender, Senders
+from agents.nic.stamps import SendLog, StampedSender
 from agents.transports.base import RankPort, Silence, Transport
 from agents.transports.roce.endpoint import RoceEndpoint
 from agents.transports.roce.multipath import path_facts
+from emulator.control.observations import Timeline
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError, LocalProtocolError
-from emulator.host.timer import TimerfdClock
+from emulator.host.clock import TimerfdClock
+from emulator.host.core_wait import CoreWait
 from emulator.roce.constants import RETH_BYTES
 from emulator.roce.options import RoceOptions
 from emulator.roce.tuning import (
@@ -58,18 +60,18 @@ class RoceTransport(Transport):
         self._devices = devices or {}
         self._ports: dict[int, RankPort] = {}
         self._pacers: dict[RankPort, PortPacer] = {}
+        self._core_wait: CoreWait | None = None
         self._clock = TimerfdClock(asyncio.get_running_loop())
         digest = int.from_bytes(blake2b(f"{run}/{seed}".encode(), digest_size=8).digest())
         self._seed, self._rkey = digest, digest & 0xFFFFFFFF
-        self._send_delays = SendDelays()
-        has_stamps = options.time_stamps == "kernel"
+        self._log = SendLog() if options.splits or options.time_stamps == "kernel" else None
         self.context = make_context(
             options=options,
             clock=self._clock,
             senders=Senders(
                 traffic_class=options.traffic_class,
                 devices=devices,
-                make=partial(StampedSender, delays=self._send_delays) if has_stamps else Sender,
+                make=Sender if self._log is None else partial(StampedSender, log=self._log),
             ),
             payload_seed=seed if options.payload == "random" else None,
         )
@@ -93,9 +95,9 @@ class RoceTransport(Transport):
         drops["send"] += self.context.senders.drops
         return +drops
 
-    def use_ports(self, ports: Mapping[int, RankPort]) -> None:
+    def use_ports(self, ports: Mapping[int, RankPort], core_wait: CoreWait | None = None) -> None:
         """Pace the ranks at each port with a cap together; DCQCN starts at the line rate."""
-        self._ports = dict(ports)
+        self._ports, self._core_wait = dict(ports), core_wait
 
     def facts(self) -> Mapping[str, Parameter]:
         """Granted buffers, the smallest window, offloads, the verified share, and drops by reason."""
@@ -113,7 +115,7 @@ class RoceTransport(Transport):
             "sending": Parameter("UDP_SEGMENT" if self.context.is_cutting else "single datagrams"),
             "receiving": Parameter("UDP_GRO" if is_merging else "single datagrams"),
             "verified_share": Parameter(checked, "of merged receptions"),
-            **self._send_delays.facts(),
+            **({} if self._log is None else self._log.facts()),
             **self._multipath_facts(),
             **{
                 f"dropped.{reason}": Parameter(count, "receptions" if reason == "queue" else "packets")
@@ -124,6 +126,15 @@ class RoceTransport(Transport):
     def _multipath_facts(self) -> Mapping[str, Parameter]:
         ends = list(self._endpoints.values())
         return path_facts([end.channels for end in ends], are_seen=all(end.sees_trimmed for end in ends))
+
+    def tidy(self) -> None:
+        """See Transport."""
+        if self.context.timeline is not None:
+            self.context.timeline.tidy()
+
+    def timeline(self) -> Timeline | None:
+        """See Transport."""
+        return None if self.context.timeline is None else self.context.timeline.report()
 
     def silence(self) -> Silence | None:
         """See Transport."""
@@ -146,7 +157,7 @@ class RoceTransport(Transport):
             host,
             has_ecn=self.options.ecn != "off",
             device=self._devices.get(host),
-            has_stamps=self.options.time_stamps == "kernel",
+            has_stamps=self._log is not None,
         )
         self.context.senders.add_host(host)
         place = self._ports.get(rank, RankPort())
@@ -161,6 +172,7 @@ class RoceTransport(Transport):
             rkey=self._rkey,
             line_rate_bps=place.line_rate_bps,
             port=self._pacer_of(place, is_v6=listener.is_v6),
+            log=self._log,
         )
         self.passes.singles_per_turn = max(1, min(MOST_SINGLES, len(self._endpoints) // SINGLES_SHARE))
         return endpoint
@@ -178,6 +190,7 @@ class RoceTransport(Transport):
                 lead_ns=PORT_LEAD_NS if port.cap_bps == port.line_rate_bps else 0,
                 extension_bytes=RETH_BYTES if self.options.multipath else 0,
                 limit=port.limit,
+                core_wait=self._core_wait,
             )
         return self._pacers[port]
 
@@ -192,9 +205,5 @@ class RoceTransport(Transport):
         self.context.senders.close()
 
 
-def make(
-    *, message_bytes: int, run: str, seed: int, options: Mapping[str, str], devices: Mapping[str, str]
-) -> RoceTransport:
-    """See `agents.transports.catalogue.make_transport`."""
-    chosen = RoceOptions.parse(options)
-    return RoceTransport(message_bytes=message_bytes, options=chosen, seed=seed, run=run, devices=devices)
+make = RoceTransport
+"""See `agents.transports.catalogue.make_transport`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from emulator.annexes.exports import otel
 from emulator.annexes.exports.formats import Format, export, export_to_stream
-from emulator.cli.output import notify
+from emulator.cli.output import notify, print_line
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.plugins import BUILT_IN, PluginKind, load
@@ -61,7 +61,7 @@ def _run(args: argparse.Namespace) -> None:
         notes = export_to_stream(run, chosen, sys.stdout.buffer)
     else:
         written, notes = export(run, chosen, args.out)
-        print(written)
+        print_line(written)
     for note in notes:
         notify(note)
 
@@ -72,4 +72,4 @@ def _send(args: argparse.Namespace) -> None:
     if args.out is not None:
         raise InputError(f"--to {_OTEL} writes no file: do not give --out")
     otel.require()
-    print(f"{otel.send(read_run(args.run), args.endpoint)} points sent to {args.endpoint}")
+    print_line(f"{otel.send(read_run(args.run), args.endpoint)} points sent to {args.endpoint}")

@@ -1,4 +1,8 @@
-"""What a format is that a run can be exported to, and its writing; emulator.plugins lists the formats."""
+"""What a format is that a run can be exported to, and its writing; emulator.plugins lists the formats.
+
+Tables as CSV are a folder with one file per table, columns and units as in docs/results.md. A text that a spreadsheet
+would take for a formula gets an apostrophe before it: names come from traces of others.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
 from emulator.errors import InputError
-from emulator.host.files import writing
-from emulator.host.scratch import scratch_folder
+from emulator.host.files import scratch_folder, writing
 from emulator.results.run_folder.places import check_file
 from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import RunTable
 from emulator.views.junit import run_to_xml
 
 
@@ -98,3 +106,42 @@ def export_to_stream(run: Run, chosen: Format, stream: IO[bytes]) -> Sequence[st
         with (scratch / chosen.name).open("rb") as file:
             shutil.copyfileobj(file, stream)
     return notes
+
+
+def write_csv(run: Run, folder: Path) -> Sequence[str]:
+    """Write `<table>.csv` for every table of the run; an unknown value is an empty field.
+
+    Raises:
+        ResultError: a table is missing or damaged.
+        HostError: the folder cannot be written.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True)
+        for part in RunTable:
+            schema = _plain(part.schema)
+            with csv.CSVWriter(folder / f"{part.value}.csv", schema) as target:
+                for batch in run.batches(part):
+                    target.write_batch(_guarded(batch.cast(schema)))
+    return ()
+
+
+_FORMULA = "^([=+\\-@\uff1d\uff0b\uff0d\uff20\\t\\r])"  # spreadsheets take the wide ones too, in some languages
+
+
+def _guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose texts are no formulas."""
+    columns = [
+        pc.replace_substring_regex(one, _FORMULA, r"'\1") if pa.types.is_string(one.type) else one
+        for one in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The schema with labels as text: CSV has no dictionaries."""
+    return pa.schema(
+        [field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema]
+    )
+
+
+CSV = Format("csv", ".csv.d", "a folder with a CSV file per table", write_csv, is_folder=True)

@@ -24,8 +24,8 @@ from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.nccl_conventions import busbw_factor, nccl_size
 from emulator.results.statistics.samples.measured_rows import read_measured
-from emulator.trace.meaning.collective_names import COLLECTIVES
 from emulator.trace.meaning.model import CommKind
+from emulator.trace.meaning.names import COLLECTIVES
 from emulator.units import NS_PER_US
 
 FORMAT_VERSION = "v4.0"

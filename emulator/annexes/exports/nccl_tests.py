@@ -28,10 +28,10 @@ from emulator.results.statistics.method.nccl_conventions import busbw_factor, co
 from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.results.statistics.samples.measured_rows import read_measured
-from emulator.trace.meaning.collective_names import SEND_RECV
 from emulator.trace.meaning.model import CommKind, IntArray
+from emulator.trace.meaning.names import SEND_RECV
 from emulator.units import NS_PER_US
-from emulator.views.text.nccl_table import NcclRow, nccl_table
+from emulator.views.nccl_table import NcclRow, nccl_table
 
 
 @dataclass(frozen=True, slots=True)

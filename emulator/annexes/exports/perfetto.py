@@ -1,27 +1,149 @@
-"""A run as a timeline for Perfetto (ui.perfetto.dev, trace_processor): a process per rank, and one for the job.
+"""A run, or a trace, as a timeline for Perfetto (ui.perfetto.dev, trace_processor): a process per rank.
 
-A rank has its iterations, the spans in which its device was busy, and a track per process group (more if its
-communications overlap). The job has a slice per iteration, from the first start to the last end: its duration is the
-JCT. Timestamps are those of the run folder, ns of the run's clock. The arguments of a slice, under `debug`, hold its
-figures.
+A rank of a run has its iterations, the spans in which its device was busy, and a track per process group (more if its
+communications overlap). The job is a process too, and has a slice per iteration, from the first start to the last end:
+its duration is the JCT. Flows that were recorded by time (docs/timeline.md) are counters of the ranks that receive
+them. Timestamps are those of the run folder, ns of the run's clock. The arguments of a slice, under
+`debug`, hold its figures.
+
+A rank of a trace has tracks for CPU, device and each process group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from emulator.annexes.exports.formats import Format
-from emulator.annexes.exports.perfetto_tracks import Lanes, Tracks, require
+from emulator.errors import HostError
 from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.trace.analysis.time_line import TimeLine
+from emulator.trace.meaning.groups import group_label
+from emulator.trace.meaning.model import Communication, Group, RankProgram, Resource, Workload
+from emulator.units import BITS_PER_BYTE, NS_PER_S
 
-_JOB = "job"
+if TYPE_CHECKING:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket
+    from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+
+
+_SEQUENCE = 1
+
+
+def require() -> None:
+    """Check that the perfetto package is installed.
+
+    Raises:
+        HostError: it is missing.
+    """
+    try:
+        import perfetto.trace_builder.proto_builder  # noqa: F401
+    except ImportError as error:
+        raise HostError("a time line needs the perfetto package: pip install 'charkha[export]'") from error
+
+
+class Tracks:
+    """Writes slices, and each track before its first slice."""
+
+    def __init__(self, file: IO[bytes], *, begin_ns: int = 0) -> None:
+        self._begin_ns = min(0, begin_ns)
+        self._builder = _builder(file)
+        self._numbers = count(1)
+        self._tracks: dict[tuple[str, ...], int] = {}
+
+    def slice(
+        self, path: tuple[str, ...], name: str, start_ns: int, end_ns: int, arguments: Mapping[str, Any], category: str
+    ) -> None:
+        """A slice on the track `path` = (process, track)."""
+        track = self._track(path)
+        begin = self._packet(start_ns)
+        begin.track_event.type = begin.track_event.TYPE_SLICE_BEGIN
+        begin.track_event.track_uuid = track
+        begin.track_event.name = name
+        begin.track_event.categories.append(category)
+        for key, value in arguments.items():
+            _set(begin.track_event.debug_annotations.add(), key, value)
+        self._builder.write_packet(begin)
+        end = self._packet(end_ns)
+        end.track_event.type = end.track_event.TYPE_SLICE_END
+        end.track_event.track_uuid = track
+        self._builder.write_packet(end)
+
+    def count(self, path: tuple[str, ...], unit: str, time_ns: int, value: int) -> None:
+        """A value, from a time on, of the counter `path` = (process, counter)."""
+        packet = self._packet(time_ns)
+        packet.track_event.type = packet.track_event.TYPE_COUNTER
+        packet.track_event.track_uuid = self._track(path, counter_unit=unit)
+        packet.track_event.counter_value = value
+        self._builder.write_packet(packet)
+
+    def _packet(self, time_ns: int) -> TracePacket:
+        packet = self._builder.create_packet()
+        packet.timestamp = time_ns - self._begin_ns  # the format has no times below 0
+        packet.trusted_packet_sequence_id = _SEQUENCE
+        return packet
+
+    def _track(self, path: tuple[str, ...], counter_unit: str = "") -> int:
+        if path not in self._tracks:
+            parent = self._track(path[:-1]) if len(path) > 1 else None
+            number = self._tracks[path] = next(self._numbers)
+            packet = self._builder.create_packet()
+            packet.track_descriptor.uuid = number
+            if parent is None:
+                packet.track_descriptor.process.pid = number
+                packet.track_descriptor.process.process_name = path[-1]
+            else:
+                packet.track_descriptor.parent_uuid = parent
+                packet.track_descriptor.name = path[-1]
+                if counter_unit:
+                    packet.track_descriptor.counter.unit_name = counter_unit
+            self._builder.write_packet(packet)
+        return self._tracks[path]
+
+
+def _set(annotation: Any, name: str, value: Any) -> None:
+    annotation.name = name
+    if isinstance(value, bool):
+        annotation.bool_value = value
+    elif isinstance(value, int) and value >= 0:
+        annotation.uint_value = value
+    else:
+        annotation.string_value = str(value)
+
+
+class Lanes:
+    """Assigns intervals, in the order of their starts, to lanes so that the intervals of a lane do not overlap."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+        self._busy: list[tuple[int, int]] = []
+        self._next = 0
+
+    def place(self, start: int, end: int) -> int:
+        """The lowest lane that is free from `start` on."""
+        while self._busy and self._busy[0][0] <= start:
+            heapq.heappush(self._free, heapq.heappop(self._busy)[1])
+        lane = heapq.heappop(self._free) if self._free else self._next
+        self._next = max(self._next, lane + 1)
+        heapq.heappush(self._busy, (end, lane))
+        return lane
+
+
+def _builder(file: IO[bytes]) -> StreamingTraceProtoBuilder:
+    from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+
+    return StreamingTraceProtoBuilder(file)
+
+
+_JOB, _RATE_UNIT = "job", "bit/s"
 _ARGUMENTS = (
     "node_id",
     "index_in_group",
@@ -47,6 +169,7 @@ def write(run: Run, target: Path) -> Sequence[str]:
         _add_iterations(line, run)
         _add_compute(line, run)
         _add_communications(line, run)
+        _add_rates(line, run)
     return ()
 
 
@@ -58,6 +181,7 @@ def _begin_ns(run: Run) -> int:
             (RunTable.ITERATIONS, "start_ns"),
             (RunTable.COMPUTE, "start_ns"),
             (RunTable.SAMPLES, "post_ns"),
+            (RunTable.TIMELINE, "start_ns"),
         )
     ]
     last = int(to_ints(run.table(RunTable.SAMPLES, ["done_ns"])["done_ns"]).min(initial=0))
@@ -109,6 +233,22 @@ def _add_communications(line: Tracks, run: Run) -> None:
         )
 
 
+def _add_rates(line: Tracks, run: Run) -> None:
+    """A counter per flow, at the rank that receives it: its rate in each bin, and 0 after bins that others follow."""
+    ends: dict[tuple[str, str], int] = {}  # when the last bin of a counter ends
+    for batch in run.batches(RunTable.TIMELINE):
+        for row in batch.to_pylist():
+            start_ns, bin_ns = row["start_ns"], row["bin_ns"]
+            path = f"rank {row['dst']}", f"from rank {row['src']}, queue pair {row['qpn']}"
+            if row["bytes"]:
+                if ends.get(path, start_ns) < start_ns:
+                    line.count(path, _RATE_UNIT, ends[path], 0)
+                line.count(path, _RATE_UNIT, start_ns, row["bytes"] * BITS_PER_BYTE * NS_PER_S // bin_ns)
+                ends[path] = start_ns + bin_ns
+    for path, end_ns in ends.items():
+        line.count(path, _RATE_UNIT, end_ns, 0)
+
+
 def _samples(run: Run) -> Iterator[dict[str, Any]]:
     """Rows in the order of their post, as the lanes need them."""
     table = run.table(
@@ -120,3 +260,68 @@ def _samples(run: Run) -> Iterator[dict[str, Any]]:
 
 
 PERFETTO = Format("perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", write, require=require)
+
+
+_TRACKS = {Resource.CPU: "CPU", Resource.DEVICE: "device"}
+
+
+def trace_line_writer() -> Callable[..., None]:
+    """`write_trace_line`, when what it needs is installed.
+
+    Raises:
+        HostError: the perfetto package is missing.
+    """
+    require()
+    return write_trace_line
+
+
+def write_trace_line(
+    workload: Workload, line: TimeLine, target: Path, *, names: Callable[[int], Sequence[str]]
+) -> None:
+    """Write the time line; slices that overlap on a track go to further ones.
+
+    Args:
+        workload: the trace set.
+        line: when its nodes run.
+        target: the file.
+        names: rank → names of its nodes in file order.
+
+    Raises:
+        HostError: it cannot be written, or the perfetto package is missing.
+    """
+    with writing(target), target.open("wb") as file:
+        tracks = Tracks(file)
+        for program in workload.recorded:
+            _add_rank(tracks, program, line, workload.groups, names(program.rank))
+
+
+def _add_rank(
+    tracks: Tracks, program: RankProgram, line: TimeLine, groups: Sequence[Group], names: Sequence[str]
+) -> None:
+    start, end = line.start_ns[program.rank], line.end_ns[program.rank]
+    lanes: dict[str, Lanes] = {}
+    for position in np.argsort(start, kind="stable").tolist():
+        begin, done = int(start[position]), int(end[position])
+        if done == begin:
+            continue
+        node = program.communications.get(position)
+        track = (
+            _TRACKS.get(Resource(int(program.resource[position])), "other") if node is None else _track(node, groups)
+        )
+        lane = lanes.setdefault(track, Lanes()).place(begin, done)
+        shown = track if lane == 0 else f"{track} ({lane + 1})"
+        name, category = names[int(program.order[position])], "compute" if node is None else "communication"
+        tracks.slice((f"rank {program.rank}", shown), name, begin, done, _arguments(node), category)
+
+
+def _track(node: Communication, groups: Sequence[Group]) -> str:
+    if not node.kind.is_collective:
+        return "messages"
+    group = groups[node.group]
+    return group_label(group.name, group.ranks) if node.group else "world"
+
+
+def _arguments(node: Communication | None) -> dict[str, Any]:
+    if node is None:
+        return {}
+    return {"kind": node.kind.label, "size_bytes": node.size_bytes, "index_in_group": node.index_in_group}

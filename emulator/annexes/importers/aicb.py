@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from emulator.annexes.importers.importer import Importer
 from emulator.annexes.importers.model import (
     Fate,
     ImportedRank,
     ImportedTrace,
+    Importer,
     Losses,
     NodeList,
     NodeResource,
@@ -42,7 +42,14 @@ _HEAD = re.compile(
     rb"^(?P<parallelism>HYBRID_TRANSFORMER\w*|HYBRID_\w+|TRANSFORMER\w*|DLRM\w*|MODEL|DATA|MICRO|DISTRIBUTED_INFERENCE)"
     rb"\b[^\n]*\n\s*\d+\s*(\n|$)"
 )
-_SETTING = re.compile(rb"(?<![A-Za-z_])([A-Za-z_]+):?\s+(-?\d+(?:\.\d+)?)(?=\s|$)")
+_TABLE = re.compile(rb"(?=[^\n]*\bcomm_type\b)(?=[^\n]*\bcomm_group\b)[^\n]*\bmsg_size\b")
+"""How AICB's table of calls begins, its "physical" workload and log."""
+_NAME, _NUMBER = re.compile(r"[A-Za-z_]+:"), re.compile(r"(?!-0)-?\d+(\.0*)?", re.ASCII)
+_OF_LAYERS = {"checkpoints", "checkpoint_initiates"}
+"""Settings after whose number the numbers of so many layers follow."""
+_MOST_LAYERS = 1 << 20
+_KNOWN = {"model_parallel_NPU_group", "ep", "expert_parallel_npu_group", "pp", "all_gpus", "vpp", "ga", "pp_comm"}
+_KNOWN |= _OF_LAYERS
 _KINDS = {
     "ALLREDUCE": CommKind.ALL_REDUCE,
     "ALLGATHER": CommKind.ALL_GATHER,
@@ -112,7 +119,7 @@ class _AicbWorkload:
 
 def is_aicb(head: bytes) -> bool:
     """Whether a file that begins so is a workload of AICB, or of ASTRA-sim 1.0."""
-    return bool(_HEAD.search(head))
+    return bool(_HEAD.search(head) or _TABLE.match(head))
 
 
 def read_aicb(
@@ -130,6 +137,9 @@ def read_aicb(
     if len(files) != 1:
         problem = "holds no workload of AICB" if not files else f"holds {len(files)} workloads of AICB: name one file"
         raise TraceError(problem, path=path)
+    if _TABLE.match(file_head(files[0])):
+        problem = "is AICB's table of the calls of one process (CSV), which names groups and not their ranks"
+        raise TraceError(f"{problem}: let AICB write the workload for SimAI (.txt), which can be read", path=files[0])
     losses = Losses()
     workload = _read(files[0], losses)
     layout = _layout(workload, ranks, losses)
@@ -160,9 +170,7 @@ def _read(path: Path, losses: Losses) -> _AicbWorkload:
             f"{problem} groups are in ASTRA-sim's system file; {', '.join(one.decode() for one in _READ)} can be read",
             path=of_line(path, lines[0][0]),
         )
-    settings = {
-        name.decode(): _setting(value, of_line(path, lines[0][0])) for name, value in _SETTING.findall(lines[0][1])
-    }
+    settings = _settings(lines[0][1], of_line(path, lines[0][0]), losses)
     workload = _AicbWorkload(path, parallelism, settings)
     expected = int(lines[1][1]) if len(lines) > 1 and lines[1][1].strip().isdigit() else -1
     if len(lines) - 2 != expected:
@@ -177,11 +185,31 @@ def _read(path: Path, losses: Losses) -> _AicbWorkload:
     return workload
 
 
-def _setting(text: bytes, where: str) -> int:
+def _settings(line: bytes, where: str, losses: Losses) -> dict[str, int]:
+    """The first line after the parallelism: names and numbers."""
+    words, settings = iter(line.decode("utf-8", "replace").split()[1:]), dict[str, int]()
+    for word in words:
+        name, value = word.removesuffix(":"), next(words, "")
+        if not _NAME.fullmatch(word) or not _NUMBER.fullmatch(value):
+            raise TraceError(
+                f"has {f'{word} {value}'[:60]!r}, which is no name of a setting and its number", path=where
+            )
+        if name in settings:
+            raise TraceError(f"has the setting {name} twice", path=where)
+        settings[name] = _setting(value, where)
+        layers = [next(words, "") for _ in range(min(settings[name], _MOST_LAYERS))] if name in _OF_LAYERS else []
+        if not all(map(_NUMBER.fullmatch, layers)):
+            raise TraceError(f"does not name the {settings[name]} layers of {name}", path=where)
+        if name not in _KNOWN:
+            losses.count(Fate.DROPPED, f"the setting {name[:40]}, which is not known", where)
+    return settings
+
+
+def _setting(text: str, where: str) -> int:
     try:
         return int(float(text))
     except OverflowError as error:
-        raise TraceError(f"the setting {text[:20].decode()}… is too large", path=where) from error
+        raise TraceError(f"the setting {text[:20]}… is too large", path=where) from error
 
 
 def _layer(line: bytes, where: str, is_micro: bool, losses: Losses) -> _Layer:

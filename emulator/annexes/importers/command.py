@@ -7,9 +7,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_json, print_tables
-from emulator.cli.parser import Subparsers
+from emulator.cli.parser import Subparsers, at_least
 from emulator.cli.playing import status
 from emulator.errors import InputError
 from emulator.results.run_folder.places import check_file, check_folder
@@ -18,7 +17,7 @@ from emulator.views.columns.figures import count_of
 from emulator.visible import visible
 
 if TYPE_CHECKING:
-    from emulator.annexes.importers.importer import Importer
+    from emulator.annexes.importers.model import Importer
 
 _ET, _MASTER = "et", "master"
 _EPILOG = """examples:
@@ -49,13 +48,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--lenient", action="store_true", help="drop dependencies on missing nodes")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
-    parser.add_explain("emulator.annexes.importers.import_report")
+    parser.add_explain("emulator.annexes.importers.writing")
     parser.set_defaults(handler=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
     from emulator.annexes.importers.registry import CHAKRA, find_importer, importer_named
-    from emulator.trace.files.master.read import is_master
+    from emulator.trace.files.files import is_master
 
     if args.to == _MASTER:
         _to_master(args)
@@ -82,8 +81,8 @@ def _run(args: argparse.Namespace) -> None:
 def _to_master(args: argparse.Namespace) -> None:
     from emulator.experiment.settle.workload import load_from_files
     from emulator.experiment.spec.spec import Trace
-    from emulator.trace.files.convert import trace_name
-    from emulator.trace.files.master.write import write_master
+    from emulator.trace.files.master import write_master
+    from emulator.trace.files.write_workload import trace_name
 
     if args.strict or args.source_format is not None:
         raise InputError("--strict and --from are for --to et: convert an imported trace to .et first")
@@ -107,7 +106,7 @@ def _to_master(args: argparse.Namespace) -> None:
 
 
 def _from_master(args: argparse.Namespace) -> None:
-    from emulator.trace.files.master.read import read_master
+    from emulator.trace.files.master import read_master
     from emulator.trace.files.write_workload import write_workload
     from emulator.views.terminal.written_trace import files_line
 
@@ -128,7 +127,7 @@ def _from_master(args: argparse.Namespace) -> None:
 def _convert(args: argparse.Namespace) -> None:
     from emulator.experiment.settle.workload import prove_files
     from emulator.experiment.spec.spec import Trace
-    from emulator.trace.files.convert import convert_trace
+    from emulator.trace.files.write_workload import convert_trace
     from emulator.views.terminal.written_trace import files_line
 
     groups = None if args.groups is None else str(args.groups)
@@ -143,9 +142,8 @@ def _convert(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace, importer: Importer) -> None:
-    from emulator.annexes.importers.import_report import render
     from emulator.annexes.importers.registry import import_trace
-    from emulator.annexes.importers.writing import report, write_imported
+    from emulator.annexes.importers.writing import render, report, write_imported
     from emulator.experiment.settle.workload import named_as, prove_files
     from emulator.experiment.spec.spec import Trace
     from emulator.views.terminal.written_trace import files_line

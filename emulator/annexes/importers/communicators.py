@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from emulator.annexes.importers.model import Fate, Losses
-from emulator.annexes.importers.pytorch.names import LARGEST_WORLD
+from emulator.annexes.importers.pytorch.call import LARGEST_WORLD
 from emulator.errors import TraceError
 
 
@@ -80,7 +80,7 @@ def find_world(memberships: Iterable[Membership], losses: Losses) -> World:
 def natural_order(process: tuple[str | int, ...]) -> list[tuple[int, int | str]]:
     """A key that sorts node10 after node2."""
     words = [word for part in process for word in re.findall(r"\d+|\D+", str(part))]
-    return [(0, int(word)) if word.isdigit() else (1, word) for word in words]
+    return [(0, int(word)) if word.isdecimal() else (1, word) for word in words]
 
 
 def _by_communicator(memberships: Iterable[Membership]) -> dict[Hashable, dict[int, Membership]]:

@@ -15,7 +15,7 @@ from typing import IO, Protocol
 
 from emulator.annexes.importers.text_files import HEAD_BYTES, source_files
 from emulator.errors import HostError, TraceError
-from emulator.host.scratch import scratch_folder
+from emulator.host.files import scratch_folder
 from emulator.trace.files.compression import ByteSource, Encoding, open_source
 
 HEADS = 20

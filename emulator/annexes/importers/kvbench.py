@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from emulator.annexes.importers.importer import Importer
 from emulator.annexes.importers.model import (
     Fate,
     ImportedRank,
     ImportedTrace,
+    Importer,
     Losses,
     NodeList,
     NodeResource,
@@ -229,7 +229,8 @@ def _matrix(path: Path, losses: Losses) -> tuple[int, dict[tuple[int, int], int]
 def _cell(word: bytes, where: str) -> int:
     found = _CELL.match(word)
     size = -1.0 if found is None else float(found[1]) * _UNITS[(found[2] or b"b").decode().lower()]
-    if not 0 <= size <= MAX_SIZE_BYTES:
+    is_fraction = found is not None and not found[2] and size % 1
+    if not 0 <= size <= MAX_SIZE_BYTES or is_fraction:
         said = word[:40].decode("utf-8", "replace")
         raise TraceError(f"{said!r} is not a size: bytes, or a number with K, M or G", path=where)
     return int(size)

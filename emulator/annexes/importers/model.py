@@ -1,12 +1,20 @@
-"""What every importer delivers: the nodes of each rank, with communication in the terms of Chakra, and its losses."""
+"""What every importer delivers: the nodes of each rank, with communication in the terms of Chakra, and its losses.
+
+An importer is a format, recognised by the first bytes of its files, and its reader.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
+from emulator.annexes.importers.documents import document_heads
+from emulator.annexes.importers.text_files import file_heads
 from emulator.trace.meaning.model import CommKind
 
 SHOWN_PLACES = 3
@@ -87,13 +95,15 @@ class RecordedOperation:
         size_bytes: Chakra's comm_size: input bytes per rank; of a scatter, the root's; 0 if only the root knows it.
         group: name of the process group; None if the source does not name it.
         ranks: world ranks of the group if the operation lists them.
-        group_size: number of ranks in the group if the operation says so, else 0.
+        group_size: number of ranks in the group; None: the operation does not say it.
         send_splits, recv_splits: all-to-all: bytes to and from each member; None: even.
+        open_splits: why one that is None may not be even, "not recorded": what the other members say decides.
         root, peer: rank within the group, -1: none or unknown.
         peer_in_world: world rank of the peer, where the source says that instead; -1: it does not.
         is_from_any: a receive from whichever rank sends.
         reads, writes: storages of the tensors.
         handle: what tells process groups without a name apart in the records of this rank.
+        output_bytes: of this rank, if they are recorded: they show whether shards are equal.
         candidates: world ranks of the process groups that it may be in, () for all; empty: that is settled.
     """
 
@@ -103,9 +113,10 @@ class RecordedOperation:
     size_bytes: int
     group: str | None = None
     ranks: tuple[int, ...] | None = None
-    group_size: int = 0
+    group_size: int | None = None
     send_splits: tuple[int, ...] | None = None
     recv_splits: tuple[int, ...] | None = None
+    open_splits: str = ""
     root: int = -1
     peer: int = -1
     peer_in_world: int = -1
@@ -116,6 +127,17 @@ class RecordedOperation:
     writes: frozenset[int] = frozenset()
     handle: object = None
     candidates: tuple[tuple[int, ...], ...] = ()
+    output_bytes: int | None = field(default=None, repr=False)
+
+    @property
+    def shown_group_size(self) -> int:
+        """Ranks of the process group, as recorded, or by what goes in and comes out; 0: neither tells it."""
+        if self.group_size or self.kind not in (CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER):
+            return self.group_size or 0
+        one, whole = sorted((self.size_bytes, self.output_bytes or 0))
+        is_gather = self.kind is CommKind.ALL_GATHER
+        is_larger = (self.output_bytes or 0) > self.size_bytes
+        return whole // one if one and is_gather is is_larger and one < whole and whole % one == 0 else 0
 
 
 class NodeResource(Enum):
@@ -230,3 +252,61 @@ class ImportedTrace:
                 on_rank(len(made), len(ranks))
         missing = sorted(set(range(world_size)) - set(ranks))
         return cls(source, source_format, made, missing, losses)
+
+
+class Reader(Protocol):
+    """Reads the traces of a job."""
+
+    def __call__(
+        self, path: Path, *, ranks: int | None = None, on_rank: Callable[[int, int], None] | None = None
+    ) -> ImportedTrace:
+        """Read a folder, an archive or a file.
+
+        Args:
+            ranks: how many ranks the user asks for: only a source that says nothing of them needs it.
+            on_rank: called with (ranks read, ranks in all).
+
+        Raises:
+            TraceError: it cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version that files carry: what refuses to be read in another one may be the fault of the reader.
+
+    Attributes:
+        what: whose version, for messages.
+        pattern: of it in the first bytes of a file.
+        known: those that the reader was written for.
+    """
+
+    what: str
+    pattern: re.Pattern[bytes]
+    known: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """A format.
+
+    Attributes:
+        is_head: whether a document that begins with these bytes is of this format.
+        versions: that its files carry.
+    """
+
+    name: str
+    title: str
+    is_head: Callable[[bytes], bool]
+    read: Reader
+    versions: Sequence[Version] = ()
+
+    def other_version(self, path: Path) -> str:
+        """ " (what; known: …)" of a source in a version that this reader does not know, else ""."""
+        for head in chain(document_heads(path), file_heads(path)):
+            for one in self.versions if self.is_head(head) else ():
+                found = {version.decode("utf-8", "replace") for version in one.pattern.findall(head)}
+                if other := sorted(found.difference(one.known)):
+                    return f" ({one.what} {other[0]}; known: {', '.join(one.known)})"
+        return ""

@@ -16,10 +16,8 @@ import msgspec
 
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.communicators import Membership, World, find_world
-from emulator.annexes.importers.importer import Importer, Version
-from emulator.annexes.importers.model import Fate, ImportedTrace, Losses
-from emulator.annexes.importers.nccl_calls import KINDS, ROOTED, nccl_operation
-from emulator.annexes.importers.recorded_calls import RecordedCall
+from emulator.annexes.importers.model import Fate, ImportedTrace, Importer, Losses, Version
+from emulator.annexes.importers.recorded_calls import KINDS, ROOTED, RecordedCall, nccl_operation
 from emulator.annexes.importers.text_files import file_head, of_line, read_lines, source_files
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
@@ -28,8 +26,9 @@ from emulator.units import NS_PER_US
 NAME = "nccl-inspector"
 KNOWN_FORMAT = "v4.0"
 """Output format of the source above. Records that a newer one adds are counted."""
-_HEAD = re.compile(rb'^\s*\{\s*"header"\s*:\s*\{\s*"id"\s*:')
-_KNOWN_KEYS = {"header", "metadata", "coll_perf", "p2p_perf"}
+_HEAD = re.compile(rb'^[^\S\n]*\{\s*"header"\s*:\s*\{\s*"id"\s*:', re.MULTILINE)
+_KINDS = {"coll_perf", "p2p_perf"}
+_KNOWN_KEYS = {"header", "metadata", *_KINDS}
 _LATEST_US = 1 << 56
 
 
@@ -141,25 +140,23 @@ def _read_file(path: Path, lines: list[_InspectorLine], losses: Losses) -> None:
             continue
         where = of_line(path, number)
         try:
-            record = msgspec.json.decode(text, type=_Record)
-            kinds = [one for one in (record.coll_perf, record.p2p_perf) if one is not None]
-            others = (
-                [] if kinds else sorted(msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys() - _KNOWN_KEYS)
-            )
+            keys = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys()
+            kinds, others = keys & _KINDS, sorted(keys - _KNOWN_KEYS)
+            record = msgspec.json.decode(text, type=_Record) if kinds or not others else None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if not is_whole:
                 losses.count(Fate.DROPPED, "records cut off at the end of the file", where)
                 continue
             raise TraceError(f"cannot be read as a record of NCCL Inspector: {error}", path=where) from error
-        if len(kinds) > 1:
+        if record is not None and record.coll_perf is not None and record.p2p_perf is not None:
             raise TraceError("has both coll_perf and p2p_perf; a record has one of them", path=where)
-        if not kinds:
-            if not others:
-                raise TraceError("has neither coll_perf nor p2p_perf; a record has one of them", path=where)
-            what = f"records of an unknown kind, {', '.join(others)[:60]}{_version(text)}"
-            losses.count(Fate.DROPPED, what, where)
-            continue
-        lines.append(_InspectorLine(record, where, str(path)))
+        if record is not None and record.coll_perf is None and record.p2p_perf is None:
+            raise TraceError("has neither coll_perf nor p2p_perf; a record has one of them", path=where)
+        if others:
+            which = "parts of records" if kinds else "records"
+            losses.count(Fate.DROPPED, f"{which} of an unknown kind, {', '.join(others)[:60]}{_version(text)}", where)
+        if record is not None:
+            lines.append(_InspectorLine(record, where, str(path)))
 
 
 class _Versioned(msgspec.Struct):

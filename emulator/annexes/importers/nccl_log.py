@@ -16,10 +16,8 @@ from pathlib import Path
 
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.communicators import Membership, World, find_world, natural_order
-from emulator.annexes.importers.importer import Importer, Version
-from emulator.annexes.importers.model import Fate, ImportedTrace, Losses
-from emulator.annexes.importers.nccl_calls import DATATYPE_BYTES, KINDS, nccl_operation
-from emulator.annexes.importers.recorded_calls import RecordedCall
+from emulator.annexes.importers.model import Fate, ImportedTrace, Importer, Losses, Version
+from emulator.annexes.importers.recorded_calls import DATATYPE_BYTES, KINDS, RecordedCall, nccl_operation
 from emulator.annexes.importers.text_files import file_head, of_line, read_lines, source_files
 from emulator.errors import TraceError
 
@@ -28,18 +26,17 @@ _CALL_BEGIN = re.compile(rb"NCCL INFO \w+: opCount ")
 _PREFIX = rb"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\] NCCL INFO "
 _CALL = re.compile(
     rb"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?" + _PREFIX + rb"(?P<name>\w+): opCount (?P<op>[0-9a-f]{1,16}) "
-    rb"sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d+ root (?P<root>-?\d{1,9}) "
+    rb"sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d+ root (?P<root>-1|\d{1,9}) "
     rb"comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<ranks>\d{1,9})\] stream (?P<stream>\S+)(?: .*)?$"
 )
 _MESSAGES = {"Send", "Recv"}
 _INIT_BEGIN = re.compile(_PREFIX)
 _INIT_END = re.compile(rb"- Init (?:START|COMPLETE)\s*$")
-_INIT = re.compile(
-    rb"\bcomm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[rR]anks (?P<ranks>\d{1,9})"
-    rb"(?: cudaDev (?P<cuda>\d{1,4}))?"
-)
-_ID = re.compile(rb"commId (0x[0-9a-f]{1,16})")
-_PARENT = re.compile(rb"parent (0x[0-9a-f]{1,16}) (?:splitCount|childCount) (\d+) color (-?\d+)")
+_NAME, _VALUE = re.compile(rb"[A-Za-z]\w*"), re.compile(rb"-?\d{1,20}|(?:0x)?[0-9a-f]{1,16}|\(nil\)")
+_NUMBERS = {b"rank", b"nranks", b"cudaDev", b"nvmlDev", b"childCount", b"color", b"key"}
+_OTHER_NAMES = {b"nRanks": b"nranks", b"splitCount": b"childCount"}
+"""Older ones of what an Init line says."""
+_KNOWN = {b"comm", b"commId", b"busId", b"parent", b"nNodes", b"localRanks", b"localRank", b"MNNVL", *_NUMBERS}
 
 Process = tuple[str, int, int]
 """Host, process id, device."""
@@ -78,17 +75,20 @@ def is_nccl_log(head: bytes) -> bool:
     return any(_CALL_BEGIN.search(line) or _init(line) for line in head.split(b"\n"))
 
 
-def _init(line: bytes) -> tuple[re.Match[bytes], re.Match[bytes], bytes] | None:
-    """Process and communicator of an Init line, and what is said after them; None: it is none in a known form.
-
-    A pattern for the whole line would try every end for every beginning.
-    """
+def _init(line: bytes) -> tuple[re.Match[bytes], dict[bytes, bytes]] | None:
+    """Process of an Init line, and the names and values that it says; None: it is none in a known form."""
     end = _INIT_END.search(line)
     begin = None if end is None else _INIT_BEGIN.search(line)
     if end is None or begin is None:
         return None
-    found = _INIT.search(line, begin.end(), end.start())
-    return None if found is None else (begin, found, line[found.end() : end.start()])
+    words = line[begin.end() : end.start()].split(b" ")[:-1]
+    if words[:1] != [b"comm"]:  # the function, which older versions do not name
+        words = words[1:] if words and _NAME.fullmatch(words[0]) else [b""]
+    said = {_OTHER_NAMES.get(name, name): value for name, value in zip(words[::2], words[1::2], strict=False)}
+    is_whole = len(words) == 2 * len(said) and said.keys() >= {b"comm", b"rank", b"nranks"}
+    is_plain = all(_NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in said.items())
+    are_numbers = all(said[name].removeprefix(b"-").isdigit() for name in _NUMBERS & said.keys())
+    return (begin, said) if is_whole and is_plain and are_numbers else None
 
 
 def read_nccl_log(
@@ -111,6 +111,7 @@ def read_nccl_log(
         raise TraceError(problem, path=path)
     world = _world(reading)
     losses_of: LossesOfRanks = defaultdict(Losses)
+    without_beginning = _without_beginning(reading, world)
     calls = _calls(reading, world, losses_of)
     files = {world.rank_of[process]: names for process, names in reading.files.items()}
     return assemble(
@@ -123,6 +124,7 @@ def read_nccl_log(
         losses=reading.losses,
         losses_of=losses_of,
         on_rank=on_rank,
+        without_beginning=without_beginning,
     )
 
 
@@ -145,28 +147,37 @@ def _read_file(path: Path, reading: _Reading) -> None:
 
 
 def _add_membership(
-    begin: re.Match[bytes], found: re.Match[bytes], rest: bytes, where: str, path: Path, reading: _Reading
+    begin: re.Match[bytes], said: dict[bytes, bytes], where: str, path: Path, reading: _Reading
 ) -> None:
     host, pid = begin["host"].decode(), int(begin["pid"])
-    process = (host, pid, int(found["cuda"] or begin["device"]))
-    named, parent = _ID.search(rest), _PARENT.search(rest)
+    process = (host, pid, int(said.get(b"cudaDev", begin["device"])))
     communicator: Hashable
-    if parent is not None:
-        _, above = reading.names.get((host, pid, parent[1]), (process, None))
-        communicator = (above, int(parent[2]), int(parent[3]))
-    elif named is not None:
-        communicator = named[1].decode()
+    if {b"parent", b"childCount", b"color"} <= said.keys():
+        _, above = reading.names.get((host, pid, said[b"parent"]), (process, None))
+        communicator = (above, int(said[b"childCount"]), int(said[b"color"]))
+    elif b"commId" in said:
+        communicator = said[b"commId"].decode()
     else:
-        communicator = f"the only one of {int(found['ranks'])} ranks"
-    reading.names[host, pid, found["comm"]] = (process, communicator)
-    reading.memberships.append(Membership(process, communicator, int(found["rank"]), int(found["ranks"]), where))
+        communicator = f"the only one of {int(said[b'nranks'])} ranks"
+    for name in sorted(said.keys() - _KNOWN):
+        reading.losses.count(Fate.DROPPED, f"{name.decode()!r} in Init lines, which is not known", where)
+    reading.names[host, pid, said[b"comm"]] = (process, communicator)
+    reading.memberships.append(Membership(process, communicator, int(said[b"rank"]), int(said[b"nranks"]), where))
+    _note_device(begin, process, where, reading)
     _note_file(process, path, reading)
+
+
+def _note_device(begin: re.Match[bytes], process: Process, where: str, reading: _Reading) -> None:
+    if int(begin["device"]) != process[2]:
+        what = "lines whose device is not that of their communicator: the communicator's"
+        reading.losses.count(Fate.INFERRED, what, where)
 
 
 def _add_call(found: re.Match[bytes], where: str, path: Path, reading: _Reading) -> None:
     host, pid = found["host"].decode(), int(found["pid"])
     default: tuple[Process, Hashable] = ((host, pid, int(found["device"])), None)
     process, communicator = reading.names.get((host, pid, found["comm"]), default)
+    _note_device(found, process, where, reading)
     element = DATATYPE_BYTES.get(int(found["type"]))
     if element is None:
         known = f"{min(DATATYPE_BYTES)} to {max(DATATYPE_BYTES)}"
@@ -240,6 +251,29 @@ def _calls(reading: _Reading, world: World, losses_of: LossesOfRanks) -> dict[in
                 call.number = counts[rank, line.communicator] if is_ordered else line.op_count
             calls[rank].append(call)
     return calls
+
+
+def _without_beginning(reading: _Reading, world: World) -> set[int]:
+    """Ranks whose first calls in a communicator with messages are lost: they count from 0.
+
+    Raises:
+        TraceError: there are collectives in it, too, so that nothing tells which ones those of this rank are.
+    """
+    names, first = defaultdict[Hashable, set[str]](set), dict[tuple[int, Hashable], _Line]()
+    for line in reading.lines:
+        names[line.communicator].add(line.name)
+        rank = world.rank_of[line.process]
+        if line.op_count < first.setdefault((rank, line.communicator), line).op_count:
+            first[rank, line.communicator] = line
+    found = set()
+    for (rank, communicator), line in first.items():
+        if line.op_count and names[communicator] & _MESSAGES:
+            if names[communicator] - _MESSAGES:
+                problem = f"is the first call of this rank in its communicator, with opCount {line.op_count:x}: those"
+                problem += " before are lost, and with messages among them nothing tells which collective is which"
+                raise TraceError(f"{problem}: record again", path=line.where)
+            found.add(rank)
+    return found
 
 
 def _check_op_counts(reading: _Reading, world: World) -> None:

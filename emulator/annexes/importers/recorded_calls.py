@@ -6,12 +6,14 @@ call ended in between, the time counts from there, because the process may have 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from emulator.annexes.importers.model import Fate, ImportedNode, Losses, NodeResource, RecordedOperation
 from emulator.errors import TraceError
+from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
+from emulator.trace.meaning.model import CommKind
 
 LONGEST_TRACE_NS = 366 * 24 * 3600 * 1_000_000_000
 """A trace of more than a year is a damaged file."""
@@ -133,4 +135,54 @@ class _Timed:
 def _node(number: int, call: RecordedCall, deps: tuple[int, ...], *, start_ns: int) -> ImportedNode:
     return ImportedNode(
         number, call.operation.name, NodeResource.NETWORK, deps, start_ns, call.duration_ns, operation=call.operation
+    )
+
+
+DATATYPE_BYTES: Mapping[int, int] = dict(enumerate((1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)))
+"""Number of ncclDataType_t → bytes of an element."""
+KINDS: Mapping[str, CommKind] = {
+    "AllReduce": CommKind.ALL_REDUCE,
+    "Reduce": CommKind.REDUCE,
+    "Broadcast": CommKind.BROADCAST,
+    "AllGather": CommKind.ALL_GATHER,
+    "ReduceScatter": CommKind.REDUCE_SCATTER,
+    "AlltoAll": CommKind.ALL_TO_ALL,
+    "All2All": CommKind.ALL_TO_ALL,
+    "Gather": CommKind.GATHER,
+    "Scatter": CommKind.SCATTER,
+    "Send": CommKind.SEND,
+    "Recv": CommKind.RECV,
+}
+_TIMES_RANKS = (CommKind.REDUCE_SCATTER, CommKind.SCATTER, CommKind.ALL_TO_ALL)
+ROOTED = (CommKind.REDUCE, CommKind.BROADCAST, CommKind.GATHER, CommKind.SCATTER)
+
+
+def nccl_operation(
+    kind: CommKind, *, message_bytes: int, ranks: int, root: int | None, where: str, group: str
+) -> RecordedOperation:
+    """The operation of a call.
+
+    Args:
+        message_bytes: count times bytes of an element.
+        root: root or peer within the communicator; None: not recorded.
+
+    Raises:
+        TraceError: a number that no call can have.
+    """
+    size_bytes = message_bytes * ranks if kind in _TIMES_RANKS else message_bytes
+    if not 0 <= size_bytes <= MAX_SIZE_BYTES:
+        raise TraceError(f"{kind.label} of {size_bytes} bytes, which is outside 0 to {MAX_SIZE_BYTES}", path=where)
+    if root is not None and not kind.is_collective and not 0 <= root < ranks:
+        raise TraceError(f"peer {root} is not a rank of a communicator of {ranks} ranks", path=where)
+    if root is not None and kind in ROOTED and not 0 <= root < ranks:
+        raise TraceError(f"root {root} is not a rank of a communicator of {ranks} ranks", path=where)
+    return RecordedOperation(
+        where=where,
+        name=kind.label,
+        kind=kind,
+        size_bytes=size_bytes,
+        group=group,
+        group_size=ranks,
+        root=root if root is not None and kind in ROOTED else -1,
+        peer=root if root is not None and not kind.is_collective else -1,
     )

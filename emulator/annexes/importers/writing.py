@@ -1,19 +1,31 @@
-"""An imported trace as Chakra's: `trace.<rank>.et`, comm_group.json and the report on the import."""
+"""An imported trace as Chakra's: `trace.<rank>.et`, comm_group.json, and the report as a file and for a terminal."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from emulator.annexes.importers.model import ImportedNode, ImportedRank, ImportedTrace, NodeResource
-from emulator.annexes.importers.workers import run_all
+from rich.console import Group, RenderableType
+
+from emulator.annexes.importers.model import Fate, ImportedNode, ImportedRank, ImportedTrace, NodeResource, Tally
 from emulator.errors import HostError
-from emulator.trace.files.import_report import IMPORTED_SCHEMA, REPORT_FILE
+from emulator.host.resources import die_with_parent
+from emulator.trace.files.load import IMPORTED_SCHEMA, REPORT_FILE
 from emulator.trace.files.write_workload import GROUP_FILE, trace_folder, write_groups, write_rank
 from emulator.trace.synthetic.synthetic import WORLD_GROUP, WorkNode
-from emulator.units import NS_PER_US
+from emulator.units import NS_PER_US, format_size
+from emulator.views.columns.columns import Column, explain, paragraphs
+from emulator.views.terminal.table import FittedTable, facts_grid
+from emulator.visible import visible
 
 PREFIX = "trace"
 _NODE_BYTES = 100  # in a file, about
@@ -156,3 +168,129 @@ def _work_node(
         send_splits=operation.send_splits,
         recv_splits=operation.recv_splits,
     )
+
+
+_PLACED = (Fate.DROPPED, Fate.GUESSED)
+
+
+class _Operations(NamedTuple):
+    kind: str
+    nodes: int
+    size_bytes: int
+
+
+class _Row(NamedTuple):
+    fate: Fate
+    what: str
+    tally: Tally
+
+
+_OPERATIONS: tuple[Column[_Operations], ...] = (
+    Column("operation", "kind of communication", cell=lambda row: row.kind, is_number=False),
+    Column("nodes", "communication nodes over all ranks", cell=lambda row: f"{row.nodes:,}"),
+    Column("sum", "comm_size of all these nodes: input of each rank", cell=lambda row: format_size(row.size_bytes)),
+)
+_ROWS: tuple[Column[_Row], ...] = (
+    Column(
+        "fate",
+        "mapped: a node of the trace; merged: part of nodes or dependencies; dropped: not in the trace; inferred: an "
+        "order that times or records show; guessed: a fact about traffic that is not recorded",
+        cell=lambda row: row.fate.value,
+        is_number=False,
+    ),
+    Column("times", "number of records or guesses", cell=lambda row: f"{row.tally.count:,}"),
+    Column("what", "kind of record", cell=lambda row: visible(row.what), is_number=False, folds=44),
+    Column(
+        "first",
+        "file and record of the first one that was dropped or guessed (import.json has more)",
+        cell=lambda row: visible(Path(row.tally.first[0]).name) if row.tally.first and row.fate in _PLACED else "",
+        is_number=False,
+        folds=30,
+        sacrifice=1,
+    ),
+)
+EXPLAIN = paragraphs(explain(_OPERATIONS, title="Communication:"), explain(_ROWS, title="Records:"))
+
+
+def render(trace: ImportedTrace) -> RenderableType:
+    """The report of `charkha trace convert` on an imported trace."""
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for one in trace.ranks:
+        for operation in one.operations:
+            counts[operation.kind.label] += 1
+            sizes[operation.kind.label] += operation.size_bytes
+    operations = [_Operations(kind, count, sizes[kind]) for kind, count in sorted(counts.items())]
+    parts: list[RenderableType] = [facts_grid(_lines(trace))]
+    if operations:
+        parts += ["", FittedTable(_OPERATIONS, operations)]
+    return Group(*parts, "", FittedTable(_ROWS, [_Row(*one) for one in trace.losses]))
+
+
+def _lines(trace: ImportedTrace) -> Iterator[tuple[str, str]]:
+    modes = Counter(one.mode for one in trace.ranks)
+    found = len(trace.ranks)
+    yield "ranks", f"{found:,}" + (f" of {found + len(trace.missing):,}: not playable" if trace.missing else "")
+    yield "read from", ", ".join(f"{mode} ({count})" for mode, count in sorted(modes.items()))
+    yield "nodes", f"{sum(len(one.nodes) for one in trace.ranks):,}"
+
+
+WORTH_BYTES = 32 << 20
+"""With less to read, starting processes takes longer than they save."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def run_all(
+    work: Callable[[T], R],
+    tasks: Sequence[T],
+    *,
+    total_bytes: int,
+    on_done: Callable[[int, int], None] | None = None,
+) -> list[R]:
+    """The results of `work`, in the order of the tasks: the same with any number of processes.
+
+    Args:
+        work: a function of a module.
+        tasks: can be pickled, as the results.
+        total_bytes: what there is to read: whether processes are worth it.
+        on_done: called with (tasks done, tasks).
+
+    Raises:
+        HostError: a process ended before its task was done.
+    """
+    processes = min(len(tasks), len(os.sched_getaffinity(0)))
+    if processes < 2 or total_bytes < WORTH_BYTES:
+        return [_noted(work(task), number, len(tasks), on_done) for number, task in enumerate(tasks, 1)]
+    context = multiprocessing.get_context("spawn")  # this process may have threads
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) as pool:
+        return _all(pool, work, tasks, on_done)
+
+
+def _all(
+    pool: Executor, work: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[int, int], None] | None
+) -> list[R]:
+    futures = [pool.submit(work, task) for task in tasks]
+    try:
+        for number, future in enumerate(as_completed(futures), 1):
+            _noted(future.result(), number, len(tasks), on_done)
+        return [future.result() for future in futures]
+    except BrokenProcessPool as error:
+        problem = "a process that read or wrote a rank was killed"
+        raise HostError(f"{problem}: is there enough memory? Fewer cores (taskset) need less") from error
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
+def _noted(result: R, number: int, count: int, on_done: Callable[[int, int], None] | None) -> R:
+    if on_done is not None:
+        on_done(number, count)
+    return result
+
+
+def _begin() -> None:
+    """An interrupt ends a process without a word, and so does the end of the command."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with_parent()

@@ -1,21 +1,95 @@
-"""Options of the engines of `charkha agent launch` whose controller is a child of this command: all but Kubernetes."""
+"""Options of the engines of `charkha agent launch` whose controller is a child of this command: all but Kubernetes.
+
+Of these, the engine of this machine is here: agents are processes, and control goes through a Unix socket.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import shlex
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emulator.cli.options.converters import argument
-from emulator.errors import InputError
+from emulator.annexes.launch.engine import UNIX, PlacedAgents, Placement, own_child, play
+from emulator.cli.parser import argument
+from emulator.errors import HostError, InputError
+from emulator.host.stderr_log import last_words
 
 if TYPE_CHECKING:
-    from emulator.annexes.launch.engine import Engine, Placement
+    from emulator.annexes.launch.engine import Engine
     from emulator.cli.parser import Parser
     from emulator.topology.model import Topology
+
+
+STOP_S = 1.0
+"""From SIGTERM to SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Starts agents as child processes, which the kernel kills if this process ends. Implements Engine."""
+
+    placement: Placement
+
+    def describe(self, command: Sequence[str]) -> str:
+        """See Engine."""
+        target = f"{UNIX}FOLDER/control.sock"
+        agents = [self.placement.arguments(name, target, "") for name in self.placement.agents]
+        lines = [shlex.join(["charkha", *words]) for words in [*agents, [*command, "--listen", target]]]
+        return "\n".join([*(f"{line} &" for line in lines[:-1]), lines[-1]]) + "\n"
+
+    @asynccontextmanager
+    async def place(self, folder: Path) -> AsyncIterator[PlacedAgents]:
+        """See Engine."""
+        target = f"{UNIX}{folder}/control.sock"
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        processes: dict[str, asyncio.subprocess.Process] = {}
+        watchers: list[asyncio.Task[None]] = []
+        try:
+            for name in self.placement.agents:
+                processes[name] = await self._start(name, target, folder)
+                watchers.append(asyncio.create_task(_watch(name, processes[name], folder, ended)))
+            yield PlacedAgents(target, (), ended)
+        finally:
+            await _stop(list(processes.values()), watchers)
+
+    async def _start(self, name: str, target: str, folder: Path) -> asyncio.subprocess.Process:
+        words = own_child(*self.placement.arguments(name, target, ""))
+        try:
+            with _log(folder, name).open("wb") as log:
+                return await asyncio.create_subprocess_exec(
+                    *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+        except OSError as error:
+            raise HostError(f"agent {name} cannot be started ({error.strerror}): `ulimit -a` shows limits") from error
+
+
+def _log(folder: Path, name: str) -> Path:
+    return folder / f"{name.replace('/', '_')}.log"
+
+
+async def _watch(name: str, process: asyncio.subprocess.Process, folder: Path, ended: asyncio.Future[str]) -> None:
+    code = await process.wait()
+    if not ended.done():
+        said = last_words(_log(folder, name).read_text(errors="replace"))
+        ended.set_result(f"agent {name} ended with exit code {code}{said}")
+
+
+async def _stop(processes: Sequence[asyncio.subprocess.Process], watchers: Sequence[asyncio.Task[None]]) -> None:
+    running = [one for one in processes if one.returncode is None]
+    for process in running:
+        process.terminate()
+    if watchers:
+        await asyncio.wait(watchers, timeout=STOP_S)
+    for process in running:
+        if process.returncode is None:
+            process.kill()
+    await asyncio.gather(*watchers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +123,6 @@ def add_insecure(parser: Parser) -> None:
 
 def placement_of(args: argparse.Namespace, agents: Sequence[str]) -> Placement:
     """What is to be placed."""
-    from emulator.annexes.launch.engine import Placement
-
     is_insecure = getattr(args, "insecure", False)
     return Placement(tuple(agents), tuple(args.interface), has_identities=not is_insecure)
 
@@ -110,8 +182,6 @@ def print_or_play(engine: Engine, args: argparse.Namespace, command: Sequence[st
     Raises:
         EmulatorError: see `play`.
     """
-    from emulator.annexes.launch.playing import play
-
     if args.print:
         print(engine.describe(command), end="")
         return 0
@@ -120,8 +190,6 @@ def print_or_play(engine: Engine, args: argparse.Namespace, command: Sequence[st
 
 
 def _run_local(args: argparse.Namespace, command: Sequence[str]) -> int:
-    from emulator.annexes.launch.local import LocalEngine
-
     return print_or_play(LocalEngine(placement_of(args, agents_of(command))), args, command)
 
 
@@ -204,8 +272,7 @@ def _add_slurm(parser: Parser) -> None:
 
 
 def _run_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
-    from emulator.annexes.launch.slurm import SlurmBatch, submitted
-    from emulator.annexes.launch.slurm_step import SlurmStep
+    from emulator.annexes.launch.slurm import SlurmBatch, SlurmStep, submitted
 
     placement = placement_of(args, agents_of(command))
     if args.in_job:

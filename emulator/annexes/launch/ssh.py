@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,14 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from emulator.annexes.launch.engine import CONTROLLER, PlacedAgents, Placement, free_port
-from emulator.annexes.launch.playing import last_words
-from emulator.control.certificates.secret_file import write_secret
-from emulator.errors import HostError, RunError
+from emulator.errors import HostError, InputError, RunError
+from emulator.host.files import write_secret
+from emulator.host.stderr_log import last_words
 from emulator.visible import visible
 
 CONNECT_S = 15.0
 STOP_S = 2.0
 """From the end of an agent's stdin to the end of its connection."""
+
+
+_PORT = re.compile(r"[0-9]{1,5}")
+_OF_SHELLS = frozenset("\"'`$\\;&<>|(){}*?!#~,")
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name of a user or host is no option, and does nothing in a shell or as part of a ProxyCommand."""
+    spaces = any(character.isspace() for character in name)
+    return bool(name) and name.isprintable() and not spaces and name[0] != "-" and _OF_SHELLS.isdisjoint(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +53,16 @@ class Login:
         """From `[USER@]HOST[:PORT]`; an IPv6 address with a port is in brackets.
 
         Raises:
-            ValueError: it is not of that form.
+            InputError: it is not of that form, or OpenSSH or a shell would take it for something else.
         """
         user, at, rest = text.rpartition("@")
         host, colon, port = rest.rpartition(":")
         if not colon or (rest.count(":") > 1 and not rest.startswith("[")) or rest.endswith("]"):
             host, port = rest, ""
         host = host.strip("[]")
-        if not host or host.startswith("-") or (at and not user) or (port and not port.isdecimal()):
-            raise ValueError(f"{text!r}: write [USER@]HOST[:PORT]")
+        is_safe = all(_is_plain(name) for name in ((user, host) if at else (host,)))
+        if not is_safe or (port and not (_PORT.fullmatch(port) and 0 < int(port) < 1 << 16)):
+            raise InputError(f"{text!r}: write [USER@]HOST[:PORT]")
         return cls(host, user or None, int(port) if port else None)
 
     def words(self) -> list[str]:

@@ -17,7 +17,9 @@ from emulator.errors import TraceError
 from emulator.experiment.series.suite.document import Case, read_suite, shipped_suites
 from emulator.experiment.spec.document import experiment_in, to_yaml
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
-from emulator.experiment.spec.spec import Agents, Experiment, Job
+from emulator.experiment.spec.readers import is_algorithm_file
+from emulator.experiment.spec.settings import ALGORITHMS, SETTINGS, is_set
+from emulator.experiment.spec.spec import Experiment, Job
 from emulator.host.files import write_text
 from emulator.results.verdict.rules import EXAMPLE
 from emulator.schema import SchemaProblem
@@ -229,24 +231,15 @@ def _is_below(path: Path, root: Path) -> bool:
 
 def _refuse_reach(experiment: Experiment) -> None:
     """A user may not name files or addresses of the service's machine, nor widen what traffic may reach."""
-    agents, observe = experiment.agents, experiment.observe
     if experiment.campaign is not None:
         raise Refusal("campaign: submit the run spec with `repeat` in place of it: each run waits for its turn")
-    free = Agents(count=agents.count, join_timeout_s=agents.join_timeout_s)
-    forbidden = {
-        "agents": agents != free,
-        "network.allow_networks": bool(experiment.network.allow_networks),
-        "network.lab": experiment.network.lab is not None,
-        "observe.mqtt": observe.mqtt is not None,
-        "observe.metrics": observe.metrics is not None,
-        "observe.calibration": observe.calibration is not None,
-    }
     for job in experiment.jobs:
-        forbidden["jobs.trace.groups"] = job.trace is not None and job.trace.groups is not None
-        forbidden["jobs.algorithms"] = any("/" in one or one.endswith(".xml") for one in job.algorithms.values())
-        for name, is_set in forbidden.items():
-            if is_set:
-                raise Refusal(f"{name}: only an administrator can set it, in the spec of the device")
+        one_job = replace(experiment, jobs=(replace(job, until=None),))
+        given = [one.path for one in SETTINGS if one.facts.is_reserved and is_set(one_job, one)]
+        if any("/" in one or is_algorithm_file(one) for one in job.algorithms.values()):
+            given.append(ALGORITHMS)
+        if given:
+            raise Refusal(f"{given[0]}: only an administrator can set it, in the spec of the device")
 
 
 def _is_loopback(path: Path) -> bool:

@@ -46,6 +46,7 @@ def _run(args: argparse.Namespace) -> None:
     from emulator.annexes.service.model import User
     from emulator.annexes.service.serving import FIRST_USER, opened, prepare, serve, store_of
     from emulator.errors import InputError
+    from emulator.host.resources import share_heap
     from emulator.schema import SchemaProblem, decode
 
     place = ServiceFolder(args.folder)
@@ -58,6 +59,7 @@ def _run(args: argparse.Namespace) -> None:
         with contextlib.closing(store_of(place)) as store:
             print_tables(store.put_user(user.name, user.role))
         return
+    share_heap()
     with opened(place) as store:
         token = prepare(store)
         if token is not None:

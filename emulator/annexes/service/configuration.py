@@ -10,13 +10,15 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from emulator.errors import InputError
+from emulator.errors import InputError, TopologyError
 from emulator.experiment.play.live_address import LiveAddress, parse_live_address
 from emulator.schema import SchemaProblem, Section, decode
 from emulator.topology.document import read_document
+from emulator.units import parse_size
 
 FILE = "serve.yaml"
 DEFAULT_LISTEN = "127.0.0.1:8760"
+DEFAULT_DISK_QUOTA = "50G"
 
 
 class Configuration(Section, frozen=True, kw_only=True):
@@ -25,6 +27,7 @@ class Configuration(Section, frozen=True, kw_only=True):
     Attributes:
         listen: [ADDRESS:]PORT; another address than one of loopback needs `identity`.
         traces, topologies, profiles, suites: folders whose files run specs may name, beside those that Charkha ships.
+        disk_quota: what the runs of a user may take, a size.
         identity: PEM file with key and certificate, as `charkha agent certs issue` writes it: the service speaks TLS.
     """
 
@@ -34,7 +37,13 @@ class Configuration(Section, frozen=True, kw_only=True):
     topologies: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
+    disk_quota: str | int = DEFAULT_DISK_QUOTA
     identity: str | None = None
+
+    @property
+    def disk_quota_bytes(self) -> int:
+        """As a number."""
+        return parse_size(str(self.disk_quota))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +153,11 @@ def _read(path: Path) -> Configuration:
     try:
         found = decode(document.value, Configuration)
         address_of(found.listen)
+        document.parse(parse_size, found.disk_quota, ("disk_quota",))
     except SchemaProblem as problem:
         raise document.error(problem.problem, problem.path) from problem
+    except TopologyError:
+        raise
     except InputError as error:
         raise document.error(str(error)) from error
     return found

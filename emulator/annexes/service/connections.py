@@ -21,6 +21,8 @@ RESERVED_DESCRIPTORS = 128
 MOST_CONNECTIONS = 4096
 BACKLOG = 4096
 """Connections that the kernel keeps for the service: what finds no room calls again after 1 s."""
+MOST_ACCEPTED = 16
+"""Connections at once, before others are ended for them: the reserve of descriptors must do for a few such turns."""
 _QUIET_S = 60.0
 
 logger = logging.getLogger(__name__)

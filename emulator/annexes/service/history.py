@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from emulator.annexes.service.model import Refusal, Run, TrendPoint
 from emulator.results.comparison.comparability import check_comparability
@@ -14,35 +13,20 @@ from emulator.results.comparison.groups import groups_of
 from emulator.results.comparison.verdicts import ComparisonRules, GroupComparison, compare
 from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.session import is_session, load_session
+from emulator.results.run_folder.session import is_session
 from emulator.results.run_folder.store import find_runs, firmware_of, is_run_folder, stored_run
 from emulator.results.statistics.method.distribution import distributions
-from emulator.results.statistics.samples.measurements import measurements
+from emulator.results.statistics.samples.iterations import measurements
 from emulator.results.verdict.judge import Outcome
-from emulator.results.verdict.session import judge_session
 from emulator.units import format_duration
-from emulator.views.as_json.interference import session_to_json
 from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import NONE, count_of
 from emulator.views.columns.result_columns import RunResult, result_of
-from emulator.views.html.facts import read_facts
 from emulator.views.html.page.document import Chart, Page, PageSection, Table
 from emulator.views.html.page.pictures import Picture, Rows
-from emulator.views.html.run_page import facts_to_json
 
 TREND_CLASSES = 8
 """Classes of a trend: the iteration (JCT), and those that take most time."""
-
-
-def report_of(folder: Path) -> dict[str, Any]:
-    """The facts of the report of a run, or of a session.
-
-    Raises:
-        ResultError: it is no run folder, or damaged.
-    """
-    if is_session(folder):
-        return session_to_json(judge_session(load_session(folder)))
-    return facts_to_json(read_facts(read_run(folder)))
 
 
 def result_of_run(run: Run, folder: Path) -> RunResult:

@@ -18,12 +18,11 @@ from aiohttp import hdrs, web
 
 from emulator.annexes.service.connections import REQUEST_S, ConnectionLimits
 from emulator.annexes.service.model import Event, Refusal, Role, User
-from emulator.annexes.service.openapi import in_path_of, openapi
-from emulator.annexes.service.operations import OPERATIONS, PREFIX, ServiceOperation
+from emulator.annexes.service.operations import OPERATIONS, PREFIX, ServiceOperation, in_path_of, openapi
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.store import Store
 from emulator.errors import EmulatorError, HostError, RunError
-from emulator.host.traceback_file import write_traceback
+from emulator.host.stderr_log import write_traceback
 from emulator.schema import SchemaProblem, decode, parse_json
 
 LARGEST_BODY_BYTES = 1 << 20

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import jinja2
 from aiohttp import web
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from emulator.annexes.service import history, model, way_back
+from emulator.annexes.service import history, model
 from emulator.annexes.service.http import (
     COOKIE,
     PROBLEM_PAGE,
@@ -32,20 +32,21 @@ from emulator.annexes.service.model import Refusal, Role, Run, State
 from emulator.annexes.service.service import ReadSpec
 from emulator.annexes.service.store import SESSION_S
 from emulator.errors import InputError, TopologyError
+from emulator.results.run_folder.manifest import REPORT
 from emulator.views.columns.columns import Header, filled
 from emulator.views.columns.figures import NONE
 from emulator.views.columns.result_columns import RESULT_COLUMNS
 from emulator.views.html.comparison_page import comparison_page
-from emulator.views.html.page.document import Page, render
-from emulator.views.html.sections.verdict import TONES
-from emulator.views.html.writing import REPORT
+from emulator.views.html.page.document import Page, render, shown
+from emulator.views.html.sections.overview import TONES
+from emulator.visible import visible, visible_lines
 
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; form-action 'self';"
     " img-src data:; base-uri 'none'; frame-ancestors 'none'"
 )
 _SANDBOX = "sandbox allow-scripts"
-"""A report has scripts inside; in a sandbox it cannot act for its reader, whatever is in its run folder."""
+"""Reports and live pages have scripts inside; in a sandbox they cannot act for their readers, whatever a run holds."""
 _LINES_AROUND = 3
 """Lines of a run spec that are shown before and after the one with a mistake."""
 _ABOUT_STATE = {State.COMPLETE: "good", State.FAILED: "bad", State.INTERRUPTED: "bad", State.RUNNING: "busy"}
@@ -77,14 +78,16 @@ class Pages:
             ("GET", "/login", self._login, None),
             ("POST", "/login", self._log_in, None),
             ("POST", "/logout", self._log_out, Role.VIEWER),
-            ("GET", way_back.PATH, way_back.lead_back, None),
+            ("GET", PATH, lead_back, None),
             ("GET", "/service.js", self._script, Role.VIEWER),
             ("GET", "/", self._overview, Role.VIEWER),
             ("GET", "/runs", self._runs, Role.VIEWER),
             ("GET", "/runs/{run:\\d+}", self._run, Role.VIEWER),
             ("POST", "/runs/{run:\\d+}/cancel", self._cancel, Role.OPERATOR),
             ("GET", "/runs/{run:\\d+}/report", self._report, Role.VIEWER),
-            ("GET", "/runs/{run:\\d+}/live/{path:(?:state)?}", self._live_page, Role.VIEWER),
+            ("GET", "/runs/{run:\\d+}/live/", self._live_page, Role.VIEWER),
+            ("GET", "/runs/{run:\\d+}/live/{key}/", self._live_page, Role.VIEWER),
+            ("GET", "/runs/{run:\\d+}/live/{key}/state", self._live_state, None),
             ("GET", "/compare", self._compare, Role.VIEWER),
             ("GET", "/trend", self._trend, Role.VIEWER),
             ("GET", "/start", self._start, Role.OPERATOR),
@@ -167,10 +170,13 @@ class Pages:
 
     async def _live_page(self, request: web.Request) -> web.Response:
         run = self._asked_run(request)
-        found = await self._live.answer(run.id, path=request.match_info["path"], query=request.query_string)
-        if not request.match_info["path"] and found.status == 200 and found.text is not None:
-            found.text = way_back.with_way_back(found.text, to=f"/runs/{run.id}", name=f"Run {run.id}: {run.name}")
-        return found
+        found = await self._live.page(run.id, request.match_info.get("key", ""))
+        if found.status != 200 or found.text is None:
+            return found
+        return _sandboxed(found.text, to=f"/runs/{run.id}", name=f"Run {run.id}: {run.name}")
+
+    async def _live_state(self, request: web.Request) -> web.Response:
+        return await self._live.state(int(request.match_info["run"]), request.match_info["key"], request.query_string)
 
     async def _compare(self, request: web.Request) -> web.Response:
         query = query_of(request, model.CompareQuery)
@@ -230,7 +236,7 @@ class Pages:
             typed.append(_Typed(one["name"], one["spec"], problem, _excerpt(one["spec"], line)))
         if any(one.problem for one in typed):
             return await self._show_start(request, common, typed, left_out=(), status=400)
-        runs = [run for one, found in asked for run in self._service.queue(user(), one, found)]
+        runs = [run for one, found in asked for run in await self._service.queue(user(), one, found)]
         return _see(f"/runs/{runs[0].id}" if len(runs) == 1 else "/")
 
     async def _reserve(self, request: web.Request) -> web.Response:
@@ -295,7 +301,7 @@ async def _show_page(page: Page) -> web.Response:
 
 
 def _sandboxed(page: str, *, to: str, name: str) -> web.Response:
-    text = way_back.with_way_back(page, to=to, name=name)
+    text = with_way_back(page, to=to, name=name)
     return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": _SANDBOX})
 
 
@@ -318,8 +324,11 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=shown,
     )
     environment.filters["moment"] = _moment
+    environment.filters["lines"] = lambda text: escape(visible_lines(text))
+    environment.filters["as_typed"] = escape
     environment.globals["style"] = Markup(page.get_source(environment, "page.css")[0] + _source("service.css"))
     environment.globals["tones"] = _ABOUT_STATE | {outcome.value: tone for outcome, tone in TONES.items()}
     environment.globals["Role"] = Role
@@ -333,3 +342,30 @@ def _source(name: str) -> str:
 
 def _moment(when: datetime | None) -> str:
     return NONE if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+PATH = "/back"
+_BODY = re.compile(r"<body[^<>]*>")
+_TARGET = re.compile(r"/(runs/\d+)?|/runs")
+"""Reports are shown in a sandbox, as of another site: browsers send no session with what is opened from there. The link
+therefore leads to a page of the service that has no content, and that page leads on."""
+
+
+def with_way_back(page: str, *, to: str, name: str) -> str:
+    """A page of results with a link to a page of the service above its content."""
+    link = (
+        f'<p style="margin:.4rem 1rem"><a id="way-back" href="{PATH}?to={escape(to)}">← {escape(visible(name))}</a></p>'
+    )
+    return _BODY.sub(lambda body: body[0] + link, page, count=1)
+
+
+async def lead_back(request: web.Request) -> web.Response:
+    """The page that leads on; it says nothing, so everybody may have it."""
+    to = request.query.get("to", "")
+    if not _TARGET.fullmatch(to):
+        raise Refusal("there is no such way back", status=404)
+    text = (
+        f'<!doctype html><title>charkha</title><meta http-equiv="refresh" content="0;url={to}"><a href="{to}">Back</a>'
+    )
+    headers = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
+    return web.Response(text=text, content_type="text/html", headers=headers)

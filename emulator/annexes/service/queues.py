@@ -7,19 +7,23 @@ import contextlib
 import fcntl
 import logging
 import os
+import shutil
 import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from emulator import exit_codes
 from emulator.annexes.service.configuration import RunPlace, ServiceFolder
-from emulator.annexes.service.model import Run, State
+from emulator.annexes.service.model import Refusal, Run, State
 from emulator.annexes.service.store import Store
 from emulator.device.lab.state import SERVICE
+from emulator.results.run_folder.store import size_of
 from emulator.results.verdict.judge import Outcome
+from emulator.units import format_size
 
 STOP_S = 30.0
 """A run that is stopped has this time to close its folder and write its report; traffic ends at once."""
@@ -58,8 +62,9 @@ class Changes:
 class Queues:
     """The queues of all devices; an async context manager: leaving it interrupts what plays."""
 
-    def __init__(self, store: Store, place: ServiceFolder, changes: Changes) -> None:
+    def __init__(self, store: Store, place: ServiceFolder, changes: Changes, *, quota_bytes: int) -> None:
         self._store, self._place, self._changes = store, place, changes
+        self.quota = DiskQuota(store, place, quota_bytes)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._playing: dict[int, asyncio.subprocess.Process] = {}
         self._cancelled: set[int] = set()
@@ -108,6 +113,9 @@ class Queues:
                     continue
                 try:
                     await self._play_next(dut, run)
+                except Refusal as error:
+                    self._store.end_run(run.id, State.FAILED, reason=str(error))
+                    self._changes.announce()
                 except Exception as error:  # root of the task: the next run of the queue has to play
                     logger.exception("run %d cannot be played", run.id)
                     with contextlib.suppress(sqlite3.Error):  # a full disk may be why, so it waits for its turn again
@@ -127,6 +135,7 @@ class Queues:
         descriptor = _open_lock(self._place.lock(dut))
         try:
             await _take(descriptor)
+            await self.quota.check(run.user)
             if self._store.next_run(dut, time.time()) != run:  # cancelled, or the device was reserved meanwhile
                 return
             self._store.start_run(run.id)
@@ -230,3 +239,36 @@ def _kill_holder(lock: int) -> None:
     if text.isdigit():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(text), signal.SIGKILL)
+
+
+LEAST_FREE_BYTES = 256 << 20
+"""On the disk of the service's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskQuota:
+    """The limit of every user; `most_bytes` is checked before a run is queued, and again before it plays."""
+
+    store: Store
+    place: ServiceFolder
+    most_bytes: int
+
+    async def check(self, user: str) -> None:
+        """Whether a user may write more.
+
+        Raises:
+            Refusal: they use their quota, or the disk is nearly full.
+        """
+        folders = [self.place.run(number).folder for number in self.store.runs_of(user)]
+        used, free = await asyncio.to_thread(_measure, folders, self.place.folder)
+        remedy = "an administrator frees space (charkha runs prune)"
+        if used >= self.most_bytes:
+            most = f"{format_size(self.most_bytes)}, the disk_quota of a user"
+            raise Refusal(f"the runs of {user} use {format_size(used)} of {most}: {remedy}", status=507)
+        if free < LEAST_FREE_BYTES:
+            problem = f"the service's disk has {free >> 20} MiB left, less than {LEAST_FREE_BYTES >> 20} MiB"
+            raise Refusal(f"{problem}: {remedy}", status=507)
+
+
+def _measure(folders: Sequence[Path], disk: Path) -> tuple[int, int]:
+    return sum(map(size_of, folders)), shutil.disk_usage(disk).free

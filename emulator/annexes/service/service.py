@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -16,17 +15,17 @@ from emulator.annexes.service.configuration import ServiceFolder
 from emulator.annexes.service.model import Refusal, Role, Run, State, User
 from emulator.annexes.service.queues import Changes, Queues
 from emulator.annexes.service.store import Store
+from emulator.experiment.series.stored import stored_result
 from emulator.experiment.spec.document import to_yaml
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.comparison.verdicts import GroupComparison
-from emulator.views.as_json.comparison import comparison_to_json
+from emulator.views.as_json import comparison_to_json
+from emulator.visible import visible
 
 _LONGEST_RESERVATION_S = 31 * 24 * 3600
 _MOST_IN_TREND = 200
 MOST_WAITING = 1000
 """Runs of one user that wait or play."""
-LEAST_FREE_BYTES = 256 << 20
-"""On the disk of the service's folder: with less, no run is queued."""
 _LOOK_S = 0.3
 """Time between two looks at the log of a run that somebody follows, s."""
 
@@ -102,15 +101,16 @@ class Service:
 
     async def submit(self, user: User, asked: model.Submit) -> list[Run]:
         """Put runs at the end of the queue of a device."""
-        return self.queue(user, asked, await self.read_spec(asked.dut, asked.spec))
+        return await self.queue(user, asked, await self.read_spec(asked.dut, asked.spec))
 
-    def queue(self, user: User, asked: model.Submit, found: ReadSpec) -> list[Run]:
+    async def queue(self, user: User, asked: model.Submit, found: ReadSpec) -> list[Run]:
         """Put runs of a run spec that was read at the end of the queue of a device.
 
         Raises:
-            Refusal: the user has too many runs waiting, or the disk is nearly full.
+            Refusal: the user has too many runs waiting, or too much on the disk, or the disk is nearly full.
         """
-        self._check_quota(user, asked.repeat)
+        await self._queues.quota.check(user.name)
+        self._check_waiting(user, asked.repeat)
         experiment = found.experiment
         profile = experiment.device.profile
         return [
@@ -126,15 +126,11 @@ class Service:
             for _ in range(asked.repeat)
         ]
 
-    def _check_quota(self, user: User, more: int) -> None:
+    def _check_waiting(self, user: User, more: int) -> None:
         waiting = sum(run.user == user.name for dut in self.store.duts() for run in self.store.queue(dut.name))
         if waiting + more > MOST_WAITING:
             problem = f"{user.name} has {waiting} runs waiting, and {more} more are over the limit of {MOST_WAITING}"
             raise Refusal(f"{problem} of one user: cancel some, or wait", status=429)
-        free = shutil.disk_usage(self.place.folder).free
-        if free < LEAST_FREE_BYTES:
-            problem = f"the service's disk has {free >> 20} MiB left, less than {LEAST_FREE_BYTES >> 20} MiB"
-            raise Refusal(f"{problem}: an administrator frees space (charkha runs prune)", status=507)
 
     async def read_spec(self, dut: str, spec: str) -> ReadSpec:
         """A run spec (YAML) as it would be played on a device; others are served meanwhile.
@@ -195,7 +191,8 @@ class Service:
 
     async def get_report(self, user: User, asked: model.RunName) -> dict[str, Any]:
         """The facts of the report."""
-        return await asyncio.to_thread(history.report_of, self.results(self.store.run(asked.run)))
+        folder = self.results(self.store.run(asked.run))
+        return await asyncio.to_thread(lambda: stored_result(folder).to_json())
 
     async def compare(self, user: User, asked: model.CompareQuery) -> dict[str, Any]:
         """Two groups of runs, class by class."""
@@ -270,4 +267,4 @@ def _new_lines(log: Path, offset: int, *, is_last: bool) -> tuple[list[str], int
         file.seek(offset)
         found = file.read(1 << 20)
     whole = found if is_last else found[: found.rfind(b"\n") + 1]
-    return whole.decode(errors="replace").splitlines(), offset + len(whole)
+    return [visible(line) for line in whole.decode(errors="replace").splitlines()], offset + len(whole)

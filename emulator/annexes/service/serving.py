@@ -15,17 +15,18 @@ from aiohttp import web
 
 from emulator.annexes.service.catalogue import Catalogue
 from emulator.annexes.service.configuration import Configuration, ServiceFolder, address_of
-from emulator.annexes.service.connections import BACKLOG, ConnectionLimits, GuardedRunner
+from emulator.annexes.service.connections import BACKLOG, MOST_ACCEPTED, ConnectionLimits, GuardedRunner
 from emulator.annexes.service.http import Routes, add_operations
 from emulator.annexes.service.live_pages import LivePages
 from emulator.annexes.service.model import Dut, Role
-from emulator.annexes.service.otg.routes import add_otg
+from emulator.annexes.service.otg.driving import add_otg
 from emulator.annexes.service.pages import Pages
 from emulator.annexes.service.queues import Changes, Queues
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.store import Store
 from emulator.errors import HostError, InputError
 from emulator.experiment.play.live_report import listening
+from emulator.host.files import MOST_SECRET_BYTES, read_bounded
 
 FIRST_USER, FIRST_DUT = "admin", "loopback"
 _SHUTDOWN_S = 2.0
@@ -96,7 +97,7 @@ async def serving(store: Store, place: ServiceFolder, configuration: Configurati
     address, tls = address_of(configuration.listen), _tls(configuration)
     changes = Changes()
     with listening(address, what="the service", remedy="choose another with --listen") as listener:
-        async with Queues(store, place, changes) as queues:
+        async with Queues(store, place, changes, quota_bytes=configuration.disk_quota_bytes) as queues:
             catalogue = Catalogue(configuration, rules=place.rules.absolute())
             service = Service(store, place, catalogue, queues, changes)
             async with LivePages(service) as live:
@@ -106,7 +107,7 @@ async def serving(store: Store, place: ServiceFolder, configuration: Configurati
                 runner = GuardedRunner(routes.application, limits, **options)
                 await runner.setup()
                 try:
-                    await web.SockSite(runner, listener, ssl_context=tls).start()
+                    await web.SockSite(runner, listener, ssl_context=tls, backlog=MOST_ACCEPTED).start()
                     listener.listen(BACKLOG)  # asyncio would also accept as many at once
                     yield f"{'http' if tls is None else 'https'}://{address.host}:{listener.getsockname()[1]}/"
                 finally:
@@ -144,6 +145,7 @@ def _tls(configuration: Configuration) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
+        read_bounded(Path(configuration.identity), MOST_SECRET_BYTES)  # OpenSSL goes on without end
         context.load_cert_chain(Path(configuration.identity))
     except (OSError, ssl.SSLError) as error:
         raise InputError(

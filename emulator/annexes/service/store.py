@@ -167,6 +167,10 @@ class Store:
         question = f"SELECT * FROM runs WHERE {where} ORDER BY id DESC LIMIT ?"
         return self._read(Run, question, which.before or 1 << 62, *bound.values(), which.limit)
 
+    def runs_of(self, user: str) -> list[int]:
+        """Numbers of all runs of a user."""
+        return [row["id"] for row in self._database.execute("SELECT id FROM runs WHERE user = ?", (user,))]
+
     def queue(self, dut: str) -> list[Run]:
         """What plays and waits for a device, in order."""
         return self._read(

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from msgspec import UNSET
 
-from emulator.annexes.telemetry.messages import BrokerMessage, Composer
-from emulator.annexes.telemetry.payloads import (
+from emulator.annexes.telemetry.messages import (
     AgentState,
+    BrokerMessage,
     ClassFigures,
     CompletionsPayload,
+    Composer,
     IterationPayload,
     ProgressPayload,
     StatePayload,
     TelemetryPayload,
 )
-from emulator.results.run_folder.observer import RunHeader, RunObserver
+from emulator.results.run_folder.observer import (
+    AgentMoved,
+    IterationDone,
+    IterationStarted,
+    Moved,
+    Recorded,
+    RunEvent,
+    RunHeader,
+    WritingTrace,
+)
 from emulator.units import BITS_PER_BYTE
 
 if TYPE_CHECKING:
@@ -37,7 +47,22 @@ class Sink(Protocol):
         ...
 
 
-class TelemetryReporter(RunObserver):
+class SummedUp(NamedTuple):
+    """The classes of an iteration that is over."""
+
+    iteration: int
+    classes: Sequence[ClassSummary]
+
+
+class ClassObserver(Protocol):
+    """Follows the classes of a run."""
+
+    def tell(self, event: SummedUp) -> None:
+        """Take an event."""
+        ...
+
+
+class TelemetryReporter:
     """Reports a run to a sink: progress and agents at most once a second, everything else at once.
 
     Args:
@@ -91,18 +116,29 @@ class TelemetryReporter(RunObserver):
             )
         )
 
-    def iteration_started(self, iteration: int) -> None:
-        """See RunObserver."""
-        if not self._nodes_done:
-            self._send(StatePayload(**self._composer.envelope(), state="playing", dropped=self._sink.dropped))
-        self._iteration = iteration
+    def tell(self, event: RunEvent | SummedUp) -> None:
+        """See RunObserver and ClassObserver."""
+        envelope = self._composer.envelope
+        match event:
+            case IterationStarted(iteration):
+                if not self._nodes_done:
+                    self._send(StatePayload(**envelope(), state="playing", dropped=self._sink.dropped))
+                self._iteration = iteration
+            case Recorded():
+                self._nodes_done += event.nodes
+            case Moved(bytes_sent):
+                self._moved(bytes_sent)
+            case AgentMoved():
+                self._agent_moved(event)
+            case IterationDone(iteration, jct_ns):
+                self._send(IterationPayload(**envelope(), iteration=iteration, jct_ns=jct_ns))
+            case SummedUp(iteration, classes):
+                figures = tuple(map(_figures, classes))
+                self._send(CompletionsPayload(**envelope(), iteration=iteration, classes=figures))
+            case WritingTrace():
+                self._send(StatePayload(**envelope(), state="writing", dropped=self._sink.dropped))
 
-    def completed(self, nodes: int) -> None:
-        """See RunObserver."""
-        self._nodes_done += nodes
-
-    def moved(self, bytes_sent: int) -> None:
-        """See RunObserver."""
+    def _moved(self, bytes_sent: int) -> None:
         now, (then, before) = self._now(), self._last_progress
         if now - then < PROGRESS_S:
             return
@@ -119,36 +155,13 @@ class TelemetryReporter(RunObserver):
             )
         )
 
-    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """See RunObserver."""
+    def _agent_moved(self, event: AgentMoved) -> None:
         now = self._now()
-        if now - self._agents.get(agent, -PROGRESS_S) < PROGRESS_S:
+        if now - self._agents.get(event.agent, -PROGRESS_S) < PROGRESS_S:
             return
-        self._agents[agent] = now
-        self._send(
-            AgentState(
-                **self._composer.envelope(),
-                agent=agent,
-                state="playing",
-                bytes_sent=bytes_sent,
-                nodes_done=nodes_done,
-                waiting_on=waiting_on,
-            ),
-            name=agent,
-        )
-
-    def iteration_done(self, iteration: int, jct_ns: int) -> None:
-        """See RunObserver."""
-        self._send(IterationPayload(**self._composer.envelope(), iteration=iteration, jct_ns=jct_ns))
-
-    def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
-        """See ClassObserver."""
-        figures = tuple(map(_figures, classes))
-        self._send(CompletionsPayload(**self._composer.envelope(), iteration=iteration, classes=figures))
-
-    def writing_trace(self) -> None:
-        """See RunObserver."""
-        self._send(StatePayload(**self._composer.envelope(), state="writing", dropped=self._sink.dropped))
+        self._agents[event.agent] = now
+        facts = AgentState(**self._composer.envelope(), state="playing", **event._asdict())
+        self._send(facts, name=event.agent)
 
     def _send(self, payload: TelemetryPayload, *, name: str = "") -> None:
         self._sink.offer(self._composer.compose(payload, name=name))

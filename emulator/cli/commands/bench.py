@@ -5,17 +5,36 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from emulator.cli.options.run import ALGORITHM_OF_ONE, ONLY, SWEEP, play_groups
-from emulator.cli.options.table import add_options, build, spec_part
+from emulator.cli.options import add_options, build, changed, given, play_options
 from emulator.cli.playing import add_output_options, play_and_show
-from emulator.trace.meaning.collective_names import COLLECTIVES, SEND_RECV
+from emulator.experiment.spec.settings import ALGORITHMS, parse_setting
+from emulator.option import Level
+from emulator.trace.meaning.names import COLLECTIVES, SEND_RECV
+from emulator.units import parse_size
 
 LAYOUTS = ("nccl-tests", "charkha")
+ONLY = ""
+"""Name of the only collective."""
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
-GROUPS = [SWEEP, *play_groups(iterations=20, warmup=1, algorithm=ALGORITHM_OF_ONE)]
+
+def _algorithm(text: str) -> tuple[str, str]:
+    return parse_setting(text) if "=" in text or not text else (ONLY, text)
+
+
+def _sizes(text: str) -> int | list[int]:
+    return [parse_size(one) for one in text.split(",")] if "," in text else parse_size(text)
+
+
+OPTIONS = changed(
+    changed(play_options("job.sweep"), "job.sweep.min_bytes", read=_sizes),
+    ALGORITHMS,
+    summary="algorithm of the collective: ring, or FILE.xml",
+    metavar="NAME",
+    read=_algorithm,
+)
 _LISTED = "\n  ".join((*COLLECTIVES, SEND_RECV))
 _EXAMPLE = f"""example:
   charkha bench all_reduce -n 8 -b 1K -e 64M
@@ -37,7 +56,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Measure one collective over a range of sizes, as nccl-tests does. See also `charkha bench pairs`.",
         epilog=_EXAMPLE,
     )
-    add_options(parser, GROUPS)
+    add_options(parser, OPTIONS, with_set=Level.FULL)
     add_output_options(parser)
     parser.add_argument("--columns", choices=LAYOUTS, default=LAYOUTS[0], advanced=True, help="layout of the table")
     parser.add_explain("sweep", "campaign_table", advanced=True)
@@ -51,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    part = spec_part(args, GROUPS)
+    part = given(args, OPTIONS)
     job, sweep = part["job"], part["job"]["sweep"]
     if (alone := job.get("algorithms", {}).pop(ONLY, None)) is not None:
         job["algorithms"][sweep["collective"]] = alone
     if isinstance(sweep.get("min_bytes"), list):
         sweep["sizes"] = sweep.pop("min_bytes")
-    return play_and_show(build(part, GROUPS), args)
+    return play_and_show(build(part, OPTIONS, args), args)

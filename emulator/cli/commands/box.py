@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from emulator.cli.commands.lab import profile_of
-from emulator.cli.options.converters import argument
-from emulator.cli.output import notify, print_json
-from emulator.cli.parser import Subparsers
+from emulator.cli.output import notify, print_json, print_line
+from emulator.cli.parser import Subparsers, argument
 from emulator.device.lab.between import DEFAULT_ID
 from emulator.device.lab.labs import Labs, lab_id_of
 from emulator.device.lab.state import LabState
@@ -113,13 +112,13 @@ def _up(args: argparse.Namespace) -> None:
     profile = load_profile(find_profile(args.profile)) if args.profile is not None else None
     lab_id = lab_id_of(DEFAULT_ID, args.id)
     state = up_between(Labs(), args.ports, profile=profile, rate_bps=args.rate, lab_id=lab_id)
-    print(f"Box {lab_id} is up between {' and '.join(args.ports)}{profile_of(state)}")
+    print_line(f"Box {lab_id} is up between {' and '.join(args.ports)}{profile_of(state)}")
 
 
 def _apply(args: argparse.Namespace) -> None:
     profile, labs = load_profile(find_profile(args.profile)), Labs()
     state = apply(labs, _found(labs, args.id), profile)
-    print(f"Box {state.lab_id}{profile_of(state)}")
+    print_line(f"Box {state.lab_id}{profile_of(state)}")
 
 
 def _status(args: argparse.Namespace) -> None:
@@ -138,4 +137,4 @@ def _down(args: argparse.Namespace) -> None:
     labs.down(state.lab_id)
     if state.between is not None:
         notify(f"{' and '.join(state.between.names)} are free again")
-    print(f"Removed: {state.lab_id}")
+    print_line(f"Removed: {state.lab_id}")

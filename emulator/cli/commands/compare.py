@@ -6,20 +6,18 @@ import argparse
 from pathlib import Path
 
 from emulator import exit_codes
-from emulator.cli.options.converters import LARGEST_SEED, argument, at_least
 from emulator.cli.output import notify, print_json, print_tables
-from emulator.cli.parser import Subparsers
+from emulator.cli.parser import Subparsers, argument, at_least
 from emulator.errors import InputError
 from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import groups_to_compare
 from emulator.results.comparison.verdicts import MEDIAN, TAIL, ComparisonRules, GroupComparison, compare
 from emulator.results.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
-from emulator.units import parse_fraction
-from emulator.views.as_json.comparison import comparison_to_json
+from emulator.units import LARGEST_SEED, parse_fraction
+from emulator.views.as_json import comparison_to_json
+from emulator.views.comparison_text import comparison_to_markdown, undecided_text, write_comparison
 from emulator.views.terminal.comparison_table import render, render_trend
-from emulator.views.text.comparison_files import write_comparison
-from emulator.views.text.comparison_markdown import comparison_to_markdown
-from emulator.views.text.comparison_text import undecided_text
+from emulator.visible import visible_lines
 
 _STATISTICS = {"p25": 0.25, "p50": MEDIAN, "p90": 0.9, "p95": 0.95, "p99": TAIL}
 _SLOWER, _STRICT, _LENIENT = _GATES = ("slower", "strict", "lenient")
@@ -112,7 +110,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(comparison_to_json(comparison))
     elif args.markdown:
-        print(comparison_to_markdown(comparison), end="")
+        print(visible_lines(comparison_to_markdown(comparison)), end="")
     else:
         print_tables(render_trend(comparison) if args.trend else render(comparison))
     if args.gate is not None and comparison.is_undecided:

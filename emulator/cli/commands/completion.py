@@ -11,7 +11,7 @@ from emulator.cli.parser import Subparsers
 from emulator.cli.words import SUMMARIES
 from emulator.plugins import BUILT_IN, PluginKind
 from emulator.shipped import PAGES
-from emulator.trace.meaning.collective_names import COLLECTIVES
+from emulator.trace.meaning.names import COLLECTIVES
 
 SHELLS = ("bash", "zsh", "fish")
 _WORDS = "DIR|DST|FILE|GROUP|PATH|PCAP|ROOT|RULES|RUN|SRC|TOPOLOGY|TRACE"

@@ -13,7 +13,7 @@ from emulator.results.run_folder.reader import read_run
 from emulator.results.statistics.summary import summarise
 from emulator.results.verdict.judge import judge
 from emulator.results.verdict.rules import EXAMPLE, load_rules, rules_of
-from emulator.views.as_json.verdict import verdict_to_json
+from emulator.views.as_json import verdict_to_json
 from emulator.views.terminal.verdict_table import metrics_table, render
 
 _EPILOG = """example:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from emulator.cli.options.converters import argument
-from emulator.cli.output import notify, print_json
-from emulator.cli.parser import Subparsers
-from emulator.device.lab import execute
+from emulator.cli.output import notify, print_json, print_line
+from emulator.cli.parser import Subparsers, argument
+from emulator.control.authentication import TOKEN_VARIABLE, token_of_environment
+from emulator.device.lab import commands
 from emulator.device.lab.between import DEFAULT_ID
 from emulator.device.lab.capacity import judge
+from emulator.device.lab.commands import existing
 from emulator.device.lab.labs import Labs, lab_id_of
-from emulator.device.lab.removal import existing
 from emulator.device.lab.state import UP, LabState, Party
 from emulator.device.lab.status import describe
 from emulator.device.profile.applying import undo_leftovers
@@ -150,7 +150,7 @@ def _up(args: argparse.Namespace) -> None:
         undo_leftovers(standing.design, labs.store.folder(lab_id))
         down = labs.mend(standing)
         found = f"Ports that were down: {', '.join(map(str, down))}" if down else "No port was down"
-        print(f"Lab {lab_id} was up already, and has all its links and routes. {found}")
+        print_line(f"Lab {lab_id} was up already, and has all its links and routes. {found}")
         return
     limited = judge(topology.network)
     if limited is not None and not args.force:
@@ -160,7 +160,9 @@ def _up(args: argparse.Namespace) -> None:
         notify(note)
     design = state.design
     hosts = sum(node.is_host for node in design.nodes)
-    print(f"Lab {lab_id} is up. Hosts: {hosts}, switches: {len(design.nodes) - hosts}, links: {len(design.cables)}")
+    print_line(
+        f"Lab {lab_id} is up. Hosts: {hosts}, switches: {len(design.nodes) - hosts}, links: {len(design.cables)}"
+    )
 
 
 def _up_between(args: argparse.Namespace) -> None:
@@ -176,7 +178,7 @@ def _up_between(args: argparse.Namespace) -> None:
     else:
         labs.mend(state)
         state = apply(labs, state, profile) if profile is not None else state
-    print(f"Lab {lab_id}{found} between {' and '.join(args.between)}{profile_of(state)}")
+    print_line(f"Lab {lab_id}{found} between {' and '.join(args.between)}{profile_of(state)}")
 
 
 def profile_of(state: LabState) -> str:
@@ -189,13 +191,15 @@ def _down(args: argparse.Namespace) -> None:
     labs = Labs()
     ids = labs.to_remove(args.lab, several=args.all, none=args.all or args.if_exists)
     removed = [lab_id for lab_id in ids if labs.down(lab_id)]
-    print(f"Removed: {', '.join(removed)}" if removed else "There is no such lab: nothing to remove")
+    print_line(f"Removed: {', '.join(removed)}" if removed else "There is no such lab: nothing to remove")
 
 
 def _execute(args: argparse.Namespace) -> NoReturn:
     if not args.command:
         raise InputError("give a command: charkha lab exec HOST CMD")
-    execute.execute(Labs().only(args.lab).design, args.host, args.command)
+    if (token := token_of_environment()) is not None:
+        os.environ[TOKEN_VARIABLE] = token  # it may be an agent, of the same user
+    commands.execute(Labs().only(args.lab).design, args.host, args.command)
 
 
 def _status(args: argparse.Namespace) -> None:
@@ -209,7 +213,7 @@ def _status(args: argparse.Namespace) -> None:
             picture = draw(one) if through is None else between_table.render(one.state, through)
             console().print(picture, highlight=False, soft_wrap=True)
     else:
-        print("No lab is up. `charkha lab up FILE` brings one up.")
+        print_line("No lab is up. `charkha lab up FILE` brings one up.")
 
 
 def _passed(state: LabState) -> Passed | None:

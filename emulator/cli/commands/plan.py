@@ -6,29 +6,41 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emulator.cli.options.converters import argument, at_least
-from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, roce_option, trace_argument
-from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
-from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
+from emulator.cli.options import (
+    OPTIONAL_TRACE,
+    add_options,
+    add_spec_file,
+    build,
+    changed,
+    experiment_of_file,
+    given,
+    options_at,
+)
 from emulator.cli.output import notify, print_json, print_tables
+from emulator.cli.parser import argument, at_least
 from emulator.errors import PlanError
-from emulator.experiment.settle.plan import CollectiveLoad, plan_experiment
+from emulator.experiment.settle.plan import CollectiveLoad, PlannedLoad, plan_experiment
+from emulator.experiment.spec.settings import ALGORITHMS
 from emulator.experiment.spec.spec import Experiment
-from emulator.trace.meaning.collective_names import COLLECTIVES, parse_collective
-from emulator.trace.synthetic.transformer.text import parse_transformer
-from emulator.trace.synthetic.transformer.transformer import Transformer
+from emulator.option import Level
+from emulator.plugins import PluginKind, load
+from emulator.trace.meaning.names import COLLECTIVES, parse_collective
 from emulator.units import parse_size
-from emulator.views.as_json.plan import flow_links_to_json, flows_to_json, plan_to_json
+from emulator.views.as_json import flow_links_to_json, flows_to_json, plan_to_json
 from emulator.views.terminal.console import console
 from emulator.views.terminal.plan_table import render
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser, Subparsers
 
-GROUPS = [
-    OptionGroup("", (trace_argument(is_optional=True),)),
-    TRACE,
-    OptionGroup("network", (*NETWORK, MTU, ALGORITHM, roce_option("multipath"))),
+_PLACES = ("network.topology", "network.allow_networks", "network.transport.name", "network.transport.message_bytes")
+OPTIONS = [
+    *OPTIONAL_TRACE,
+    *changed(
+        options_at(*_PLACES, "network.mtu", ALGORITHMS, "network.transport.options.multipath"),
+        "network.mtu",
+        level=Level.FULL,
+    ),
 ]
 _LARGEST_SEED = (1 << 32) - 1
 _EXAMPLE = """example:
@@ -50,7 +62,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "link, port and flow, incast, ECMP collisions, ideal times. No traffic.",
         epilog=_EXAMPLE,
     )
-    add_options(parser, GROUPS)
+    add_options(parser, OPTIONS, with_set=Level.FULL)
     add_spec_file(parser)
     _add_other_workloads(parser)
     _add_routing(parser)
@@ -101,16 +113,16 @@ def experiment_of(args: argparse.Namespace) -> Experiment:
     Raises:
         PlanError: not exactly one workload was given.
     """
-    part = spec_part(args, GROUPS)
+    part = given(args, OPTIONS)
     trace = part.setdefault("job", {}).setdefault("trace", {})
     if sum(one is not None for one in (trace.get("path"), args.file, args.collective, args.transformer)) != 1:
         raise PlanError("give one of TRACE, -f FILE, --collective and --transformer")
     if args.file is not None:
         if not trace:
             part["job"].pop("trace")
-        return experiment_of_file(args.file, part, GROUPS)
+        return experiment_of_file(args, part, OPTIONS)
     trace.setdefault("path", "")
-    return build(part, GROUPS)
+    return build(part, OPTIONS, args)
 
 
 def _add_other_workloads(parser: Parser) -> None:
@@ -128,7 +140,7 @@ def _add_other_workloads(parser: Parser) -> None:
     group.add_argument(
         "--transformer",
         metavar="NAME=VALUE,…",
-        type=argument(parse_transformer),
+        type=argument(_transformer),
         help="one training iteration: layers, hidden, sequence, batch, tensor, pipeline, data …",
     )
 
@@ -149,14 +161,19 @@ def _add_routing(parser: Parser) -> None:
     )
 
 
-def _load(args: argparse.Namespace) -> CollectiveLoad | Transformer | None:
+def _transformer(text: str) -> PlannedLoad:
+    described: PlannedLoad = load(PluginKind.HOOKS, "transformer_load")(text)
+    return described
+
+
+def _load(args: argparse.Namespace) -> PlannedLoad | None:
     """What is planned instead of a trace; None for a trace.
 
     Raises:
         PlanError: a collective without ranks.
     """
     if args.collective is None:
-        transformer: Transformer | None = args.transformer
+        transformer: PlannedLoad | None = args.transformer
         return transformer
     if args.world is None:
         raise PlanError("--collective needs -n, the number of ranks that play it")

@@ -6,23 +6,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emulator.cli.options.run import COMPUTE, JOBS, TRACE, play_groups, trace_argument
-from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
+from emulator.cli.options import add_options, build, changed, given, play_options
 from emulator.cli.playing import add_output_options, play_and_show
 from emulator.errors import InputError
 from emulator.experiment.spec.parts import merge, part_of
 from emulator.experiment.spec.spec import Experiment
+from emulator.option import Level
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
-GROUPS = [
-    OptionGroup("", (trace_argument(is_optional=True),)),
-    *play_groups(iterations=5, warmup=1),
-    OptionGroup("compute", (COMPUTE,)),
-    TRACE,
-    JOBS,
-]
+OPTIONS = changed(play_options("job.trace"), "job.trace.path", is_required=False)
 _EXAMPLE = """example:
   charkha run lab/examples/transformer-8r --iterations 10 --algorithm all_reduce=ring
 
@@ -41,7 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Play a trace as network traffic and measure when every collective completed.",
         epilog=_EXAMPLE,
     )
-    add_options(parser, GROUPS)
+    add_options(parser, OPTIONS, with_set=Level.FULL)
     source = parser.add_argument_group("run spec")
     source.add_argument("-f", "--file", metavar="FILE", type=Path, help="play the run spec in a YAML file")
     source.add_argument("--again", metavar="RUN", type=Path, help="repeat the run of a run folder")
@@ -71,12 +65,11 @@ def experiment_of(args: argparse.Namespace) -> Experiment:
     Raises:
         InputError: not exactly one of TRACE, -f and --again was given, or a value does not fit.
     """
-    given = spec_part(args, GROUPS)
-    trace = given.get("job", {}).get("trace", {}).get("path")
-    jobs = given.get("jobs")
+    part = given(args, OPTIONS)
+    trace, jobs = part.get("job", {}).get("trace", {}).get("path"), part.get("jobs")
     if sum(one is not None for one in (trace, jobs, args.file, args.again)) != 1:
         raise InputError("give one of TRACE, --job, -f FILE and --again RUN (see `charkha run --help`)")
-    return build(merge(_base(args), given), GROUPS)
+    return build(merge(_base(args), part), OPTIONS, args)
 
 
 def _base(args: argparse.Namespace) -> dict[str, Any]:

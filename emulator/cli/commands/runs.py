@@ -8,21 +8,18 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from emulator.cli.options.converters import argument, at_least
-from emulator.cli.output import print_json, print_tables
-from emulator.cli.parser import Parser, Subparsers
-from emulator.results.run_folder.pruning import choose_runs, plan_removal, remove
+from emulator.cli.output import print_json, print_line, print_tables
+from emulator.cli.parser import Parser, Subparsers, argument, at_least
 from emulator.results.run_folder.reader import read_run
-from emulator.results.run_folder.store import RUNS, STATUSES, RunFilter, list_runs
+from emulator.results.run_folder.store import RUNS, STATUSES, RunFilter, choose_runs, list_runs, plan_removal, remove
 from emulator.results.statistics.method.distribution import distributions
-from emulator.results.statistics.samples.measurements import measurements
+from emulator.results.statistics.samples.iterations import measurements
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.worst.stragglers import lateness
 from emulator.results.verdict.judge import judge
 from emulator.results.verdict.rules import rules_of
 from emulator.units import parse_moment
-from emulator.views.as_json.store import result_to_json, runs_to_json, statistics_to_json
-from emulator.views.as_json.summary import summary_to_json
+from emulator.views.as_json import result_to_json, runs_to_json, statistics_to_json, summary_to_json
 from emulator.views.terminal.store_table import (
     render_removals,
     render_result,
@@ -30,7 +27,6 @@ from emulator.views.terminal.store_table import (
     render_statistics,
 )
 from emulator.views.terminal.summary_table import render
-from emulator.visible import visible
 
 _EPILOG = """examples:
   charkha runs list --firmware '2.1*' --since 7d
@@ -119,7 +115,7 @@ def _list(args: argparse.Namespace) -> None:
     elif runs:
         print_tables(render_runs(runs, args.root))
     else:
-        print(f"no such run below {visible(str(args.root))}")
+        print_line(f"no such run below {args.root}")
 
 
 def _show(args: argparse.Namespace) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator import exit_codes
-from emulator.cli.commands.run import GROUPS, experiment_of
-from emulator.cli.options.table import add_options
+from emulator.cli.commands.run import OPTIONS, experiment_of
+from emulator.cli.options import add_options
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import InputError
+from emulator.option import Level
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
@@ -42,7 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Play a run for every value of one or more settings and draw the curve.",
         epilog=_EPILOG,
     )
-    add_options(parser, GROUPS)
+    add_options(parser, OPTIONS, with_set=Level.FULL)
     parser.add_argument("-f", "--file", metavar="FILE", type=Path, help="vary the run spec in a YAML file")
     parser.add_argument(
         "--vary", metavar="NAME=VALUES", action="append", default=[], help="a setting and its values (repeatable)"
@@ -61,8 +62,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from emulator.experiment.play.play import name_of
-    from emulator.experiment.series.sweep.axis import VALUES
-    from emulator.experiment.series.sweep.grid import SWEEPS
+    from emulator.experiment.series.sweep.grid import SWEEPS, VALUES
     from emulator.experiment.series.turns import new_folder
     from emulator.results.run_folder.places import check_folder
 
@@ -80,8 +80,7 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
     from emulator.cli.player import CommandPlayer
     from emulator.cli.playing import status
     from emulator.experiment.series.campaign import CampaignProgress, play_campaign
-    from emulator.experiment.series.sweep.axis import parse_axis
-    from emulator.experiment.series.sweep.grid import check_points, make_sweep, solo_once
+    from emulator.experiment.series.sweep.grid import check_points, make_sweep, parse_axis, solo_once
 
     sweep = make_sweep(experiment, [parse_axis(text, experiment) for text in args.vary])
     progress = CampaignProgress(root, sweep.turns)
@@ -110,18 +109,19 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
 def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) -> Outcome | None:
     """Write and print the result; returns its verdict."""
     from emulator.experiment.play.play import name_of
-    from emulator.experiment.series.sweep.page import REPORT, sweep_page
-    from emulator.experiment.series.sweep.record import record_of, record_to_json, write_record
+    from emulator.experiment.series.sweep.page import sweep_page
+    from emulator.experiment.series.sweep.record import record_of
     from emulator.experiment.series.sweep.table import render_sweep_record
     from emulator.host.files import write_text
+    from emulator.results.run_folder.manifest import REPORT
     from emulator.views.html.page.document import render
 
     root, name = progress.root, name_of(sweep.points[0].experiment)
     record = record_of(sweep, progress.outcomes, name=name, written=_now(), collective=args.collective)
-    write_record(record, root)
+    record.write(root)
     write_text(root / REPORT, render(sweep_page(record)))
     if args.json:
-        print_json(record_to_json(record) | {"folder": str(root)})
+        print_json(record.to_plain() | {"folder": str(root)})
     else:
         print_tables(*render_sweep_record(record, root))
     return record.verdict

@@ -10,6 +10,7 @@ from cryptography import x509
 from emulator.control.certificates.roles import Role, roles_of
 from emulator.control.certificates.signature import NOT_READ
 from emulator.errors import InputError
+from emulator.host.files import MOST_SECRET_BYTES, read_bounded
 
 _READ_BY_OTHERS = 0o004
 
@@ -22,7 +23,7 @@ def check_identity(path: Path, role: Role) -> None:
     """
     try:
         is_open = path.stat().st_mode & _READ_BY_OTHERS
-        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
+        certificate = x509.load_pem_x509_certificates(read_bounded(path, MOST_SECRET_BYTES))[0]
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error

@@ -9,17 +9,16 @@ from __future__ import annotations
 import base64
 import hmac
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import jwt
 
-from emulator.control.certificates.authority import checked_name
 from emulator.control.certificates.roles import Role
 from emulator.errors import InputError
 
 CLOCK_SLACK = timedelta(seconds=60)
 """A token is good for so long after its end: clocks of machines differ."""
-_ALGORITHM = "HS256"
+ALGORITHM = "HS256"
 SHORTEST_SECRET_BYTES = 32
 """RFC 7518, 3.2: as long as the hash."""
 
@@ -32,31 +31,18 @@ class Holder:
     role: Role
 
 
-def issue_token(secret: str, name: str, *, role: Role, valid: timedelta, now: datetime | None = None) -> str:
-    """A token for somebody of a role, good for so long.
-
-    Raises:
-        InputError: the secret is too short, or the name does not fit.
-    """
-    _check_secret(secret)
-    checked_name(name)
-    begin = now or datetime.now(UTC)
-    claims = {"sub": name, "role": role.value, "iat": begin, "exp": begin + valid}
-    return jwt.encode(claims, secret, algorithm=_ALGORITHM)
-
-
 def holder_of(token: str, secret: str) -> Holder:
     """Whom a whole token is for.
 
     Raises:
         InputError: it was not made with the secret, has expired, or lacks a claim.
     """
-    _check_secret(secret)
+    check_secret(secret)
     try:
         claims = jwt.decode(
             token,
             secret,
-            algorithms=[_ALGORITHM],
+            algorithms=[ALGORITHM],
             leeway=CLOCK_SLACK,
             options={"require": ["sub", "role", "exp"]},
         )
@@ -67,7 +53,8 @@ def holder_of(token: str, secret: str) -> Holder:
         raise InputError("the token is not one of the controller's secret") from error
 
 
-def _check_secret(secret: str) -> None:
+def check_secret(secret: str) -> None:
+    """InputError if a secret is too short."""
     if len(secret.encode()) < SHORTEST_SECRET_BYTES:
         raise InputError(f"tokens need a secret of at least {SHORTEST_SECRET_BYTES} characters: openssl rand -hex 24")
 

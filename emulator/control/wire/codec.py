@@ -3,76 +3,56 @@
 What is encoded decodes to an equal value. A message that cannot be understood is the peer's fault. gRPC carries the
 bytes as they are: protobuf is not seen outside this module.
 
-Most values have the fields of their messages, and are copied field by field. Only the others have functions here.
+A value has the fields of its message: how each is copied follows from its type.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
-from functools import cache
-from ipaddress import ip_address, ip_network
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from emulator._pb import control_pb2 as pb
 from emulator.control import conversation as control
-from emulator.control.conversation import AgentValue, ControllerValue, Places
-from emulator.control.flows import FlowFigures, FlowReport, FlowTask
+from emulator.control.conversation import AgentValue, ControllerValue
+from emulator.control.flows import FlowReport
 from emulator.control.observations import (
+    ChainRecords,
     Completions,
     ComputeSpans,
-    FlowCounters,
-    FlowEvents,
+    MemberChain,
     RankSteps,
-    RankSummary,
     StepRecords,
+    Timeline,
 )
-from emulator.control.parameter import Parameter
-from emulator.errors import RemoteProtocolError, RunError
-from emulator.host.nic import NicFacts
-from emulator.planner.group_layout import Layouts
-from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
-from emulator.trace.meaning.model import CommKind, Resource
+from emulator.errors import PlanError, RemoteProtocolError, RunError
+from emulator.planner.rank_program import Chunk
+from emulator.schema import decode, parse_json
+from emulator.trace.meaning.model import Resource
+from emulator.transports.registry import transport_named
 from emulator.units import NS_PER_S
 
-NO_ROOT = 0xFFFFFFFF
-T = TypeVar("T")
-_SCALARS = (int, float, str, bytes)
+_SCALARS = (bool, int, float, str, bytes)
 
 
-def encode_agent(value: AgentValue, job: int | None = None) -> bytes:
-    """The message an agent sends for a value that is about a job, or about none."""
-    return _encode(pb.AgentMessage(job=job), value)
-
-
-def encode_controller(value: ControllerValue, job: int | None = None) -> bytes:
-    """The message the controller sends for a value that is about a job, or about none."""
-    return _encode(pb.ControllerMessage(job=job), value)
-
-
-def decode_agent(data: bytes) -> control.JobMessage[Any]:
-    """The value in an agent's message, and the job that it is about.
-
-    Raises:
-        RemoteProtocolError: it is damaged, of an unknown kind, or has columns that do not fit or impossible numbers.
-    """
-    return _decode(pb.AgentMessage(), data, are_numbers_checked=True)
-
-
-def decode_controller(data: bytes) -> control.JobMessage[Any]:
-    """The value in a message of the controller, and the job that it is about; errors as of `decode_agent`."""
-    return _decode(pb.ControllerMessage(), data)
-
-
-def _encode(message: Any, value: Any) -> bytes:
-    target = getattr(message, _name(value.__class__))
+def _encode(
+    envelope: type[pb.AgentMessage | pb.ControllerMessage],
+    value: Any,
+    job: int | None = None,
+) -> bytes:
+    message = envelope(job=job)
+    target = getattr(message, message_name(value.__class__))
     target.SetInParent()
-    _ENCODERS.get(type(value), _copy_fields)(target, value)
+    _fill(target, value, value.__class__)
     data: bytes = message.SerializeToString()
     if len(data) > control.LARGEST_MESSAGE_BYTES:
         most = control.LARGEST_MESSAGE_BYTES >> 20
@@ -84,8 +64,9 @@ def _encode(message: Any, value: Any) -> bytes:
 
 
 def _decode(
-    message: pb.AgentMessage | pb.ControllerMessage, data: bytes, *, are_numbers_checked: bool = False
+    envelope: type[pb.AgentMessage | pb.ControllerMessage], data: bytes, *, are_numbers_checked: bool = False
 ) -> control.JobMessage[Any]:
+    message = envelope()
     try:
         message.ParseFromString(data)
     except DecodeError as error:
@@ -96,14 +77,204 @@ def _decode(
     try:
         if are_numbers_checked:
             _check_numbers(message)
-        value = _DECODERS[kind](getattr(message, kind))
-    except (ValueError, TypeError, OverflowError) as error:
+        value = _read(_KINDS[kind], getattr(message, kind))
+    except (ValueError, TypeError, OverflowError, PlanError) as error:
         raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
     return control.JobMessage(value, message.job if message.HasField("job") else None)
 
 
+encode_agent = partial(_encode, pb.AgentMessage)
+encode_controller = partial(_encode, pb.ControllerMessage)
+"""The message for a value that is about a job, or about none. RunError: it is too large for the control stream."""
+decode_agent = partial(_decode, pb.AgentMessage, are_numbers_checked=True)
+decode_controller = partial(_decode, pb.ControllerMessage)
+"""The value in a message, and the job that it is about. RemoteProtocolError: it is damaged, of an unknown kind, or has
+columns that do not fit; an agent's also where a number cannot be."""
+
+
+@cache
+def message_name(kind: Any) -> str:
+    """Of the message of a type of value: `clock_query` of ClockQuery."""
+    if kind is control.Continue:  # `continue` is a word of Python
+        return "continue_through"
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
+_VALUES = (*get_args(AgentValue), *get_args(ControllerValue))
+_KINDS: Mapping[str, type[Any]] = {message_name(kind): kind for kind in _VALUES}
+
+
+# --- by type ------------------------------------------------------------------------------------------------------
+
+
+class _Element(NamedTuple):
+    """How one content is copied: `fill` writes it into a message of its own, None: it is a scalar; `read` checks it."""
+
+    fill: Callable[[Any, Any], None] | None
+    read: Callable[[Any], Any]
+
+
+class _Field(NamedTuple):
+    """How a field of a value gets into the message and out of it."""
+
+    name: str
+    write: Callable[[Any, Any], None]
+    read: Callable[[Any], Any]
+
+
+def _fill(message: Any, value: Any, kind: Any) -> None:
+    for field in _fields(kind):
+        content = getattr(value, field.name)
+        if content is not None:
+            field.write(message, content)
+
+
+def _read(kind: Any, message: Any) -> Any:
+    value = kind(**{field.name: field.read(message) for field in _fields(kind)})
+    if kind in _CHECKS:
+        _CHECKS[kind](value)
+    return value
+
+
+@cache
+def _fields(kind: Any) -> Sequence[_Field]:
+    """Of a dataclass or named tuple: all that it is made with."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = [one.name for one in fields(kind) if one.init] if is_dataclass(kind) else kind._fields
+    return [_OWN[kind, name] if (kind, name) in _OWN else _field(name, hints[name]) for name in names]
+
+
+def _field(name: str, hint: Any) -> _Field:
+    kinds = [one for one in get_args(hint) if one is not NoneType] if get_origin(hint) in (Union, UnionType) else [hint]
+    if len(kinds) > 1:
+        return _choice(name)
+    is_optional, kind = kinds[0] is not hint, kinds[0]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is np.ndarray:
+        return _column(name, get_args(arguments[1])[0])
+    if origin is Mapping:
+        return _mapping(name, _element(arguments[1]))
+    if origin in (Sequence, tuple, frozenset):
+        return _repeated(name, _element(arguments[0]), frozenset if origin is frozenset else tuple, is_optional)
+    return _single(name, _element(kind), is_optional)
+
+
+def _element(hint: Any) -> _Element:
+    if get_origin(hint) is Sequence:  # protobuf has none of sequences
+        return _Element(lambda message, ranks: message.ranks.extend(ranks), lambda message: tuple(message.ranks))
+    if metadata := getattr(hint, "__metadata__", None):
+        return _Element(None, metadata[0])
+    if is_dataclass(hint) or hasattr(hint, "_fields"):
+        return _Element(lambda message, value: _fill(message, value, hint), lambda message: _read(hint, message))
+    return _Element(None, _as_it_is if hint in _SCALARS else hint)
+
+
+def _as_it_is(content: Any) -> Any:
+    return content
+
+
+def _single(name: str, element: _Element, is_optional: bool) -> _Field:
+    get, (fill, read) = attrgetter(name), element
+
+    def write(message: Any, content: Any) -> None:
+        if fill is None:
+            setattr(message, name, content)
+        else:
+            fill(get(message), content)
+
+    if is_optional:
+        return _Field(name, write, lambda message: read(get(message)) if message.HasField(name) else None)
+    return _Field(name, write, get if read is _as_it_is else lambda message: read(get(message)))
+
+
+def _repeated(name: str, element: _Element, build: Callable[[Any], Any], is_optional: bool) -> _Field:
+    get, (fill, read) = attrgetter(name), element
+
+    def write(message: Any, contents: Any) -> None:
+        if fill is None:
+            get(message).extend(contents)
+        else:
+            for content in contents:
+                fill(get(message).add(), content)
+
+    def read_all(message: Any) -> Any:
+        found = build(get(message) if read is _as_it_is else map(read, get(message)))
+        return found or None if is_optional else found
+
+    return _Field(name, write, read_all)
+
+
+def _mapping(name: str, element: _Element) -> _Field:
+    get, (fill, read) = attrgetter(name), element
+
+    def write(message: Any, contents: Any) -> None:
+        for key, content in contents.items():
+            if fill is None:
+                get(message)[key] = content
+            else:
+                get(message)[key].SetInParent()
+                fill(get(message)[key], content)
+
+    return _Field(name, write, lambda message: {key: read(content) for key, content in get(message).items()})
+
+
+def _column(name: str, kind: type[Any]) -> _Field:
+    get = attrgetter(name)
+    return _Field(
+        name,
+        lambda message, content: get(message).extend(content.tolist()),
+        lambda message: np.array(get(message), kind),
+    )
+
+
+_KIND_OF = {bool: "flag", int: "number", float: "ratio", str: "text"}
+
+
+def _choice(name: str) -> _Field:
+    """One of several types of scalars; None: none of them."""
+
+    def read(message: Any) -> Any:
+        kind = message.WhichOneof(name)
+        return kind and getattr(message, kind)
+
+    return _Field(name, lambda message, content: setattr(message, _KIND_OF[type(content)], content), read)
+
+
+def _read_options(message: Any) -> Any:
+    transport = transport_named(message.transport)
+    if transport.options is None or not message.options:
+        return None
+    plain = parse_json(message.options.encode())
+    if isinstance(plain, Mapping) and (
+        strange := [*plain.keys() - {field.name for field in fields(transport.options)}]
+    ):
+        raise ValueError(f"{transport.title} has no option {strange[0]!r}")
+    return decode(plain, transport.options)
+
+
+_OWN: Mapping[tuple[type[Any], str], _Field] = {
+    (control.JobSetup, "options"): _Field(
+        "options",
+        lambda message, options: setattr(message, "options", msgspec.json.encode(options).decode()),
+        _read_options,
+    )
+}
+"""Fields whose type depends on another one."""
+
+
+# --- what types do not say ----------------------------------------------------------------------------------------
+
 _LONGEST_NS, _LARGEST = 1 << 62, 1 << 53
 """Of times, whose differences then have 64 bits, and of all else, of which many can be added up."""
+
+
+_SHORT = 32
+"""Below that many numbers Python compares them as fast as numpy does."""
+
+
+def _range(column: Any) -> tuple[int, int]:
+    numbers = np.array(column)  # protobuf lends it their memory
+    return int(numbers.min()), int(numbers.max())
 
 
 def _check_numbers(message: Any) -> None:
@@ -122,316 +293,86 @@ def _check_numbers(message: Any) -> None:
         elif field.cpp_type == field.CPPTYPE_DOUBLE:
             if not all(map(math.isfinite, values)):
                 raise ValueError(f"{field.name} is not a finite number")
+            if max(map(abs, values), default=0) > _LONGEST_NS:
+                raise ValueError(f"numbers that no run reaches ({field.name})")
         elif field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) and field.name != "node_id":
             most = _LONGEST_NS if field.name.endswith("_ns") else _LARGEST
-            if values and not -most <= min(values) <= max(values) <= most:
+            least, greatest = (min(values), max(values)) if len(values) < _SHORT else _range(values)
+            if not -most <= least <= greatest <= most:
                 raise ValueError(f"numbers that no run reaches ({field.name})")
 
 
-@cache
-def _name(kind: type[Any]) -> str:
-    """Of the message of a type of value: `clock_query` of ClockQuery."""
-    if kind is control.Continue:  # `continue` is a word of Python
-        return "continue_through"
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+def _check_setup(setup: control.Setup) -> None:
+    if not 0 < setup.report_interval_ns <= NS_PER_S:
+        raise ValueError("reports more than a second apart, or none")
+    for job in setup.jobs.values():
+        if job.message_bytes < 1 or len({place.rank for place in job.ranks}) < len(job.ranks):
+            raise ValueError("messages of no size, or a rank twice")
 
 
-@cache
-def _field_names(kind: type[Any]) -> Sequence[str]:
-    """Asked for once: `fields` makes a tuple of a generator each time, which fills the free lists of CPython."""
-    return [item.name for item in fields(kind)]
-
-
-def _copy_fields(target: Any, value: Any) -> None:
-    """For values that have the same fields as their message; None is absent."""
-    for name in _field_names(value.__class__):
-        content = getattr(value, name)
-        if isinstance(content, _SCALARS):
-            setattr(target, name, content)
-        elif isinstance(content, np.ndarray):
-            getattr(target, name).extend(content.tolist())
-        elif isinstance(content, Mapping):
-            getattr(target, name).update(content)
-        elif content and is_dataclass(content[0]):
-            for one in content:
-                _copy_fields(getattr(target, name).add(), one)
-        elif content is not None:
-            getattr(target, name).extend(content)
-
-
-def _copied(kind: type[Any]) -> Callable[[Any], Any]:
-    """Decoder of values that have the same fields as their message: what is absent has the default of the value."""
-    required = [item.name for item in fields(kind) if item.default is MISSING and item.default_factory is MISSING]
-
-    def decode_copied(message: Any) -> Any:
-        content = {name: getattr(message, name) for name in required}
-        content |= {found.name: given for found, given in message.ListFields()}
-        return kind(**{name: _plain(given) for name, given in content.items()})
-
-    return decode_copied
-
-
-def _plain(content: Any) -> Any:
-    """A field of a message as a plain value: a repeated one is a tuple."""
-    if isinstance(content, _SCALARS):
-        return content
-    return dict(content) if isinstance(content, Mapping) else tuple(content)
-
-
-def _each(kind: type[T], messages: Iterable[Any]) -> list[T]:
-    return list(map(_copied(kind), messages))
-
-
-def _decode_hello(message: Any) -> control.Hello:
-    ports = [replace(one, addresses=tuple(map(_address, one.addresses))) for one in _each(control.Port, message.ports)]
-    hello: control.Hello = _copied(control.Hello)(message)
-    return replace(hello, ports=tuple(ports))
-
-
-def _encode_bound(target: Any, value: control.Bound) -> None:
-    _encode_places(target, value)
-    for nic in value.nics:
-        _copy_fields(target.nics.add(), nic)
-
-
-def _encode_places(target: Any, value: control.Bound | control.Directory) -> None:
-    for rank, (host, port) in value.places.items():
-        target.places.add(rank=rank, host=host, port=port)
-
-
-def _decode_places(message: Any) -> Places:
-    return {place.rank: (_address(place.host), place.port) for place in message.places}
-
-
-def _address(text: str) -> str:
-    """A numeric IP address without a zone: nothing else may reach the host's commands and sockets."""
-    return str(ip_address(_without_zone(text)))
-
-
-def _prefix(text: str) -> str:
-    return str(ip_network(_without_zone(text)))
-
-
-def _without_zone(text: str) -> str:
-    if "%" in text:  # whatever follows it, ipaddress takes
-        raise ValueError(f"{text!r} has a zone")
-    return text
-
-
-def _encode_setup(target: Any, value: control.Setup) -> None:
-    _copy_fields(target, replace(value, jobs=()))
-    for job in value.jobs:
-        _encode_job_setup(target.jobs.add(), job)
-
-
-def _encode_job_setup(target: Any, value: control.JobSetup) -> None:
-    settings = value.settings
-    target.number, target.run_id = value.number, value.run_id
-    for place in value.ranks:
-        _copy_fields(target.ranks.add(), place)
-    for ranks in settings.groups:
-        target.groups.add(ranks=ranks)
-    target.transport, target.message_bytes, target.seed = value.transport, value.message_bytes, value.seed
-    target.credits, target.instances = settings.credits, settings.instances
-    target.algorithms.extend(settings.algorithms)
-    target.algorithm_files.update(settings.algorithm_files)
-    target.nodes.extend(settings.layouts.nodes)
-    target.rails.extend(settings.layouts.rails)
-    target.transport_options.update(value.transport_options)
-    target.record_steps = settings.record_steps
-    for domain in value.domains:
-        _copy_fields(target.domains.add(), domain)
-
-
-def _decode_setup(message: Any) -> control.Setup:
-    flows = tuple(replace(flow, host=_address(flow.host)) for flow in _each(FlowTask, message.flows))
-    interval_ns = message.report_interval_ns or control.REPORT_INTERVAL_NS
-    if interval_ns > NS_PER_S:
-        raise ValueError("reports more than a second apart")
-    jobs, networks = [*map(_decode_job_setup, message.jobs)], tuple(map(_prefix, message.networks))
-    return control.Setup(jobs, networks, flows, interval_ns)
-
-
-def _decode_job_setup(message: Any) -> control.JobSetup:
-    settings = PlaySettings(
-        credits=message.credits,
-        instances=message.instances,
-        algorithms=tuple(message.algorithms),
-        groups=tuple(tuple(group.ranks) for group in message.groups),
-        record_steps=message.record_steps,
-        algorithm_files=dict(message.algorithm_files),
-        layouts=Layouts(message.nodes, message.rails),
-    )
-    return control.JobSetup(
-        message.number,
-        message.run_id,
-        [replace(place, host=_address(place.host)) for place in _each(control.RankPlace, message.ranks)],
-        message.transport,
-        message.message_bytes,
-        message.seed,
-        settings,
-        dict(message.transport_options),
-        tuple(control.DomainPlace(list(one.ranks), one.rate_bps, one.latency_ns) for one in message.domains),
-    )
-
-
-def _encode_chunk(target: Any, value: Chunk) -> None:
-    target.rank, target.first_position = value.rank, value.first_position
-    for name in ("node_id", "resource", "duration_ns", "dependencies", "distance"):
-        getattr(target, name).extend(getattr(value, name).tolist())
-    for position, communication in value.communications.items():
-        target.communications.add(
-            position=position,
-            kind=communication.kind,
-            group=communication.group,
-            size_bytes=communication.size_bytes,
-            instance=communication.instance,
-            peer=max(communication.peer, 0),
-            root=communication.root if communication.root >= 0 else NO_ROOT,
-            algorithm=communication.algorithm,
-            send_splits=communication.send_splits,
-            recv_splits=communication.recv_splits,
-        )
-
-
-def _decode_chunk(message: Any) -> Chunk:
-    chunk = Chunk(
-        rank=message.rank,
-        first_position=message.first_position,
-        node_id=np.array(message.node_id, np.uint64),
-        resource=np.array(message.resource, np.uint32),
-        duration_ns=np.array(message.duration_ns, np.uint64),
-        dependencies=np.array(message.dependencies, np.uint32),
-        distance=np.array(message.distance, np.uint64),
-        communications={entry.position: _decode_communication(entry) for entry in message.communications},
-    )
-    if len({len(chunk.node_id), len(chunk.resource), len(chunk.duration_ns), len(chunk.dependencies)}) != 1:
+def _check_columns(value: Any, *names: str) -> None:
+    if len({len(getattr(value, name)) for name in names}) != 1:
         raise ValueError("columns of unequal length")
+
+
+def _check_completions(completions: Completions) -> None:
+    _check_columns(completions, *(field.name for field in _fields(Completions)[1:]))
+
+
+def _check_report(report: FlowReport) -> None:
+    if len({(one.direction, one.observer) for one in report.figures}) < len(report.figures):
+        raise ValueError("a direction of a flow twice")
+
+
+def _check_records(records: StepRecords) -> None:
+    if any(block.iteration != records.iteration for block in records.blocks):
+        raise ValueError("steps of several iterations")
+
+
+def _check_steps(steps: RankSteps) -> None:
+    _check_columns(steps, "receiver", "send_lane", "step", "size_bytes", "start_ns", "post_ns", "acknowledged_ns")
+    _check_columns(steps, "sender", "receive_lane", "arrival_ns")
+
+
+def _check_chains(records: ChainRecords) -> None:
+    if any(block.iteration != records.iteration for block in records.blocks):
+        raise ValueError("chains of several iterations")
+
+
+def _check_chain(chain: MemberChain) -> None:
+    _check_columns(chain, "receiver", "send_lane", "cause", "sent_ns")
+    _check_columns(chain, "sender", "receive_lane", "received_ns")
+    if any(cause > len(chain.sender) for cause in chain.cause):
+        raise ValueError("a transfer that waited for one that never came")
+
+
+def _check_timeline(timeline: Timeline) -> None:
+    _check_columns(timeline, "flow", "start_ns", "bytes", "retransmits", "ecn_marks")
+    if timeline.bin_ns < 1 or len(set(timeline.flows)) < len(timeline.flows):
+        raise ValueError("bins of no length, or a flow twice")
+    if len(timeline.flow) and not 0 <= timeline.flow.min() <= timeline.flow.max() < len(timeline.flows):
+        raise ValueError("bins of a flow that is not listed")
+
+
+def _check_chunk(chunk: Chunk) -> None:
+    _check_columns(chunk, "node_id", "resource", "duration_ns", "dependencies")
     if int(chunk.dependencies.sum()) != len(chunk.distance):
         raise ValueError("dependencies do not add up")
     on_network = np.flatnonzero(chunk.resource == Resource.NETWORK) + chunk.first_position
-    if sorted(chunk.communications) != on_network.tolist() or len(message.communications) != len(on_network):
+    if sorted(chunk.communications) != on_network.tolist():
         raise ValueError("communications that are not those of its nodes")
-    return chunk
 
 
-def _decode_communication(entry: Any) -> PlannedCommunication:
-    kind = CommKind(entry.kind)
-    return PlannedCommunication(
-        kind=kind,
-        group=entry.group,
-        size_bytes=entry.size_bytes,
-        instance=entry.instance,
-        peer=-1 if kind.is_collective else entry.peer,
-        root=-1 if entry.root == NO_ROOT else entry.root,
-        algorithm=entry.algorithm,
-        send_splits=tuple(entry.send_splits) or None,
-        recv_splits=tuple(entry.recv_splits) or None,
-    )
-
-
-_COMPLETION_COLUMNS = {
-    "rank": np.int64,
-    "node_id": np.uint64,
-    "post_ns": np.int64,
-    "done_ns": np.int64,
-    "arrival_ns": np.int64,
-    "bytes_sent": np.int64,
-    "bytes_received": np.int64,
-    "early": np.bool_,
-    "read_delay_ns": np.int64,
-    "core_wait_ns": np.int64,
+_CHECKS: Mapping[type[Any], Callable[[Any], None]] = {
+    control.Setup: _check_setup,
+    Completions: _check_completions,
+    ComputeSpans: lambda spans: _check_columns(spans, "rank", "start_ns", "end_ns"),
+    FlowReport: _check_report,
+    StepRecords: _check_records,
+    RankSteps: _check_steps,
+    ChainRecords: _check_chains,
+    MemberChain: _check_chain,
+    Timeline: _check_timeline,
+    Chunk: _check_chunk,
 }
-
-
-def _decode_completions(message: Any) -> Completions:
-    columns: dict[str, Any] = {
-        name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()
-    }
-    if not len(columns["core_wait_ns"]):  # of an agent that does not count it yet
-        columns["core_wait_ns"] = np.full(len(columns["rank"]), -1, np.int64)
-    if len({len(column) for column in columns.values()}) != 1:
-        raise ValueError("columns of unequal length")
-    return Completions(message.iteration, **columns)
-
-
-_SPAN_COLUMNS = ("rank", "start_ns", "end_ns")
-
-
-def _decode_compute_spans(message: Any) -> ComputeSpans:
-    columns = [np.array(getattr(message, name), np.int64) for name in _SPAN_COLUMNS]
-    if len({len(column) for column in columns}) != 1:
-        raise ValueError("columns of unequal length")
-    return ComputeSpans(message.iteration, *columns)
-
-
-_SENT_COLUMNS = ("receiver", "send_lane", "step", "size_bytes", "start_ns", "post_ns", "acknowledged_ns")
-_RECEIVED_COLUMNS = ("sender", "receive_lane", "arrival_ns")
-
-
-def _encode_step_records(target: Any, value: StepRecords) -> None:
-    target.iteration = value.iteration
-    for one in value.blocks:
-        block = target.blocks.add(instance=one.instance, rank=one.rank, node_id=one.node_id)
-        for name in (*_SENT_COLUMNS, *_RECEIVED_COLUMNS):
-            getattr(block, name).extend(getattr(one, name))
-
-
-def _decode_step_records(message: Any) -> StepRecords:
-    return StepRecords(message.iteration, [_decode_rank_steps(message.iteration, block) for block in message.blocks])
-
-
-def _decode_rank_steps(iteration: int, block: Any) -> RankSteps:
-    columns: dict[str, Any] = {name: list(getattr(block, name)) for name in (*_SENT_COLUMNS, *_RECEIVED_COLUMNS)}
-    for names in (_SENT_COLUMNS, _RECEIVED_COLUMNS):
-        if len({len(columns[name]) for name in names}) != 1:
-            raise ValueError("columns of unequal length")
-    return RankSteps(iteration, block.instance, block.rank, block.node_id, **columns)
-
-
-def _encode_farewell(target: Any, value: control.Farewell) -> None:
-    _copy_fields(target, replace(value, transport={}))
-    for name, quantity in value.transport.items():
-        entry = target.transport[name]
-        entry.unit = quantity.unit
-        setattr(entry, _KIND_OF[type(quantity.value)], quantity.value)
-
-
-def _decode_farewell(message: Any) -> control.Farewell:
-    transport = {name: _decode_quantity(entry) for name, entry in message.transport.items()}
-    farewell: control.Farewell = _copied(control.Farewell)(message)
-    return replace(farewell, flows=_each(FlowCounters, message.flows), transport=transport)
-
-
-_KIND_OF = {int: "number", float: "ratio", str: "text"}
-
-
-def _decode_quantity(entry: Any) -> Parameter:
-    kind = entry.WhichOneof("value")
-    return Parameter(getattr(entry, kind) if kind else None, entry.unit)
-
-
-_ENCODERS: Mapping[type[Any], Callable[[Any, Any], None]] = {
-    control.Bound: _encode_bound,
-    control.Directory: _encode_places,
-    control.Setup: _encode_setup,
-    control.Farewell: _encode_farewell,
-    Chunk: _encode_chunk,
-    StepRecords: _encode_step_records,
-}
-"""Of values that differ from their messages."""
-_DECODERS: Mapping[str, Callable[[Any], Any]] = {
-    **{_name(kind): _copied(kind) for kind in (*get_args(AgentValue), *get_args(ControllerValue))},
-    "hello": _decode_hello,
-    "bound": lambda message: control.Bound(_decode_places(message), _each(NicFacts, message.nics)),
-    "directory": lambda message: control.Directory(_decode_places(message)),
-    "setup": _decode_setup,
-    "chunk": _decode_chunk,
-    "completions": _decode_completions,
-    "compute_spans": _decode_compute_spans,
-    "iteration_done": lambda message: control.IterationDone(message.iteration, _each(RankSummary, message.ranks)),
-    "flow_events": lambda message: FlowEvents(message.iteration, _each(FlowCounters, message.flows)),
-    "step_records": _decode_step_records,
-    "flow_report": lambda message: FlowReport(message.number, message.is_complete, _each(FlowFigures, message.figures)),
-    "farewell": _decode_farewell,
-}
+"""Of values whose fields must fit together."""

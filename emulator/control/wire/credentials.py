@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from ipaddress import ip_address
 from pathlib import Path
 
+from emulator.control.authentication import TOKEN_VARIABLE, token_of_environment
 from emulator.control.wire.tls import TlsFiles
 from emulator.errors import InputError
+from emulator.host.files import MOST_SECRET_BYTES, read_bounded
 
-TOKEN_VARIABLE = "CHARKHA_TOKEN"
 SHORTEST_TOKEN = 16
 
 
@@ -19,7 +19,7 @@ def read_token(path: Path | None) -> str | None:
     Raises:
         InputError: the file cannot be read, or the token is too short.
     """
-    given = _from_environment()
+    given = token_of_environment()
     text = given if path is None else _read(path)
     if text is None:
         return None
@@ -84,19 +84,9 @@ def _is_address(host: str) -> bool:
     return True
 
 
-_taken: list[str] = []
-
-
-def _from_environment() -> str | None:
-    """Taken out of it, so that no child of this process inherits it; remembered for the next run."""
-    if (found := os.environ.pop(TOKEN_VARIABLE, None)) is not None:
-        _taken[:] = [found]
-    return _taken[0] if _taken else None
-
-
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return read_bounded(path, MOST_SECRET_BYTES).decode("utf-8").strip()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 
 from emulator.errors import InputError
+from emulator.host.files import MOST_SECRET_BYTES, read_bounded
 
 _BLOCK = re.compile(rb"-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----", re.DOTALL)
 
@@ -83,7 +84,7 @@ def _parts(path: Path, content: bytes) -> tuple[bytes, bytes, bytes]:
 
 def _read_pem(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        content = read_bounded(path, MOST_SECRET_BYTES)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if b"-----BEGIN " not in content:

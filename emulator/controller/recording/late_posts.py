@@ -16,7 +16,7 @@ from emulator.planner.traffic.operation import Operation
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.samples.collectives import is_negligible
-from emulator.results.statistics.samples.table_columns import block_starts, to_ints
+from emulator.results.statistics.samples.measured_rows import block_starts, to_ints
 from emulator.topology.model import Topology
 from emulator.trace.meaning.model import Communication, IntArray, Workload
 

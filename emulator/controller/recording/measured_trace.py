@@ -20,10 +20,14 @@ from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
-from emulator.results.statistics.samples.measured_rows import measured_rows, read_measured
-from emulator.results.statistics.samples.table_columns import UNKNOWN, labels_and_codes, to_ints
-from emulator.trace.files.import_report import REPORT_FILE
-from emulator.trace.files.load import LoadedTrace
+from emulator.results.statistics.samples.measured_rows import (
+    UNKNOWN,
+    labels_and_codes,
+    measured_rows,
+    read_measured,
+    to_ints,
+)
+from emulator.trace.files.load import REPORT_FILE, LoadedTrace
 from emulator.trace.files.rewrite import NodeChange, rewrite_trace
 from emulator.trace.meaning.model import IntArray
 from emulator.units import NS_PER_US

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from emulator.control.observations import (
+    ChainRecords,
     Completions,
     ComputeSpans,
     FlowCounters,
     FlowEvents,
     RankSummary,
     StepRecords,
-    join_completions,
     join_ends,
 )
-from emulator.controller.recording.dut_monitor import DutCounters
+from emulator.controller.recording.network_time import NetworkTimes
+from emulator.controller.recording.session_observer import DutCounters, RanksDone, SessionEvent
 from emulator.controller.recording.step_assembly import StepAssembly
-from emulator.controller.recording.worst_instances import WorstInstances
 from emulator.errors import RemoteProtocolError
 from emulator.results.run_folder.catalogue import NodeCatalogue
-from emulator.results.run_folder.layout import BROKEN
-from emulator.results.run_folder.manifest import Exclusion, Trials
-from emulator.results.run_folder.observer import RunObserver
+from emulator.results.run_folder.manifest import BROKEN, Exclusion, Trials
+from emulator.results.run_folder.observer import IterationDone, IterationStarted, Moved, Recorded, RunEvent, RunObserver
+from emulator.results.run_folder.schema import Columns, RunTable
 from emulator.results.run_folder.writer import RunWriter
+from emulator.trace.meaning.model import CommKind
 
-HOLD_S = 0.05
-"""Completions of many agents are recorded together, at most this often: that costs a fraction of one at a time."""
+HOLD_S = 0.5
+"""Completions are recorded together when rows are written, which is while agents play, or after this time: that costs a
+fraction of one at a time, and none of it delays an iteration."""
+WORST_HOLD_S = 0.05
+"""The same while agents hold steps until they hear which collectives are the slowest: they cannot hold many."""
 
 
 @dataclass(slots=True)
@@ -56,6 +62,8 @@ class Recorder:
         observers: called in order, after the rows are written.
         monitor: reads the counters of the device under test.
         worst: finds the instances whose steps are recorded; None: agents choose for themselves, if at all.
+        hosts: of each rank, where times are split into network and tester; empty: they are not.
+        byte_ns: see NetworkTimes.
         now: the clock, s.
     """
 
@@ -67,84 +75,83 @@ class Recorder:
         monitor: DutCounters,
         *,
         worst: WorstInstances | None = None,
+        hosts: Sequence[int] = (),
+        byte_ns: float = math.inf,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer, self._catalogue, self._observers, self._monitor = writer, catalogue, observers, monitor
         self._worst, self._wanted = worst, dict[int, list[int]]()
-        self._now, self._held, self._recorded_at = now, dict[int, list[Completions]](), 0.0  # held by iteration
+        self._now, self._held, self._recorded_at = now, list[Completions](), 0.0
         self._steps = StepAssembly(catalogue.members)
+        self.network_times = NetworkTimes(catalogue, hosts, byte_ns=byte_ns)
         self._open: dict[int, _OpenIteration] = {}
         self._begun = self._warmup = 0  # iterations
         self._ended_ns = 0  # the newest iteration that all ranks completed
         self._flow_events: dict[int, list[FlowCounters]] = {}  # iteration → as both ends of flows said
-        self._news: list[
-            Callable[[RunObserver], None]
-        ] = []  # of iterations, in order; told once their rows are written
+        self._news: list[RunEvent] = []  # of iterations, in order; told once their rows are written
 
-    def waiting_for(self, agents: Sequence[str]) -> None:
+    def tell(self, event: SessionEvent) -> None:
         """See SessionObserver."""
+        match event:
+            case Completions():
+                self._held.append(event)
+                if self._now() - self._recorded_at >= (HOLD_S if self._worst is None else WORST_HOLD_S):
+                    self.record()
+            case StepRecords():
+                for block in event.blocks:
+                    for rows in self._steps.add(block):
+                        self._writer.add(RunTable.STEPS, rows)
+            case ChainRecords():
+                for chain in event.blocks:
+                    self.network_times.add(chain)
+            case ComputeSpans():
+                self._writer.add_compute(event)
+            case FlowEvents():
+                self._flow_events.setdefault(event.iteration, []).extend(event.flows)
+            case RanksDone():
+                self._ranks_done(event)
+            case IterationStarted(iteration):
+                if not self._begun:
+                    self._monitor.begin()
+                self._begun, self._warmup = self._begun + 1, self._warmup + (iteration < 0)
+                self._open[iteration] = _OpenIteration()
+                self._news.append(event)
+                if len(self._news) == 1:
+                    self._tell_news()
+            case Moved():
+                self._add_counters()
+                self._pass_on(event)
+            case _:
+                self._pass_on(event)
+
+    def _pass_on(self, event: RunEvent) -> None:
         for observer in self._observers:
-            observer.waiting_for(agents)
+            observer.tell(event)
 
-    def iteration_started(self, iteration: int) -> None:
-        """See SessionObserver."""
-        self._write_flow_events()
-        if not self._begun:
-            self._monitor.begin()
-        self._begun, self._warmup = self._begun + 1, self._warmup + (iteration < 0)
-        self._open[iteration] = _OpenIteration()
-        self._news.append(lambda observer: observer.iteration_started(iteration))
-        if len(self._news) == 1:
-            self._tell()
-
-    def _tell(self) -> None:
+    def _tell_news(self) -> None:
         news, self._news = self._news, []
-        for one in news:
-            for observer in self._observers:
-                one(observer)
+        for event in news:
+            self._pass_on(event)
 
-    def completed(self, completions: Completions) -> None:
+    def record(self) -> None:
         """See SessionObserver."""
-        self._held.setdefault(completions.iteration, []).append(completions)
-        if self._now() - self._recorded_at >= HOLD_S:
-            self._record_held()
-
-    def _record_held(self) -> None:
-        held, self._held, self._recorded_at = self._held, {}, self._now()
-        for parts in held.values():
-            self._record(join_completions(parts))
-
-    def _record(self, completions: Completions) -> None:
-        samples = self._catalogue.samples(completions)
-        self._writer.add_samples(samples)
-        if self._worst is not None and (slowest := self._worst.note(completions.iteration, samples)):
-            self._wanted.setdefault(completions.iteration, []).extend(slowest)
-        for observer in self._observers:
-            observer.completed(len(completions.rank))
-            observer.recorded(samples)
+        held, self._held, self._recorded_at = self._held, [], self._now()
+        if held:
+            samples = self._catalogue.samples(held)
+            self._writer.add(RunTable.SAMPLES, samples)
+            for iteration, instance in self._worst.note(samples) if self._worst is not None else ():
+                self._wanted.setdefault(iteration, []).append(instance)
+            self._pass_on(Recorded(samples))
 
     def wanted_steps(self) -> Mapping[int, Sequence[int]]:
         """See SessionObserver."""
         wanted, self._wanted = self._wanted, {}
         return wanted
 
-    def steps_recorded(self, records: StepRecords) -> None:
-        """See SessionObserver."""
-        for block in records.blocks:
-            for rows in self._steps.add(block):
-                self._writer.add_steps(rows)
-
-    def computed(self, spans: ComputeSpans) -> None:
-        """See SessionObserver."""
-        self._writer.add_compute(spans)
-
-    def flow_events(self, events: FlowEvents) -> None:
-        """See SessionObserver."""
-        self._flow_events.setdefault(events.iteration, []).extend(events.flows)
-
-    def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
-        """See SessionObserver."""
-        self._record_held()
+    def _ranks_done(self, event: RanksDone) -> None:
+        iteration, summaries = event
+        if self._worst is not None:  # agents hold the steps of instances until they hear which are the slowest
+            self.record()
         done = self._open.get(iteration)
         if done is None:
             raise RemoteProtocolError(f"agents report the end of iteration {iteration}, which is not under way")
@@ -156,43 +163,36 @@ class Recorder:
             start_ns = max(self._ended_ns, done.start_ns)  # see emulator/results/statistics/samples/iterations.py
             self._ended_ns = done.end_ns
             jct_ns = max(0, self._ended_ns - start_ns)
-            self._news.append(lambda observer: observer.iteration_done(iteration, jct_ns))
-
-    def moved(self, bytes_sent: int) -> None:
-        """See SessionObserver."""
-        self._add_counters()
-        for observer in self._observers:
-            observer.moved(bytes_sent)
-
-    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """See SessionObserver."""
-        for observer in self._observers:
-            observer.agent_moved(agent, bytes_sent=bytes_sent, nodes_done=nodes_done, waiting_on=waiting_on)
+            self._news.append(IterationDone(iteration, jct_ns))
+            self._write_flow_events(before=iteration)
 
     def write(self) -> None:
         """See SessionObserver."""
-        self._record_held()
+        self.record()
         self._writer.flush()
-        self._tell()
+        self._tell_news()
 
     def flush(self) -> None:
         """Put everything on disk: nobody says anything any more."""
-        self._record_held()
-        self._write_flow_events(is_over=True)
+        self.record()
+        self._write_flow_events()
         for rows in self._steps.rest():
-            self._writer.add_steps(rows)
+            self._writer.add(RunTable.STEPS, rows)
         self._add_counters()
         self.write()
 
-    def _write_flow_events(self, *, is_over: bool = False) -> None:
-        """Put both ends of every flow together, of iterations of which all agents have spoken."""
-        spoken = [one for one in self._flow_events if is_over or one not in self._open]
+    def _write_flow_events(self, *, before: int | None = None) -> None:
+        """Put both ends of every flow together, of all iterations or of those before one that all ranks completed.
+
+        Agents speak of an iteration when they prepare the next one, which may be after that was started.
+        """
+        spoken = [one for one in self._flow_events if before is None or one < before]
         for iteration in spoken:
             self._writer.add_flow_events(iteration, join_ends(self._flow_events.pop(iteration)))
 
     def _add_counters(self) -> None:
         while (counters := self._monitor.counters()) is not None:
-            self._writer.add_counters(counters)
+            self._writer.add(RunTable.COUNTERS, counters)
 
     @property
     def steps_missing(self) -> int:
@@ -210,3 +210,109 @@ class Recorder:
             included=self._begun - self._warmup - len(broken),
             excluded=tuple(Exclusion(one, BROKEN) for one in broken),
         )
+
+
+_PAIR_MEMBERS = 2
+_COLUMNS = (
+    *("iteration", "kind", "group_size", "size_bytes", "algorithm", "instance", "rank"),
+    *("post_ns", "done_ns", "arrival_ns"),
+)
+
+
+class Class(NamedTuple):
+    """What instances have in common that the summary puts into one row."""
+
+    kind: str
+    members: int
+    size_bytes: int
+    algorithm: str
+    is_between_hosts: bool
+
+
+class Instance(NamedTuple):
+    """A collective or pair of an iteration."""
+
+    iteration: int
+    number: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Members of an instance that are done; times as the statistics of collectives take them."""
+
+    missing: int
+    last_post_ns: int
+    last_done_ns: int
+    last_arrival_ns: int  # 0: none yet
+    size_bytes: int
+    hosts: set[int]
+
+
+class WorstInstances:
+    """Finds the slowest instance of each class.
+
+    Args:
+        hosts: host of each rank.
+    """
+
+    def __init__(self, hosts: Sequence[int]) -> None:
+        self._hosts = hosts
+        self._open: dict[Instance, _Progress] = {}
+        self._slowest: dict[Class, tuple[int, Instance]] = {}  # time in ns
+
+    @property
+    def found(self) -> frozenset[Instance]:
+        """The slowest instance of each class."""
+        return frozenset(instance for _, instance in self._slowest.values())
+
+    def note(self, samples: Columns) -> list[Instance]:
+        """Take members that are done; returns the instances that are now the slowest of their class.
+
+        Args:
+            samples: columns as of the samples table; warm-up does not count.
+        """
+        if not len(samples["rank"]):
+            return []
+        columns = [samples[name] for name in _COLUMNS]
+        rows = zip(*(one.tolist() if hasattr(one, "tolist") else one for one in columns), strict=True)
+        return [instance for row in rows if (instance := self._note(*row)) is not None]
+
+    def _note(
+        self,
+        iteration: int,
+        kind: str,
+        members: int,
+        size_bytes: int,
+        algorithm: str,
+        number: int,
+        rank: int,
+        post_ns: int,
+        done_ns: int,
+        arrival_ns: int | None,
+    ) -> Instance | None:
+        if iteration < 0 or members < 2 or not (size_bytes or kind == CommKind.BARRIER.label):
+            return None  # complete at once
+        is_pair = kind in (CommKind.SEND.label, CommKind.RECV.label)
+        if is_pair:  # from the post of the send to the arrival of the last byte
+            members, algorithm = _PAIR_MEMBERS, ""
+            post_ns, done_ns = (post_ns, 0) if kind == CommKind.SEND.label else (0, done_ns)
+            kind = CommKind.SEND.label
+        instance = Instance(iteration, number)
+        progress = self._open.setdefault(instance, _Progress(members, 0, 0, 0, 0, set()))
+        progress.missing -= 1
+        progress.last_post_ns = max(progress.last_post_ns, post_ns)
+        progress.last_done_ns = max(progress.last_done_ns, done_ns)
+        progress.last_arrival_ns = max(progress.last_arrival_ns, arrival_ns or 0)
+        progress.size_bytes = max(progress.size_bytes, size_bytes)
+        progress.hosts.add(self._hosts[rank])
+        if progress.missing:
+            return None
+        del self._open[instance]
+        of = Class(kind, members, progress.size_bytes, algorithm, len(progress.hosts) > 1)
+        return self._compare(instance, of, (progress.last_arrival_ns or progress.last_done_ns) - progress.last_post_ns)
+
+    def _compare(self, instance: Instance, of: Class, time_ns: int) -> Instance | None:
+        if of in self._slowest and self._slowest[of][0] >= time_ns:
+            return None
+        self._slowest[of] = (time_ns, instance)
+        return instance

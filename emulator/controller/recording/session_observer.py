@@ -1,56 +1,100 @@
-"""Interface of observers of a session."""
+"""Interfaces of observers of a session, and of a monitor of the device under test."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
-from emulator.control.observations import Completions, ComputeSpans, FlowEvents, RankSummary, StepRecords
+from emulator.control.observations import ChainRecords, Completions, ComputeSpans, FlowEvents, RankSummary, StepRecords
+from emulator.results.run_folder.observer import AgentMoved, IterationStarted, Moved, WaitingFor
+from emulator.results.run_folder.schema import Columns
+
+
+class RanksDone(NamedTuple):
+    """One agent's ranks completed the iteration."""
+
+    iteration: int
+    summaries: Sequence[RankSummary]
+
+
+SessionEvent: TypeAlias = (
+    WaitingFor
+    | IterationStarted
+    | Completions
+    | StepRecords
+    | ChainRecords
+    | ComputeSpans
+    | FlowEvents
+    | RanksDone
+    | Moved
+    | AgentMoved
+)
+"""What is known of a job before any of it is written. FlowEvents of an iteration come before the next one starts."""
 
 
 class SessionObserver(Protocol):
-    """Receives the events of a session, on its thread."""
+    """Receives the events of a job, on the thread of its session."""
 
-    def waiting_for(self, agents: Sequence[str]) -> None:
-        """These agents have not joined yet."""
-        ...
-
-    def iteration_started(self, iteration: int) -> None:
-        """All agents received the start of the iteration."""
-        ...
-
-    def completed(self, completions: Completions) -> None:
-        """Communication nodes are done."""
+    def tell(self, event: SessionEvent) -> None:
+        """Take an event."""
         ...
 
     def wanted_steps(self) -> Mapping[int, Sequence[int]]:
-        """Iteration → instances that are now the slowest of their class; asked for after `completed`."""
+        """Iteration → instances that are now the slowest of their class; asked for after Completions."""
         ...
 
-    def steps_recorded(self, records: StepRecords) -> None:
-        """An agent sent the steps of instances."""
-        ...
-
-    def computed(self, spans: ComputeSpans) -> None:
-        """Devices were busy."""
-        ...
-
-    def flow_events(self, events: FlowEvents) -> None:
-        """What happened to the flows of one agent in an iteration: comes before the next one starts."""
-        ...
-
-    def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
-        """One agent's ranks completed the iteration."""
-        ...
-
-    def moved(self, bytes_sent: int) -> None:
-        """Payload all agents have sent since the run began, in bytes."""
+    def record(self) -> None:
+        """Take the longer half of the work of `write`, so that the rest takes a moment; called before it."""
         ...
 
     def write(self) -> None:
         """Put what was reported on disk, even if the controller is killed next; called four times a second."""
         ...
 
-    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """An agent reported its payload and completed nodes since the run began."""
+
+class DutCounters(Protocol):
+    """What the recorder of a run needs of a monitor."""
+
+    def begin(self) -> None:
+        """The first iteration starts."""
         ...
+
+    def counters(self) -> Columns | None:
+        """Counters read since the last call; None: no more. Columns as in `COUNTERS_SCHEMA`.
+
+        Raises:
+            HostError: a step of the profile cannot be applied; this ends the run.
+        """
+        ...
+
+
+def shared_monitors(monitor: DutCounters, count: int) -> Sequence[DutCounters]:
+    """A view of the monitor for each of several jobs: all get all counters, and the device begins once."""
+    if count == 1:
+        return [monitor]
+    views: list[_View] = []
+    views.extend(_View(monitor, views) for _ in range(count))
+    return views
+
+
+class _View:
+    """Counters of a device for one of several jobs."""
+
+    def __init__(self, monitor: DutCounters, views: Sequence[_View]) -> None:
+        self._monitor, self._views = monitor, views
+        self._unread: deque[Columns] = deque()
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """See DutCounters."""
+        if not any(view._has_begun for view in self._views):
+            self._monitor.begin()
+        self._has_begun = True
+
+    def counters(self) -> Columns | None:
+        """See DutCounters."""
+        if (news := self._monitor.counters()) is not None:
+            for view in self._views:
+                view._unread.append(news)
+        return self._unread.popleft() if self._unread else None

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import logging
-import os
-import time
 import traceback
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from emulator.control.wire.health import add_health_check
 from emulator.controller.roster.control_service import SERVER_OPTIONS, AgentListener, ControlService, Keys
 from emulator.controller.roster.listen_address import ListenAddress
+from emulator.controller.roster.stranger_limit import StrangerLimit
+from emulator.controller.watchdog import check_periodically
 from emulator.errors import HostError
-from emulator.host.resources import raise_descriptors, reserve
+from emulator.host.stderr_log import is_news
 
 SOCKET_PATH_BYTES = 107
 _GRACE_S = 0.3
-_HELD_DESCRIPTORS = 32
-_QUIET_S = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -46,54 +47,35 @@ async def serve_control(
     if len(target.removeprefix("unix:").encode()) > SOCKET_PATH_BYTES:
         raise HostError(f"{target} is too long for a socket path: set TMPDIR to a shorter path")
     suppress_grpc_tracebacks()
-    server = grpc.aio.server(options=SERVER_OPTIONS)
     service = ControlService(listener, keys=_keys(token, listening), run_id=run_id)
+    limit = None if listening is None or listening.is_unix else StrangerLimit(service.proved)
+    most = [] if limit is None else [("grpc.max_allowed_incoming_connections", limit.most)]
+    server = grpc.aio.server(options=[*SERVER_OPTIONS, *most])
     server.add_generic_rpc_handlers((service.handler(),))
     await add_health_check(server)
     server.add_insecure_port(target)
-    if listening is not None:
-        listening.add_to(server)
+    port = 0 if listening is None else listening.add_to(server)
     await server.start()
     try:
-        yield
+        async with contextlib.nullcontext() if limit is None else _limited(limit, port):
+            yield
     finally:
         service.release()
         await server.stop(grace=_GRACE_S)
 
 
-class DescriptorWatch:
-    """Whether there are descriptors while agents connect: without one gRPC lets them wait, and tells nobody.
+@contextlib.asynccontextmanager
+async def _limited(limit: StrangerLimit, port: int) -> AsyncIterator[None]:
+    """Keep to the limit while the context is open."""
 
-    Strangers at a network address may take all that there are, until their connections end. They do not end the run,
-    and some are held back from them for the run itself.
-    """
+    def failed(error: BaseException) -> None:
+        logger.warning("connections to the control address are not limited any more: %s", error)
 
-    def __init__(self, listening: ListenAddress | None) -> None:
-        self._has_strangers = listening is not None and not listening.is_unix
-        self._held = contextlib.ExitStack()
-        self._said_s = -_QUIET_S
-        if self._has_strangers and raise_descriptors() >= 4 * _HELD_DESCRIPTORS:
-            for _ in range(_HELD_DESCRIPTORS):
-                self._held.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-
-    def check(self) -> None:
-        """Look whether there is one.
-
-        Raises:
-            HostError: there is none, and this host's own agents have them.
-        """
-        try:
-            reserve(descriptors=1)
-        except HostError as error:
-            if not self._has_strangers:
-                raise
-            if time.monotonic() - self._said_s >= _QUIET_S:
-                self._said_s = time.monotonic()
-                logger.warning("connections to the control address that send nothing hold all descriptors: %s", error)
-
-    def release(self) -> None:
-        """All agents are there: give back what was held for the run."""
-        self._held.close()
+    limiting = asyncio.create_task(check_periodically(partial(limit.enforce, port), failed=failed))
+    try:
+        yield
+    finally:
+        limiting.cancel()
 
 
 def _keys(token: str, listening: ListenAddress | None) -> Keys:
@@ -104,10 +86,22 @@ def _keys(token: str, listening: ListenAddress | None) -> Keys:
 
 
 def suppress_grpc_tracebacks() -> None:
-    """Keep gRPC's server from printing the exceptions of its calls on stderr; it logs them as well.
+    """Keep exceptions that are gRPC's own affair from stderr, whatever the program that plays a run does with its log.
 
-    One is raised whenever a call is cancelled while it is being closed. Users cannot do anything about it.
+    Its server prints one, and logs it as well, whenever a call is cancelled while it is being closed. Its poller raises
+    one in the event loop, which asyncio logs. Users cannot do anything about either.
     """
+    logging.getLogger("asyncio").addFilter(is_news)
     cygrpc = importlib.import_module("grpc._cython.cygrpc")
     if hasattr(cygrpc, "traceback"):  # private to gRPC; a version without it prints nothing this way
         vars(cygrpc)["traceback"] = SimpleNamespace(**{**vars(traceback), "print_exc": lambda *_, **__: None})
+
+
+_HEALTH: Any = health  # the published type information lacks aio
+
+
+async def add_health_check(server: grpc.aio.Server) -> None:
+    """Answer it from the moment the server starts."""
+    servicer = _HEALTH.aio.HealthServicer()
+    await servicer.set(health.OVERALL_HEALTH, health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)

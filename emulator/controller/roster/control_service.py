@@ -18,6 +18,7 @@ from emulator.control.certificates.roles import Action, may, roles_of
 from emulator.control.wire.codec import decode_agent, encode_controller
 from emulator.control.wire.credentials import is_issued
 from emulator.control.wire.descriptions import Encoder, Sealer
+from emulator.controller.roster.stranger_limit import end_of
 from emulator.errors import EmulatorError, RemoteProtocolError
 from emulator.host.resources import exhausted
 from emulator.visible import visible
@@ -33,6 +34,7 @@ SERVER_OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),
     ("grpc.server_handshake_timeout_ms", 5000),  # of a connection that says nothing: two minutes otherwise
+    ("grpc.max_connection_idle_ms", 10_000),  # of one that asks for nothing
     ("grpc.keepalive_time_ms", 500),
     ("grpc.keepalive_timeout_ms", 500),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -44,6 +46,8 @@ SERVER_OPTIONS = [
 GREETING_S = 10.0
 """How long a stranger may take to say who it is and to prove it."""
 LARGEST_GREETING_BYTES = 1 << 16
+MOST_DETAILS = 1000
+"""Characters of the reason for which a stream ends: it travels in a header."""
 MOST_REFUSALS = 100
 """That are logged; each other one could be new."""
 
@@ -125,6 +129,8 @@ class ControlService:
 
     def __init__(self, listener: AgentListener, *, keys: Keys, run_id: str) -> None:
         self._listener, self._keys, self._run_id = listener, keys, run_id
+        self.proved: set[str] = set()
+        """Other ends of the connections of agents that have proved who they are."""
         self._is_over = asyncio.Event()
         self._refused: set[tuple[str, str]] = set()
         self._encode = Encoder()
@@ -141,25 +147,38 @@ class ControlService:
 
     async def _session(self, requests: AsyncIterator[bytes], context: Any) -> None:
         hello, sealer = await self._greet(requests, context)
+        end = end_of(context.peer())
+        self.proved.add(end)
+        try:
+            await self._converse(hello, sealer, requests, context)
+        finally:
+            self.proved.discard(end)
+
+    async def _converse(
+        self, hello: control.Hello, sealer: Sealer, requests: AsyncIterator[bytes], context: Any
+    ) -> None:
         channel = AgentChannel(hello)
         refusal = self._listener.admit(channel)
         if refusal is not None:
             await self._turn_away(channel.hello, refusal, requests, context)
             return
-        reason = "its connection ended"
+        reason, refused = "its connection ended", ""
         try:
             async with asyncio.TaskGroup() as tasks:
                 writing = tasks.create_task(_write(channel, sealer, context))
                 await self._read(requests, channel)
                 writing.cancel()
         except* EmulatorError as errors:
-            reason = str(errors.exceptions[0])
+            reason = refused = str(errors.exceptions[0])
         except* grpc.aio.BaseError:
             pass  # the stream broke while something was being written: its connection ended, as the reason says
         except* Exception as errors:  # the root of the conversation: the run ends with this as its reason
             reason = str(exhausted(errors) or f"internal error: {errors.exceptions[0]!r}")
         finally:
             self._listener.lost(channel, reason)
+        if refused:
+            said = f"the controller takes no more from this agent: {visible(refused)}"
+            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, said[:MOST_DETAILS])
 
     async def _greet(self, requests: AsyncIterator[bytes], context: Any) -> tuple[control.Hello, Sealer]:
         """The agent's Hello, once it has proved who it is, and what signs for it."""
@@ -212,14 +231,13 @@ class ControlService:
         if known not in self._refused and len(self._refused) < MOST_REFUSALS:
             self._refused.add(known)
             logger.warning("refused %s: %s", visible(context.peer()), visible(reason))
-        await context.abort(code, reason)
-        raise AssertionError("aborting raises")
+        await _abort(context, code, reason)
 
     async def _turn_away(
         self, hello: control.Hello, refusal: str, requests: AsyncIterator[bytes], context: Any
     ) -> None:
         if not hello.stays:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
+            await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, refusal)
         await context.write(encode_controller(control.Wait(refusal)))
         leaving = asyncio.create_task(_drain(requests))
         over = asyncio.create_task(self._is_over.wait())
@@ -240,6 +258,17 @@ async def _greeting(requests: AsyncIterator[bytes], kind: type[V]) -> V | None:
             return value if isinstance(value, kind) else None
         break
     return None
+
+
+async def _abort(context: Any, code: grpc.StatusCode, reason: str) -> NoReturn:
+    """End a stream with a reason, or without one if the other end does not read what was written before."""
+    try:
+        await context.abort(code, reason)
+    except grpc.aio.AbortError:
+        raise
+    except grpc.aio.BaseError as error:
+        raise asyncio.CancelledError from error  # anything else would be logged with a traceback
+    raise AssertionError("aborting raises")
 
 
 async def _write(channel: AgentChannel, sealer: Sealer, context: Any) -> None:

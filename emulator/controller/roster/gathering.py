@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from emulator.control import conversation as control
-from emulator.controller.roster.control_server import DescriptorWatch, serve_control
+from emulator.controller.roster.control_server import serve_control
 from emulator.controller.roster.control_service import AgentChannel
 from emulator.controller.roster.listen_address import ListenAddress
 from emulator.controller.watchdog import PERIOD_S
 from emulator.errors import RunError
-from emulator.host.scratch import scratch_folder
+from emulator.host.files import scratch_folder
+from emulator.host.resources import reserve
 
 
 async def gather_agents(
@@ -35,7 +36,7 @@ async def gather_agents(
         RunError: too few have come.
         HostError: the address cannot be used, or no descriptor is left for an agent.
     """
-    gathering, descriptors = _Gathering(count, notify), DescriptorWatch(listening)
+    gathering = _Gathering(count, notify)
     with scratch_folder() as folder:
         own = secrets.token_urlsafe(24)  # nobody knows it: no agent of this command is started yet
         async with serve_control(
@@ -44,12 +45,10 @@ async def gather_agents(
             try:
                 async with asyncio.timeout(timeout_s):
                     while not gathering.complete.done():
-                        descriptors.check()
+                        reserve(descriptors=1)  # without one gRPC lets agents wait, and tells nobody
                         await asyncio.wait([gathering.complete], timeout=PERIOD_S)
             except TimeoutError:
                 raise RunError(gathering.problem(timeout_s)) from None
-            finally:
-                descriptors.release()
     return gathering.agents
 
 

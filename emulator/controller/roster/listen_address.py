@@ -85,8 +85,8 @@ class ListenAddress:
         if _numeric(host) in {_numeric(address) for address in topology.addresses} - {None}:
             raise PlanError(f"--listen {host}: this is the address of a rank, and control must not cross the DUT")
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Open the port.
+    def add_to(self, server: grpc.aio.Server) -> int:
+        """Open the port; returns its number.
 
         Raises:
             HostError: it cannot be opened.
@@ -94,9 +94,8 @@ class ListenAddress:
         """
         try:
             if self.tls is None:
-                server.add_insecure_port(self.target)
-            else:
-                server.add_secure_port(self.target, self.tls.server_credentials())
+                return server.add_insecure_port(self.target)
+            return server.add_secure_port(self.target, self.tls.server_credentials())
         except (RuntimeError, ValueError) as error:
             problem = "the port is in use, or the address is not one of this host's (see `ip address`)"
             also = ", or the certificate and key do not match" if self.tls else ""

@@ -4,13 +4,112 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from emulator.control.authentication import token_of_environment
 from emulator.errors import HostError
+from emulator.host.stderr_log import last_words
+
+MOST_EARLY = 8
+"""A run may turn out to have fewer ranks than this host has cores; the others load as soon as they are known of."""
+TOLD_LATER = "-"
+"""In place of what an agent dials: its target comes first on its stdin, then the file for its output."""
+_early: dict[str, AgentProcess] = {}
+
+
+class AgentProcess:
+    """A running agent.
+
+    Args:
+        name: of the agent.
+        target: what it dials; TOLD_LATER: `greet` tells it, and where its output goes.
+        log: its stdout and stderr until then.
+        prefix: a command that becomes the agent, put before it.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self, name: str, *, target: str, log: int, prefix: Sequence[str] = ()) -> None:
+        # -P: a folder named agents where the user stands must not be taken for ours.
+        agent = [sys.executable, "-P", "-m", "agents", "--controller", target, "--name", name]
+        self._process = subprocess.Popen([*prefix, *agent], stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, or minus the number of the signal that ended it; None while it runs."""
+        return self._process.returncode
+
+    async def greet(self, lines: Sequence[str]) -> None:
+        """Send it lines on its stdin, which ends then; it may be busy loading."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._process.stdin)
+        transport.write("".join(f"{line}\n" for line in lines).encode())
+        transport.close()
+
+    async def wait(self) -> int:
+        """Wait for its end; returns its exit code."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def watch() -> None:
+            self._process.wait()
+            loop.call_soon_threadsafe(ended.set)
+
+        threading.Thread(target=watch, name=f"wait-{self._process.pid}", daemon=True).start()
+        await ended.wait()
+        return self._process.wait()
+
+    def kill(self) -> None:
+        """Kill it."""
+        self._process.kill()
+
+    def dismiss(self) -> None:
+        """End one that was not greeted."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def start_early(agents: int | None) -> None:
+    """Start agents of a run that is not known yet; None: one per core. Whoever starts agents takes them."""
+    token_of_environment()  # agents of this host do not inherit it
+    for number in range(min(agents or len(os.sched_getaffinity(0)), MOST_EARLY)):
+        name = f"agent-{number}"
+        with contextlib.suppress(OSError):  # the same comes again when they are needed, as an error
+            _early[name] = AgentProcess(name, target=TOLD_LATER, log=subprocess.DEVNULL)
+
+
+def dismiss_early() -> None:
+    """End those that nobody took."""
+    while _early:
+        _early.popitem()[1].dismiss()
+
+
+async def start_agent(
+    name: str, *, target: str, greeting: Sequence[str], log_file: Path, prefix: Sequence[str] = ()
+) -> AgentProcess:
+    """Start an agent, or take one that was started early.
+
+    Args:
+        greeting: its token, and the addresses that it plays at and sends to: on its stdin, where nobody can read them.
+        log_file: receives its stdout and stderr.
+        prefix: as for AgentProcess.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    with log_file.open("wb") as log:
+        early = None if prefix else _early.pop(name, None)
+        process = early or AgentProcess(name, target=target, log=log.fileno(), prefix=prefix)
+    await process.greet(greeting if early is None else [target, str(log_file), *greeting])
+    return process
+
 
 TERM_GRACE_S = 0.7
 
@@ -39,10 +138,10 @@ class LocalAgents:
         on_exit: Callable[[str, int, str], None],
         exec_prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._names, self._target, self._greeting = names, target, "\n".join([token, *addresses, ""])
+        self._names, self._target, self._greeting = names, target, [token, *addresses]
         self._exec_prefixes = exec_prefixes or {}
         self._log_folder, self._on_exit = log_folder, on_exit
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._processes: dict[str, AgentProcess] = {}
         self._watchers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -59,6 +158,8 @@ class LocalAgents:
         except BaseException:
             await self.close()
             raise
+        finally:
+            dismiss_early()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -74,17 +175,14 @@ class LocalAgents:
                     process.kill()
         await asyncio.gather(*self._watchers, return_exceptions=True)
 
-    async def _start(self, name: str) -> asyncio.subprocess.Process:
-        # -P: a folder named agents where the user stands must not be taken for ours.
-        agent = [sys.executable, "-P", "-m", "agents", "--controller", self._target, "--name", name]
-        with (self._log_folder / f"{name}.log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *self._exec_prefixes.get(name, ()), *agent, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log
-            )
-        assert process.stdin is not None
-        process.stdin.write(self._greeting.encode())
-        process.stdin.close()
-        return process
+    async def _start(self, name: str) -> AgentProcess:
+        return await start_agent(
+            name,
+            target=self._target,
+            greeting=self._greeting,
+            log_file=self._log_folder / f"{name}.log",
+            prefix=self._exec_prefixes.get(name, ()),
+        )
 
     async def _watch(self, name: str) -> None:
         code = await self._processes[name].wait()
@@ -93,8 +191,7 @@ class LocalAgents:
     def _describe(self, name: str, code: int) -> str:
         if code < 0:
             return f"killed by {signal.Signals(-code).name}"
-        lines = (self._log_folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        said = f": {lines[-1]}" if lines else ""
+        said = last_words((self._log_folder / f"{name}.log").read_text(errors="replace"))
         return f"exited with code {code}{said}"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from emulator.control import conversation as control
-from emulator.controller.clocks.agent_clocks import AgentClocks
+from emulator.controller.clock_offset import AgentClocks
 from emulator.controller.roster.control_service import AgentChannel
 from emulator.controller.watchdog import Watchdog
 from emulator.errors import EmulatorError

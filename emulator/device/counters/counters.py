@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from emulator.device.profile.changes import Change
+from emulator.device.profile.profile import Drop, Duplicate, Mark, Police
 from emulator.errors import EmulatorError
-from emulator.host.priority import lower_priority
+from emulator.host.resources import lower_priority
 
 if TYPE_CHECKING:
     from emulator.results.run_folder.schema import Columns
+
 
 PERIOD_S = 1.0
 _CLOSING_S = 15.0
@@ -149,3 +154,66 @@ class Sampler:
     def _close(self) -> None:
         for source in self._sources:
             source.close()
+
+
+DROPS, MARKS, DUPLICATES = "profile_drops", "ecn_marked", "profile_duplicates"
+_COUNTER = {Drop: DROPS, Police: DROPS, Mark: MARKS, Duplicate: DUPLICATES}
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCounter:
+    """The counter of a rule at a switch.
+
+    Attributes:
+        counter: profile_drops, ecn_marked or profile_duplicates.
+        family, name: of the nftables object.
+        interface: the port of its frames, where they leave, or else where they arrive; "" if there are several.
+    """
+
+    node: str
+    rule: str
+    counter: str
+    family: str
+    name: str
+    interface: str = ""
+
+
+def counters_of(changes: Sequence[Change]) -> list[ProfileCounter]:
+    """The counters of all rules that count frames."""
+    return [
+        ProfileCounter(
+            change.node.name,
+            change.rule.name,
+            _COUNTER[type(change.rule.action)],
+            *change.counter,
+            interface=_only_port(change),
+        )
+        for change in changes
+        if change.counter is not None
+    ]
+
+
+def _only_port(change: Change) -> str:
+    arriving = [end.port for end in change.rule.match.arriving if end.node == change.node.name]
+    for names in ([port.name for port in change.ports], arriving):
+        if len(names) == 1:
+            return names[0]
+    return ""
+
+
+def sum_up(
+    device: str, counters: Sequence[ProfileCounter], packets: Mapping[tuple[str, str], int]
+) -> Iterator[CounterReading]:
+    """Frames per rule (`profile_drops[lost-middles]`), and their sums per kind and port (`profile_drops`).
+
+    Args:
+        device: name of the switch.
+        counters: of its rules.
+        packets: (family, name) → frames. The object of a rule that has not started is missing: its value is 0.
+    """
+    sums: Counter[tuple[str, str]] = Counter()
+    for one in counters:
+        value = packets.get((one.family, one.name), 0)
+        sums[one.interface, one.counter] += value
+        yield CounterReading(device, one.interface, f"{one.counter}[{one.rule}]", value)
+    yield from (CounterReading(device, interface, counter, value) for (interface, counter), value in sums.items())

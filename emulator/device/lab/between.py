@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from emulator.device.counters.profile_counters import ProfileCounter
+from emulator.device.counters.counters import ProfileCounter
 from emulator.device.lab.commands import attempt
 from emulator.device.lab.model import BRIDGE, Design, LabPort, Node
 from emulator.device.lab.recipe import BRIDGE_DEVICE, FOREIGN_FILTERS, CommandBatch, exec_prefix, shaping_batch

@@ -1,14 +1,26 @@
-"""Runs the commands of a recipe. A missing or failing tool becomes an error of one line that says what to do."""
+"""Runs the commands of a recipe, and those of a user inside a lab.
+
+A missing or failing tool becomes an error of one line that says what to do.
+
+Network namespaces are removed with all devices in them, after what runs inside them has ended.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn
 
-from emulator.device.lab.recipe import CommandBatch
-from emulator.errors import HostError
+from emulator.device.lab.model import Design
+from emulator.device.lab.recipe import CommandBatch, exec_prefix
+from emulator.errors import HostError, InputError
 
 PACKAGES = {
     "ip": "iproute2",
@@ -105,3 +117,62 @@ def _shown(command: Sequence[str], step: str) -> str:
     if not step:
         return " ".join(command)
     return " ".join([*(word for word in command if word not in ("-batch", "-force", "-")), step])
+
+
+def execute(design: Design, name: str, command: Sequence[str]) -> NoReturn:
+    """Replace this process by a command in the namespace of a host or switch.
+
+    Args:
+        design: of a lab that is up.
+        name: the host or switch.
+        command: the program and its arguments.
+
+    Raises:
+        InputError: the lab has no such host or switch.
+        HostError: the user is not root.
+    """
+    known = [node.name for node in design.nodes]
+    if name not in known:
+        raise InputError(f"lab {design.lab_id} has no host or switch {name!r}; it has {', '.join(known)}")
+    if os.geteuid() != 0:
+        raise HostError("entering a network namespace needs root: run the command with sudo")
+    sys.stdout.flush()
+    words = [*exec_prefix(design.node(name)), *command]
+    os.execvp(words[0], words)
+
+
+NAMESPACES = Path("/run/netns")
+"""Where iproute2 keeps named network namespaces."""
+TERM_GRACE_S = 1.0
+
+
+def existing(namespaces: Iterable[str]) -> list[str]:
+    """Those of these namespaces that exist."""
+    return [name for name in namespaces if (NAMESPACES / name).exists()]
+
+
+def processes_in(namespaces: Iterable[str]) -> list[int]:
+    """Process ids of what runs inside these namespaces."""
+    printed = (attempt(CommandBatch(("ip", "netns", "pids", name))) for name in namespaces)
+    return [int(word) for text in printed for word in text.split()]
+
+
+def remove_namespaces(namespaces: Sequence[str]) -> list[str]:
+    """End what runs inside these namespaces and delete them; returns those that remain."""
+    present = existing(namespaces)
+    _end_processes(present)
+    attempt(CommandBatch(("ip", "-force", "-batch", "-"), [f"netns delete {name}" for name in present]))
+    return existing(present)
+
+
+def _end_processes(namespaces: Sequence[str]) -> None:
+    """Send SIGTERM to what runs inside, and SIGKILL to what is left after a grace period."""
+    deadline = time.monotonic() + TERM_GRACE_S
+    number = signal.SIGTERM
+    while pids := [pid for pid in processes_in(namespaces) if pid != os.getpid()]:
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        time.sleep(0.02)

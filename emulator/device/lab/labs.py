@@ -11,17 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from emulator.device.lab.between import DEFAULT_ID, PortPair, given_back, joined, own_network
-from emulator.device.lab.commands import attempt, require_root, require_tools, run
+from emulator.device.lab.commands import attempt, existing, remove_namespaces, require_root, require_tools, run
 from emulator.device.lab.design import make_design
 from emulator.device.lab.links import await_carriers, bring_up, ports_down
 from emulator.device.lab.model import OVS, Design, Node
-from emulator.device.lab.ovs import TOOLS as OVS_TOOLS
-from emulator.device.lab.ovs import ovs_batches, version_batch
-from emulator.device.lab.packet_sockets import enlarge_buffers
-from emulator.device.lab.recipe import cables, node_batches, shaping_batch
-from emulator.device.lab.removal import existing, remove_namespaces
+from emulator.device.lab.recipe import TOOLS as OVS_TOOLS
+from emulator.device.lab.recipe import cables, node_batches, ovs_batches, shaping_batch, version_batch
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party, default_id
-from emulator.device.lab.status import device_counters
+from emulator.device.lab.status import device_counters, enlarge_buffers
 from emulator.errors import HostError, InputError, PlanError
 from emulator.shipped import TOPOLOGIES
 from emulator.topology.model import Topology

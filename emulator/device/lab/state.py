@@ -19,6 +19,7 @@ import msgspec
 from emulator.device.lab.between import DEFAULT_ID, PortPair
 from emulator.device.lab.model import Design
 from emulator.errors import HostError, InputError
+from emulator.host.files import read_bounded
 
 LABS = Path("/run/charkha/labs")
 BOXES = "boxes"
@@ -178,7 +179,7 @@ class LabStore:
         """
         path = self.folder(lab_id) / _FILE
         try:
-            document = msgspec.json.decode(path.read_bytes())
+            document = msgspec.json.decode(read_bounded(path))
             if document["format"] != _FORMAT:
                 raise ValueError(f"format {document['format']}, this Charkha reads {_FORMAT}")
             return msgspec.convert(document, LabState)
@@ -212,7 +213,7 @@ class LabStore:
         """A box of an older version as a lab."""
         path = self.folder(lab_id) / _BOX_FILE
         try:
-            document = msgspec.json.decode(path.read_bytes())
+            document = msgspec.json.decode(read_bounded(path))
             pair = msgspec.convert(document, PortPair)
             design, created = pair.design(lab_id), document["created"]
         except FileNotFoundError:

@@ -1,16 +1,103 @@
-"""Translates a profile into commands on the switches of a lab: those that apply each rule, and those that undo it."""
+"""Translates a profile into commands on the switches of a lab: those that apply each rule, and those that undo it.
+
+Rules about ports (rates, delays, links) become commands of iproute2. A port of a lab has two queueing disciplines
+(device/lab/recipe.py): the outer one, 1:, cuts GSO batches into frames; the inner one, 2:, shapes. Changing 2: keeps
+its queue and its counters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from emulator.device.counters import ports as port_commands
-from emulator.device.lab.model import Design, LabPort, Node
+from emulator.device.lab.model import Design, LabPort, Node, Shaping
 from emulator.device.lab.recipe import CommandBatch, exec_prefix
+from emulator.device.lab.shaping import shape as shaping_of
 from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
 from emulator.device.profile.profile import Above, Delay, Mark, Police, PortDown, Profile, ProfileRule, Shape
 from emulator.topology.network import End
+from emulator.units import NS_PER_US
+
+_MOST_DELAYED_FRAMES = 1_000_000
+
+
+def shape_port(node: Node, rates: Sequence[tuple[LabPort, int]], queue_bytes: int | None) -> CommandBatch:
+    """Limit the rates of ports.
+
+    Args:
+        node: the switch.
+        rates: ports with their rates, bit/s.
+        queue_bytes: depth of their queues, raised to one frame if smaller; None keeps the present depth.
+    """
+    lines = []
+    for port, bps in rates:
+        shaping = port.shaping or shaping_of(bps, mtu=port.mtu, is_host=False)
+        assert shaping is not None  # None only without a rate
+        where = f"qdisc change dev {port.device} parent 1:1" if port.shaping else f"qdisc add dev {port.device} root"
+        lines.append(f"{where} handle 2: {_bucket(shaping, bps, queue_bytes)}")
+    return _tc(node, lines)
+
+
+def unshape_port(node: Node, ports: Sequence[LabPort]) -> CommandBatch:
+    """Restore the rates of the links."""
+    lines = [
+        f"qdisc change dev {port.device} parent 1:1 handle 2: {_bucket(port.shaping, port.shaping.rate_bps, None)}"
+        if port.shaping
+        else f"qdisc del dev {port.device} root"
+        for port in ports
+    ]
+    return _tc(node, lines)
+
+
+def delay_port(node: Node, ports: Sequence[LabPort], action: Delay) -> CommandBatch:
+    """Delay frames with netem, after the shaper of a port that has one."""
+    words = f"netem limit {_MOST_DELAYED_FRAMES} delay {_us(action.delay_ns)}"
+    words += f" {_us(action.jitter_ns)}" if action.jitter_ns else ""
+    words += f" reorder {float(100 * action.reorder):g}%" if action.reorder is not None else ""
+    return _tc(node, [f"qdisc replace dev {port.device} {_inner(port)} handle 3: {words}" for port in ports])
+
+
+def undelay_port(node: Node, ports: Sequence[LabPort]) -> CommandBatch:
+    """Remove the delay. A token bucket without an inner queue passes no frames: it gets a FIFO."""
+    lines = [
+        f"qdisc replace dev {port.device} {_inner(port)} handle 4: bfifo limit {port.shaping.limit_bytes}"
+        if port.shaping
+        else f"qdisc del dev {port.device} root"
+        for port in ports
+    ]
+    return _tc(node, lines)
+
+
+def port_down(node: Node, ports: Sequence[LabPort]) -> CommandBatch:
+    """Take the links of ports down, at both ends of the cables."""
+    return _ip(node, [f"link set dev {port.device} down" for port in ports])
+
+
+def port_up(node: Node, ports: Sequence[LabPort]) -> CommandBatch:
+    """Bring links of ports up. The kernel of a router has deleted routes with them: device/lab/links.py."""
+    return _ip(node, [f"link set dev {port.device} up" for port in ports])
+
+
+def _bucket(shaping: Shaping, bps: int, queue_bytes: int | None) -> str:
+    frame_bytes = shaping.cut_bytes + shaping.overhead_bytes  # a shorter queue would pass no full frame
+    limit = shaping.limit_bytes if queue_bytes is None else max(queue_bytes, frame_bytes)
+    return f"tbf rate {bps}bit burst {shaping.burst_bytes} limit {limit} overhead {shaping.overhead_bytes}"
+
+
+def _inner(port: LabPort) -> str:
+    return "parent 2:1" if port.shaping else "root"
+
+
+def _us(span_ns: int) -> str:
+    return f"{span_ns / NS_PER_US:g}us"
+
+
+def _tc(node: Node, lines: Sequence[str]) -> CommandBatch:
+    return CommandBatch(("tc", "-n", node.namespace, "-batch", "-"), lines)
+
+
+def _ip(node: Node, lines: Sequence[str]) -> CommandBatch:
+    return CommandBatch(("ip", "-n", node.namespace, "-batch", "-"), lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +241,12 @@ def _port_change(profile: Profile, rule: ProfileRule, node: Node, ports: Sequenc
     match rule.action:
         case Shape(rate, queue_bytes):
             rates = [_bps(profile, rule, p, rate.of(_port_bps(p)), ("shape", "rate")) for p in ports]
-            start = port_commands.shape(node, list(zip(ports, rates, strict=True)), queue_bytes)
-            return replace(change, start=(start,), stop=(port_commands.unshape(node, ports),))
+            start = shape_port(node, list(zip(ports, rates, strict=True)), queue_bytes)
+            return replace(change, start=(start,), stop=(unshape_port(node, ports),))
         case Delay() as delay:
-            start, stop = port_commands.delay(node, ports, delay), port_commands.undelay(node, ports)
+            start, stop = delay_port(node, ports, delay), undelay_port(node, ports)
             return replace(change, start=(start,), stop=(stop,), check=(start, stop))
-    return replace(change, start=(port_commands.down(node, ports),), stop=(port_commands.up(node, ports),))
+    return replace(change, start=(port_down(node, ports),), stop=(port_up(node, ports),))
 
 
 def _bps(profile: Profile, rule: ProfileRule, port: LabPort, bps: int | None, key: tuple[str, str]) -> int:

@@ -16,8 +16,8 @@ from emulator.device.profile.file_format import (
     ProfileRuleSection,
     SelectionSection,
 )
-from emulator.device.profile.opcodes import OPCODE_CLASSES, OpcodeClass
 from emulator.device.profile.profile import (
+    OPCODE_CLASSES,
     Above,
     Action,
     Delay,
@@ -28,6 +28,7 @@ from emulator.device.profile.profile import (
     Mark,
     Match,
     Once,
+    OpcodeClass,
     Police,
     PortDown,
     Profile,

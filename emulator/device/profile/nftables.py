@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from emulator.device.lab.model import BRIDGE, ROUTER, LabPort
-from emulator.device.profile.opcodes import OpcodeClass
 from emulator.device.profile.profile import (
     Above,
     Drop,
@@ -29,6 +28,7 @@ from emulator.device.profile.profile import (
     Mark,
     Match,
     Once,
+    OpcodeClass,
     Police,
     ProfileRule,
     Selection,

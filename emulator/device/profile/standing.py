@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emulator.device.counters.profile_counters import DROPS, DUPLICATES, counters_of, sum_up
+from emulator.device.counters.counters import DROPS, DUPLICATES, counters_of, sum_up
 from emulator.device.lab.between import SWITCH, PortPair, find_ports, own_network
 from emulator.device.lab.commands import attempt, require_root, require_tools
 from emulator.device.lab.labs import TOOLS, Labs, require_namespaces

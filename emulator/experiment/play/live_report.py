@@ -11,8 +11,8 @@ from pathlib import Path
 
 from emulator.errors import EmulatorError, HostError, RunInterrupted
 from emulator.experiment.play.live_address import LOCAL, LiveAddress
-from emulator.results.run_folder.layout import MANIFEST
-from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.manifest import MANIFEST
+from emulator.results.run_folder.session import load_session
 
 _LOCAL_NAMES = (LOCAL, "localhost")
 _MAX_SHUTDOWN_S = 20.0
@@ -33,17 +33,18 @@ def report_around(
     Raises:
         HostError: the page cannot be served, or the file cannot be written.
     """
-    is_used = (folder / MANIFEST).exists()  # by another run: its report stays
     with contextlib.nullcontext() if live is None else live_page(live, folder, notify=notify):
         try:
             yield
         except BaseException as error:
-            if isinstance(error, RunInterrupted) and report and not is_used:
+            if isinstance(error, RunInterrupted) and report:
                 notify("traffic has stopped; writing the report")  # a second or two, for which the user waits
             with contextlib.suppress(EmulatorError):  # the error that ended the run is the one to report
-                _write(folder, is_wanted=report and not is_used)
+                if report and (folder / MANIFEST).exists():
+                    write_report_of(folder)
             raise
-        _write(folder, is_wanted=report and not is_used)
+        if report:
+            write_report_of(folder)
 
 
 @contextlib.contextmanager
@@ -101,8 +102,12 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
         server.wait()
 
 
-def _write(folder: Path, *, is_wanted: bool) -> None:
-    if is_wanted and (folder / MANIFEST).exists():
-        from emulator.views.html.writing import write_report  # takes a tenth of a second, which other runs save
+def write_report_of(folder: Path) -> None:
+    """Write the report of a run or a session.
 
-        write_report(read_run(folder))
+    Raises:
+        HostError: the file cannot be written.
+    """
+    from emulator.views.html.writing import write_report  # takes a tenth of a second, which other runs save
+
+    write_report(load_session(folder))

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from emulator.control.conversation import Farewell
 from emulator.control.parameter import Parameter, Setting, Source
 from emulator.controller.assignment import Assignment
 from emulator.controller.recording.recorder import Recorder
-from emulator.controller.recording.timebase import describe_clock
+from emulator.controller.recording.step_facts import describe_clock
 from emulator.controller.recording.topology_description import describe_dut, describe_topology
 from emulator.controller.run_plan import RunOutcome
 from emulator.experiment.settle.flows import flow_parameters
 from emulator.experiment.settle.settled import Settled
-from emulator.experiment.spec.absolute_paths import with_absolute_paths
+from emulator.experiment.spec.document import with_absolute_paths
 from emulator.planner.network.ideal_times import UNKNOWN_NS
 from emulator.results.run_folder.manifest import (
     KERNEL_OBSERVATION_POINT,
@@ -26,8 +27,8 @@ from emulator.results.run_folder.manifest import (
     Scaling,
     TraceFacts,
 )
-from emulator.results.statistics.method.roofline import sequential_roofline_ns
-from emulator.results.statistics.tester.host_limits import host_limit_warnings
+from emulator.results.statistics.method.nccl_conventions import sequential_roofline_ns
+from emulator.results.statistics.tester.tester_model import host_limit_warnings
 from emulator.roce.options import RoceOptions
 from emulator.trace.files.load import digest
 
@@ -72,7 +73,7 @@ def concluded_manifest(
     """What is known of a run at its end; `dut`: facts about the device under test."""
     hosts = _host_facts(outcome, settled.assignment, settled.topology.ranks)
     trials = recorder.trials(len(settled.workload.programs))
-    if settled.until_others:
+    if settled.plan.until_others:
         manifest = _with_iterations(manifest, trials.attempted - trials.warmup)
     return replace(
         manifest,
@@ -122,27 +123,29 @@ def _parameters(settled: Settled) -> Mapping[str, Parameter]:
 
 def steps_warning(outcome: RunOutcome, recorder: Recorder) -> Mapping[str, int]:
     """A warning about steps that were to be recorded and are not."""
-    missing = outcome.steps_lost + recorder.steps_missing
+    missing = sum(one.steps_lost for one in outcome.farewells.values()) + recorder.steps_missing
     return {STEPS_MISSING: missing} if missing else {}
 
 
 def _host_facts(outcome: RunOutcome, assignment: Assignment, ranks: int) -> list[HostFacts]:
-    clocks = outcome.clocks
+    clocks, silent = outcome.clocks, Farewell((), 0, 0)
     return [
         HostFacts(
             agent=name,
             ranks=sum(rank < ranks for rank in assignment.ranks_of[name]),
             facts={"hostname": facts.hello.hostname, "pid": str(facts.hello.pid), **facts.hello.facts},
             nics=tuple(map(asdict, facts.nics)),
-            transport=dict(sorted(facts.transport.items())),
+            transport=dict(sorted(said.transport.items())),
             clock_offset_ns=clocks[name].offset_ns if name in clocks else 0,
             clock_error_ns=clocks[name].error_ns if name in clocks else 0,
-            peak_rss_bytes=facts.peak_rss_bytes or None,
-            post_lateness_median_ns=facts.post_lateness_median_ns or None,
-            steal_fraction=facts.steal_fraction,
-            core_wait_fraction=facts.core_wait_fraction,
+            peak_rss_bytes=said.peak_rss_bytes or None,
+            post_lateness_median_ns=said.post_lateness_median_ns or None,
+            steal_fraction=said.steal_fraction,
+            core_wait_fraction=said.core_wait_fraction,
+            late_starts=facts.late_starts,
         )
         for name, facts in sorted(outcome.agents.items())
+        for said in (facts.farewell or silent,)
     ]
 
 

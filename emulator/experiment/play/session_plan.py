@@ -1,16 +1,21 @@
-"""What the controller is given of a settled run, and what its errors mean to a user."""
+"""What the controller is given of a settled run, the monitor of its device, and what its errors mean to a user."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from emulator.controller.assignment import domains_of, networks_beside
+from emulator.controller.assignment import networks_beside
 from emulator.controller.recording.topology_description import describe_path
-from emulator.controller.run_plan import RunPlan, SessionPlan
-from emulator.errors import AgentLost, EmulatorError, RunTimeout, TransferFailed
+from emulator.controller.run_plan import SessionPlan
+from emulator.device.counters.sources import GnmiCounters, HostInterfaceCounters, interfaces_here
+from emulator.device.counters.watch import DutWatch
+from emulator.device.profile.load import find_profile, load_profile
+from emulator.errors import AgentLost, EmulatorError, PlanError, RunTimeout, TransferFailed
+from emulator.experiment.settle.defaults import Resolved
 from emulator.experiment.settle.flows import assign_flows
 from emulator.experiment.settle.settled import Settled
-from emulator.planner.network.port_shares import PortShare, port_shares
+from emulator.experiment.settle.testbed import Testbed
+from emulator.experiment.spec.spec import Device
 from emulator.topology.model import Topology
 
 
@@ -29,46 +34,13 @@ def session_plan(settled: Sequence[Settled], *, session_id: str) -> SessionPlan:
             networks.setdefault(name, []).extend([*beside, *(_peers_of(one, name) if one is first else ())])
     return SessionPlan(
         session_id=session_id,
-        jobs=[run_plan(one) for one in settled],
-        silence_timeout_s=first.resolved.timeout_s,
-        local=frozenset(name for one in settled for name in one.assignment.local),
+        jobs=[one.plan for one in settled],
         networks={name: list(dict.fromkeys(found)) for name, found in networks.items()},
         flows=assign_flows(first.flows, first.assignment, first.topology),
         flow_addresses=_flow_addresses(first),
         listening=first.listening,
         join_timeout_s=first.resolved.join_timeout_s,
         exec_prefixes=first.exec_prefixes,
-    )
-
-
-def run_plan(settled: Settled) -> RunPlan:
-    """What is played of a job."""
-    resolved, workload, topology = settled.resolved, settled.workload, settled.topology
-    endpoints = range(topology.endpoints)
-    return RunPlan(
-        run_id=settled.identity.run_id,
-        workload=workload,
-        node_ids=[
-            trace.node_id[program.order]
-            for trace, program in zip(settled.job.loaded.traces, workload.programs, strict=True)
-        ],
-        choice=settled.choice,
-        hosts=[topology.address_of(endpoint) for endpoint in endpoints],
-        ranks_of=settled.assignment.ranks_of,
-        iterations=range(-resolved.warmup, 1 if settled.until_others else resolved.iterations),
-        transport=resolved.transport.name,
-        message_bytes=resolved.message_bytes,
-        credits=resolved.credits,
-        seed=resolved.seed,
-        silence_timeout_s=resolved.timeout_s,
-        transport_options=resolved.options,
-        port_shares=_port_shares(settled),
-        interfaces=[topology.interface_of(endpoint).name for endpoint in endpoints],
-        domains={name: domains_of(topology, ranks) for name, ranks in settled.assignment.ranks_of.items()},
-        record_steps=resolved.record_steps,
-        offset_ns=settled.offset_ns,
-        is_continuous=settled.experiment.job.pace == "continuous",
-        until_others=settled.until_others,
     )
 
 
@@ -110,7 +82,28 @@ def _flow_addresses(settled: Settled) -> list[str]:
     return ends + [address for peer in peers for address in (peer.address, peer.exchange)]
 
 
-def _port_shares(settled: Settled) -> Mapping[int, PortShare]:
-    if settled.resolved.roce is None or not settled.resolved.transport.is_paced:
-        return {}
-    return port_shares(settled.topology, settled.assignment.ranks_of, asked_bps=settled.resolved.roce.rate_cap_bps)
+def watch_dut(device: Device, resolved: Resolved, testbed: Testbed) -> DutWatch:
+    """The monitor of the device under test; enter it around the run.
+
+    Raises:
+        InputError: the profile does not exist, is not valid, or does not fit the lab.
+        PlanError: a profile without a lab.
+    """
+    topology, lab = testbed.topology, testbed.lab
+    profile = load_profile(find_profile(device.profile)) if device.profile is not None else None
+    if profile is not None and lab is None:
+        source = topology.source or "TOPOLOGY"
+        problem = "a profile needs a lab, but this run is not in one"
+        raise PlanError(f"{problem}: `charkha lab up {source}`, then run with --topology {source}")
+    own = interfaces_here(topology) if lab is None else []
+    return DutWatch(
+        [
+            *(GnmiCounters(target) for target in (topology.dut.gnmi if topology.dut else ())),
+            *([HostInterfaceCounters(own)] if own else []),
+        ],
+        topology=topology,
+        lab=lab.state if lab is not None else None,
+        profile=profile,
+        frame_bytes=resolved.full_frame_bytes,
+        period_s=resolved.counters_every_s,
+    )

@@ -17,7 +17,7 @@ from emulator.errors import RunError
 from emulator.experiment.series.turns import Outcome, Play, Series, Turn
 from emulator.experiment.spec.spec import AUTO, Experiment
 from emulator.results.comparison.inference import runs_to_decide
-from emulator.results.run_folder.claim import claimed
+from emulator.results.run_folder.places import claimed
 
 _ALLOWED_FAILURES = 2
 """In a row. More are not a coincidence, and end the campaign."""

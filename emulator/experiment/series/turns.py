@@ -5,32 +5,31 @@ A turn whose folder holds a complete run is not played again; what an aborted on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
+import msgspec
 import numpy as np
 
 from emulator.errors import InputError, RunError, RunInterrupted
-from emulator.experiment.spec.absolute_paths import with_absolute_paths
-from emulator.experiment.spec.document import experiment_of_run
+from emulator.experiment.spec.document import experiment_of_run, with_absolute_paths
 from emulator.experiment.spec.spec import Experiment
-from emulator.results.run_folder.manifest import COMPLETE
-from emulator.results.run_folder.reader import Run, read_run
+from emulator.host.files import read_bounded, write_json
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.run_folder.session import StoredSession, complete_session
-from emulator.results.run_folder.store import is_run_folder
+from emulator.results.run_folder.session import StoredSession, found_session
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.iterations import iteration_durations
+from emulator.schema import SchemaProblem, decode, parse_json
 
 
 class Play(Protocol):
     """Plays a turn."""
 
-    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | StoredSession:
-        """Play a run, or a session of several jobs, into a folder; with `solo`, each job of a session alone first."""
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> StoredSession:
+        """Play the jobs of an experiment at once into a folder; with `solo`, each job alone first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +62,16 @@ class Outcome:
 
     turn: Turn
     folder: Path
-    played: Run | StoredSession | None
+    played: StoredSession | None
     problem: str | None = None
 
     @property
     def jct_ns(self) -> float | None:
         """Median time of an iteration of a run; None for a session, and if none is complete."""
-        if not isinstance(self.played, Run):
+        if self.played is None or not self.played.is_run:
             return None
-        times = iteration_durations(self.played.table(RunTable.ITERATIONS), self.played.manifest)
+        run = self.played.run
+        times = iteration_durations(run.table(RunTable.ITERATIONS), run.manifest)
         return median(np.fromiter(times.values(), np.int64))
 
 
@@ -99,8 +99,8 @@ class Series:
             KeyboardInterrupt, RunInterrupted: the same; what is complete stays.
         """
         folder = turn.folder(self.root)
-        played = _complete(folder)
-        if played is not None:
+        played = found_session(folder)
+        if played is not None and played.is_complete:
             if not self.has_record:
                 _require_same(played, turn.experiment)
             return Outcome(turn, folder, played)
@@ -119,28 +119,20 @@ def new_folder(root: Path, name: str) -> Path:
     return root / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
 
 
-def _complete(folder: Path) -> Run | StoredSession | None:
-    if not is_run_folder(folder):
-        return complete_session(folder)
-    run = read_run(folder)
-    return run if run.manifest.status == COMPLETE else None
-
-
-def _require_same(played: Run | StoredSession, experiment: Experiment) -> None:
+def _require_same(played: StoredSession, experiment: Experiment) -> None:
     """Refuse what is complete but not of this experiment: they would be taken for repeats of each other.
 
     Raises:
         InputError: its run spec differs, or its trace or topology has changed.
     """
-    spec: Mapping[str, Any] | None = played.manifest.spec if isinstance(played, Run) else played.facts.spec
-    if spec is None:
+    if not played.facts.spec:
         return
-    if dict(spec) != with_absolute_paths(experiment).to_plain():
+    if dict(played.facts.spec) != with_absolute_paths(experiment).to_plain():
         raise InputError(
             f"{played.folder}: has a run of a different run spec; resume with that one, or choose a different --out"
         )
-    if isinstance(played, Run):
-        experiment_of_run(played)  # the trace and the topology are the same, too
+    for run in played.jobs.values():
+        experiment_of_run(run)  # the trace and the topology are the same, too
 
 
 def _set_aside(folder: Path) -> None:
@@ -151,3 +143,43 @@ def _set_aside(folder: Path) -> None:
         if not aside.exists():
             folder.rename(aside)
         attempt += 1
+
+
+class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a series, so far.
+
+    Attributes:
+        FILE: name of its file.
+        SERIES: what has such a result, in a word.
+    """
+
+    FILE: ClassVar[str]
+    SERIES: ClassVar[str]
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    def write(self, folder: Path) -> None:
+        """Write the file; a reader sees the old one or the new one.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        write_json(folder / self.FILE, self.to_plain())
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The result from a folder.
+
+        Raises:
+            InputError: the folder is not that of such a series, or its file is damaged.
+        """
+        path = folder / cls.FILE
+        try:
+            return decode(parse_json(read_bounded(path)), cls)
+        except OSError as error:
+            raise InputError(f"{folder}: is not the folder of a {cls.SERIES} ({cls.FILE}: {error.strerror})") from error
+        except SchemaProblem as problem:
+            raise InputError(f"{path}: is not the result of a {cls.SERIES} ({problem})") from problem

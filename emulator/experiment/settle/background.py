@@ -11,11 +11,10 @@ import msgspec
 
 from emulator.control.flows import FlowTask
 from emulator.errors import PlanError
-from emulator.experiment.settle.flow_places import FreeAddresses, PlannedFlow, find_host
-from emulator.experiment.settle.resolve import USUAL_WINDOW_BYTES, slow_window_bytes
-from emulator.experiment.spec.background_spec import Background
-from emulator.flows.background.schedule import Schedule, WireSize
-from emulator.flows.background.task import TCP_HEADER_BYTES, UDP_HEADER_BYTES, BackgroundTask
+from emulator.experiment.settle.defaults import USUAL_WINDOW_BYTES, slow_window_bytes
+from emulator.experiment.settle.flows import FreeAddresses, PlannedFlow, find_host
+from emulator.experiment.spec.flow_spec import Background
+from emulator.flows.background import TCP_HEADER_BYTES, UDP_HEADER_BYTES, BackgroundTask, Schedule, WireSize
 from emulator.planner.network.header_overhead import (
     DEFAULT_MTU,
     roce_packet_bytes,

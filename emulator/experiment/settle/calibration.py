@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.errors import InputError
-from emulator.experiment.settle.resolve import Resolved
+from emulator.experiment.settle.defaults import Resolved
 from emulator.experiment.spec.spec import Observe
 from emulator.results.statistics.tester.calibration import Calibration, default_path, read_calibration
 from emulator.topology.model import Topology

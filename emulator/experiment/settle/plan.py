@@ -1,39 +1,63 @@
-"""Planning an experiment: what it would load a network with, and how long that takes at least. No traffic."""
+"""Planning an experiment: what it and its flows would load a network with, and how long that takes at least."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from emulator.errors import InputError
-from emulator.experiment.settle.flow_loads import flow_loads
-from emulator.experiment.settle.resolve import Resolved, overrides_of, resolve
+from emulator.experiment.settle.defaults import Resolved, overrides_of, resolve
+from emulator.experiment.settle.flows import PlannedFlow, find_host
 from emulator.experiment.settle.settled import planned_flows
 from emulator.experiment.settle.testbed import topology_without_host
 from emulator.experiment.settle.workload import load_job
 from emulator.experiment.spec.spec import Experiment
+from emulator.flows.perftest.parameters import PeerTask, PeerTest
+from emulator.host.files import read_bounded
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.group_layout import Layouts, layouts_on
 from emulator.planner.network.ecmp import FlowHash, LinuxHash, linux_hash, roce_source_ports, spray_hashes
-from emulator.planner.network.flow_loads import FlowLoad, LinkLoad, flow_link_loads
+from emulator.planner.network.link_loads import FlowLoad, LinkLoad, flow_link_loads
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
 from emulator.planner.traffic.from_trace import traffic_of_workload
-from emulator.planner.traffic.from_transformer import traffic_of_transformer
 from emulator.planner.traffic.operation import Traffic, traffic_of_collective
-from emulator.schema import SchemaProblem, parse_json
+from emulator.roce.tuning import TIMELINE_ROW_BYTES, TIMELINE_ROWS
+from emulator.schema import SchemaProblem, decode, parse_json
 from emulator.topology.model import Topology
+from emulator.topology.network import End
 from emulator.topology.paths import Paths
 from emulator.trace.analysis.critical_path import longest_path_ns
 from emulator.trace.meaning.imported import NOT_IMPORTED, ImportFacts
 from emulator.trace.meaning.model import CommKind, Workload
 from emulator.trace.meaning.storage import play_on_storage_hosts
-from emulator.trace.synthetic.transformer.transformer import Transformer
 
 MOST_FLOWS_AS_LINUX = 1 << 22
 """More flows than this get a hash that costs a tenth."""
+
+
+class PlannedLoad(Protocol):
+    """What is planned in place of a trace."""
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks in the world."""
+        ...
+
+    def traffic(self, overrides: Mapping[str, str], layouts: Layouts) -> Traffic:
+        """What it sends in one iteration.
+
+        Args:
+            overrides: kind of collective → algorithm.
+            layouts: of the groups on the topology.
+
+        Raises:
+            PlanError: there is no such algorithm, or it does not suit a group.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +68,18 @@ class CollectiveLoad:
     ranks: int
     size_bytes: int
     group_size: int
+
+    def traffic(self, overrides: Mapping[str, str], layouts: Layouts) -> Traffic:
+        """See PlannedLoad."""
+        size = 0 if self.kind is CommKind.BARRIER else self.size_bytes
+        return traffic_of_collective(
+            self.kind,
+            ranks=self.ranks,
+            size_bytes=size,
+            group_size=self.group_size,
+            overrides=overrides,
+            layouts=layouts,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +105,7 @@ class PlannedExperiment:
 
 def plan_experiment(
     experiment: Experiment,
-    load: CollectiveLoad | Transformer | None = None,
+    load: PlannedLoad | None = None,
     *,
     seed: int | None = None,
     link_loads: Path | None = None,
@@ -97,15 +133,17 @@ def plan_experiment(
         choice = AlgorithmChoice(workload, overrides, layouts)
         traffic = traffic_of_workload(workload, name_of=choice.name_of, layouts=layouts)
     else:
-        ranks = load.layout.ranks if isinstance(load, Transformer) else load.ranks
-        topology = topology_without_host(experiment, ranks=ranks)
-        traffic, workload = _traffic_of(load, overrides, layouts_on(topology)), None
+        topology = topology_without_host(experiment, ranks=load.ranks)
+        traffic, workload = load.traffic(overrides, layouts_on(topology)), None
         imported = NOT_IMPORTED
     for note in topology.notes:
         notify(f"{topology.source}: {note}")
     for line in imported.lines():
         notify(line)
     resolved = resolve(experiment, topology)
+    if resolved.roce is not None and resolved.roce.timeline_bin_ns:
+        size_mb = TIMELINE_ROWS * TIMELINE_ROW_BYTES / 1e6
+        notify(f"timeline in bins of {resolved.roce.timeline}: about {size_mb:.0f} MB at most, however long the run is")
     router = Router(
         topology,
         seed=seed,
@@ -129,27 +167,14 @@ def _place_job(experiment: Experiment) -> tuple[Topology, Workload, ImportFacts]
         return topology, workload, job.loaded.imported
 
 
-def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str], layouts: Layouts) -> Traffic:
-    if isinstance(load, Transformer):
-        return traffic_of_transformer(load, overrides=overrides, layouts=layouts)
-    size = 0 if load.kind is CommKind.BARRIER else load.size_bytes
-    return traffic_of_collective(
-        load.kind,
-        ranks=load.ranks,
-        size_bytes=size,
-        group_size=load.group_size,
-        overrides=overrides,
-        layouts=layouts,
-    )
-
-
 def _weights(path: Path | None, topology: Topology) -> Any:
     if path is None:
         return None
     try:
-        loads = parse_json(path.read_bytes())
+        loads = parse_json(read_bounded(path))
     except (OSError, SchemaProblem) as error:
-        raise InputError(f"{path}: the link loads cannot be read: {error}") from error
+        problem = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InputError(f"{path}: the link loads cannot be read: {problem}") from error
     if not isinstance(loads, Mapping) or not all(isinstance(load, int | float) for load in loads.values()):
         raise InputError(f'{path}: write link loads as {{"leaf0:u0 > spine0:d0": 1000}}')
     return weights_of(Paths(topology.network), loads)
@@ -183,3 +208,56 @@ def _jct(traffic: Traffic, workload: Workload | None, plan: Plan) -> tuple[int |
     if traffic.compute_ns:
         return plan.jct_ns, "compute and ideal times by links one after the other, of the slowest stage"
     return None, ""
+
+
+def check_flows(experiment: Experiment, *, ranks: int) -> list[FlowLoad]:
+    """What the flows of a run spec send; settings that a run would refuse are refused here.
+
+    Raises:
+        TopologyError: the topology file is not valid.
+        PlanError: the ranks do not fit, a setting is not one of the transport, or a flow is not possible.
+    """
+    topology = topology_without_host(experiment, ranks=ranks)
+    return flow_loads(planned_flows(experiment, topology, resolve(experiment, topology)), topology)
+
+
+def flow_loads(flows: Sequence[PlannedFlow], topology: Topology) -> list[FlowLoad]:
+    """Every direction in which flows send payload."""
+    return [load for flow in flows for load in _directions(flow, topology)]
+
+
+def _directions(flow: PlannedFlow, topology: Topology) -> Iterator[FlowLoad]:
+    here = End(flow.host, flow.interface)
+    if flow.task.kind == "background":
+        if flow.parameter:  # the sender's end, which stands for both
+            host, interface = find_host(topology, flow.row["peer"], flow.task.title)
+            yield _load(flow, here, End(host.name, interface.name), None)
+        return
+    test, there = decode(json.loads(flow.task.document), PeerTask).test, _peer_port(flow, topology)
+    is_outwards = (flow.row["role"] == "client") is (test.verb.operation != "read")
+    is_both = test.is_bidirectional or (test.verb.is_latency and test.verb.operation != "read")
+    for sender, receiver in ((here, there), (there, here)) if is_outwards else ((there, here), (here, there)):
+        yield _load(flow, sender, receiver, test)
+        if not is_both:
+            return
+
+
+def _load(flow: PlannedFlow, sender: End, receiver: End, test: PeerTest | None) -> FlowLoad:
+    return FlowLoad(
+        number=flow.task.number,
+        kind=flow.task.kind,
+        about=flow.about,
+        sender=sender,
+        receiver=receiver,
+        payload_bytes=_payload_bytes(test),
+    )
+
+
+def _peer_port(flow: PlannedFlow, topology: Topology) -> End:
+    (peer,) = (host for host in topology.hosts if host.name == flow.row["peer"])
+    named = [port.name for port in peer.interfaces if flow.peer_address in port.addresses]
+    return End(flow.row["peer"], (named or [peer.interfaces[0].name])[0])
+
+
+def _payload_bytes(test: PeerTest | None) -> int | None:
+    return test.size_bytes * test.iterations * test.queue_pairs if test is not None and test.iterations else None

@@ -1,4 +1,4 @@
-"""Where a run is played: reserved loopback addresses, a lab, or interfaces of this host and others."""
+"""Where a run is played: loopback addresses, a lab, or interfaces of this host and others; and who may join."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emulator.control.authentication import token_of_environment
+from emulator.control.certificates.roles import Role
+from emulator.control.wire.credentials import read_token, require_protection, tls_files
 from emulator.controller.roster.gathering import gather_agents
+from emulator.controller.roster.listen_address import ListenAddress
 from emulator.controller.watchdog import JOIN_TIMEOUT_S
 from emulator.device.lab.egress import address_pairs, require_egress
 from emulator.device.lab.links import await_carriers, ports_down
@@ -18,8 +22,7 @@ from emulator.device.lab.playing import LabPlace, find_place, require_addresses
 from emulator.device.lab.state import LabState, LabStore
 from emulator.device.profile.applying import undo_leftovers
 from emulator.errors import HostError, InputError, PlanError
-from emulator.experiment.settle.listening import listening
-from emulator.experiment.spec.spec import Experiment
+from emulator.experiment.spec.spec import Agents, Experiment
 from emulator.host.clock import clock_id
 from emulator.roce.constants import UDP_PORT
 from emulator.topology.file_format import JoiningHosts
@@ -184,3 +187,35 @@ def reserved_block() -> Iterator[int]:
 def _try_address(host: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((host, UDP_PORT))
+
+
+def listening(agents: Agents) -> ListenAddress | None:
+    """Where agents connect; None if all are local.
+
+    Raises:
+        InputError: the token or the identity cannot be used, or control would leave this machine unprotected.
+        PlanError: TLS or token files without an address, or agents by hand that have nowhere to connect.
+    """
+    token_of_environment()  # agents of this host do not inherit it either
+    files = {
+        "token-file": agents.token_file,
+        "tls-cert": agents.tls_cert,
+        "tls-key": agents.tls_key,
+        "tls-ca": agents.tls_ca,
+        "identity": agents.identity,
+    }
+    if agents.listen is None:
+        if agents.by_hand:
+            raise PlanError("agents started by hand need an address: give --listen HOST:PORT or unix:PATH")
+        for name, file in files.items():
+            if file is not None:
+                raise PlanError(f"--{name} is for --listen")
+        return None
+    token_file, *tls = (None if file is None else Path(file) for file in files.values())
+    address = ListenAddress(agents.listen, read_token(token_file), tls_files(*tls))
+    if agents.identity is not None:
+        from emulator.control.certificates.identity import check_identity
+
+        check_identity(Path(agents.identity), Role.CONTROLLER)
+    require_protection(agents.listen, address.tls, insecure=agents.insecure, option="--listen")
+    return address

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from emulator.errors import TraceError
 from emulator.experiment.spec.spec import Job, PairSweep, Sweep, Trace
-from emulator.host.scratch import scratch_folder
+from emulator.host.files import scratch_folder
 from emulator.plugins import PluginKind, load
 from emulator.shipped import TRACES
-from emulator.trace.files.files import find_trace, has_et_files, lone_rank
+from emulator.trace.files.files import find_trace, has_et_files, is_master, lone_rank
 from emulator.trace.files.load import LoadedTrace, digest, load_trace
-from emulator.trace.files.master.read import is_master, read_master
 from emulator.trace.files.write_workload import write_workload
 from emulator.trace.meaning.imported import ImportedFiles, refuse_guesses
 from emulator.trace.meaning.meaning import TraceOptions
 from emulator.trace.meaning.model import Workload
 from emulator.trace.meaning.workload import build_workload
-from emulator.trace.synthetic import pair_sweep, sweep
-from emulator.trace.synthetic.pair_sweep import pair_sweep_workload
-from emulator.trace.synthetic.pairs import PairsWorkload, pairs_workload
+from emulator.trace.synthetic import collective_loop, pairs
+from emulator.trace.synthetic.pairs import PairsWorkload, pair_sweep_workload, pairs_workload
 from emulator.trace.synthetic.synthetic import SyntheticWorkload
 
 OnStep = Callable[[str], None]
@@ -75,31 +73,32 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None, alone: Alone | None 
         if job.pair_sweep is not None:
             name, generated = "pairs", pair_sweep_workload(planned_pair_sweep(job.pair_sweep))
         elif job.sweep is not None:
-            name, generated = f"bench {job.sweep.collective}", sweep.sweep_workload(planned_sweep(job.sweep))
+            name, generated = f"bench {job.sweep.collective}", collective_loop.sweep_workload(planned_sweep(job.sweep))
         else:
             assert job.pairs is not None
             name, generated = "calibrate", pairs_workload(PairsWorkload(job.pairs.ranks, job.pairs.counts))
         yield _load_generated(generated, scratch / "trace", name=name)
 
 
-class LatestJob:
-    """Loads jobs, and keeps the latest one: the next run often has the same. A context manager, which lets it go."""
+class LatestJobs:
+    """Loads jobs, and keeps the latest ones: the next run often has the same. A context manager, which lets them go."""
 
     def __init__(self) -> None:
         self._open = contextlib.ExitStack()
-        self._latest: tuple[Job, LoadedJob] | None = None
+        self._latest: tuple[Sequence[Job], Sequence[LoadedJob]] | None = None
 
-    def __enter__(self) -> LatestJob:
+    def __enter__(self) -> LatestJobs:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def load(self, job: Job, *, on_step: OnStep = lambda _: None) -> LoadedJob:
-        """The job as `load_job` gives it."""
-        if self._latest is None or self._latest[0] != job:
+    def load(self, jobs: Sequence[Job], *, on_step: OnStep = lambda _: None) -> Sequence[LoadedJob]:
+        """The jobs as `load_job` gives them."""
+        if self._latest is None or self._latest[0] != jobs:
             self._open.close()
-            self._latest = job, self._open.enter_context(load_job(job, on_step=on_step))
+            self._latest = None
+            self._latest = jobs, [self._open.enter_context(load_job(job, on_step=on_step)) for job in jobs]
         return self._latest[1]
 
 
@@ -135,6 +134,8 @@ def _trace_files(
     chosen = None if alone is None else alone.rank
     path = TRACES.find(Path(trace.path))
     if is_master(path):
+        from emulator.trace.files.master import read_master  # loads Arrow, which other traces do not need
+
         on_step("reading the master file")
         master = read_master(path, ranks=trace.ranks)
         with _scratch_trace(trace, partial(write_workload, master.streams())) as folder:
@@ -212,17 +213,24 @@ def prove_files(
         refuse_guesses(loaded.imported, loaded.path)
     on_step("proving that the run can finish")
     options = TraceOptions(trace.lenient, trace.element_bytes or 1, trace.scale)
-    workload = build_workload(loaded.traces, groups=loaded.groups, options=options, only=None if ranks == 1 else only)
+    try:
+        workload = build_workload(
+            loaded.traces, groups=loaded.groups, options=options, only=None if ranks == 1 else only
+        )
+    except TraceError as error:
+        if error.path is not None:
+            raise
+        raise TraceError(error.problem, path=trace.path, node=error.node, rank=error.rank) from error
     workload = replace(workload, warnings={**loaded.imported.warnings(), **workload.warnings})
     return LoadedJob(loaded, workload, options)
 
 
-def planned_pair_sweep(requested: PairSweep) -> pair_sweep.PairSweepWorkload:
+def planned_pair_sweep(requested: PairSweep) -> pairs.PairSweepWorkload:
     """The rounds of a sweep over pairs."""
-    return pair_sweep.PairSweepWorkload(requested.ranks, int(requested.size_bytes), requested.rounds)
+    return pairs.PairSweepWorkload(requested.ranks, int(requested.size_bytes), requested.rounds)
 
 
-def planned_sweep(requested: Sweep) -> sweep.SweepWorkload:
+def planned_sweep(requested: Sweep) -> collective_loop.SweepWorkload:
     """The sizes of a sweep.
 
     Raises:
@@ -230,11 +238,15 @@ def planned_sweep(requested: Sweep) -> sweep.SweepWorkload:
     """
     kind, ranks = requested.kind, requested.ranks
     if requested.sizes:
-        return sweep.SweepWorkload(kind, ranks, sweep.listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes)))
+        return collective_loop.SweepWorkload(
+            kind, ranks, collective_loop.listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes))
+        )
     least, most = requested.bounds
     step = None if requested.step_bytes is None else int(requested.step_bytes)
-    sizes = sweep.sweep_sizes(kind, ranks=ranks, least=least, most=most, factor=requested.factor or 2, step=step)
-    return sweep.SweepWorkload(kind, ranks, sizes)
+    sizes = collective_loop.sweep_sizes(
+        kind, ranks=ranks, least=least, most=most, factor=requested.factor or 2, step=step
+    )
+    return collective_loop.SweepWorkload(kind, ranks, sizes)
 
 
 def _load_generated(generated: SyntheticWorkload, folder: Path, *, name: str) -> LoadedJob:

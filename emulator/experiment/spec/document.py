@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import yaml
+from msgspec import Struct
 from msgspec.structs import replace
 
 from emulator.errors import InputError, PlanError
 from emulator.experiment.settle.workload import trace_digest
-from emulator.experiment.spec.spec import FILES_OF_AGENTS, Experiment, Job
-from emulator.planner.msccl.document import MAX_XML_BYTES
-from emulator.planner.msccl.loaded import load_algorithm
+from emulator.experiment.spec.readers import is_algorithm_file
+from emulator.experiment.spec.spec import Experiment
+from emulator.host.files import read_bounded
+from emulator.option import options_of
+from emulator.planner.loaded_algorithms import MAX_ALGORITHM_BYTES, load_algorithm
 from emulator.results.run_folder.reader import Run
-from emulator.results.verdict.rules import EXAMPLE
 from emulator.schema import SchemaProblem, decode
-from emulator.shipped import TOPOLOGIES, TRACES
 from emulator.topology.document import Document, read_document
 from emulator.topology.load import load_topology
+from emulator.visible import visible_lines
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -44,7 +47,23 @@ def experiment_in(document: Document) -> Experiment:
 
 def to_yaml(experiment: Experiment) -> str:
     """A run spec as a file that `read_experiment` reads."""
-    return yaml.safe_dump(experiment.to_plain(), sort_keys=False, allow_unicode=True, width=120)
+    plain = experiment.to_plain()
+    text: str = yaml.safe_dump(plain, sort_keys=False, width=120, allow_unicode=True)
+    return text if visible_lines(text) == text else str(yaml.safe_dump(plain, sort_keys=False, width=120))
+
+
+def stored_spec(run: Run) -> Experiment:
+    """The run spec that a stored run was made from.
+
+    Raises:
+        InputError: the run has none, or it is not valid.
+    """
+    if run.manifest.spec is None:
+        raise InputError(f"{run.folder}: cannot be repeated: it was written before runs stored their run spec")
+    try:
+        return decode(dict(run.manifest.spec), Experiment)
+    except SchemaProblem as problem:
+        raise InputError(f"{run.folder}: manifest.json: spec: {problem}") from problem
 
 
 def experiment_of_run(run: Run) -> Experiment:
@@ -53,13 +72,7 @@ def experiment_of_run(run: Run) -> Experiment:
     Raises:
         InputError: the run has no run spec, or its trace or topology has changed.
     """
-    manifest = run.manifest
-    if manifest.spec is None:
-        raise InputError(f"{run.folder}: cannot be repeated: it was written before runs stored their run spec")
-    try:
-        experiment = decode(dict(manifest.spec), Experiment)
-    except SchemaProblem as problem:
-        raise InputError(f"{run.folder}: manifest.json: spec: {problem}") from problem
+    experiment, manifest = stored_spec(run), run.manifest
     trace, topology = experiment.job.trace, experiment.network.topology
     if trace is not None and trace_digest(trace) != manifest.trace.digest:
         raise InputError(f"{trace.path}: the trace has changed since {run.folder} was played")
@@ -70,47 +83,28 @@ def experiment_of_run(run: Run) -> Experiment:
     return experiment
 
 
-def _moved_rules(folder: Path, name: str | None) -> str | None:
-    """Rules next to the file; a name of shipped rules stays."""
-    return name if name is None or name == EXAMPLE else os.fspath(folder / name)
+S = TypeVar("S", bound=Struct)
 
 
-def relative_to(folder: Path, experiment: Experiment) -> Experiment:
-    """The run spec with paths that start at a folder, usually that of the file that has it."""
-
-    def moved(path: str | None) -> str | None:
-        return None if path is None else os.fspath(folder / path)
-
-    def moved_job(job: Job) -> Job:
-        algorithms = {kind: os.fspath(folder / one) if is_file(one) else one for kind, one in job.algorithms.items()}
-        trace = job.trace
-        if trace is not None:
-            path = os.fspath(TRACES.find(trace.path, beside=folder))
-            trace = replace(trace, path=path, groups=moved(trace.groups))
-        return replace(job, algorithms=algorithms, trace=trace)
-
-    network, agents, observe = experiment.network, experiment.agents, experiment.observe
-    if network.topology is not None:
-        network = replace(network, topology=os.fspath(TOPOLOGIES.find(network.topology, beside=folder)))
-    return replace(
-        experiment,
-        jobs=tuple(map(moved_job, experiment.jobs)),
-        network=network,
-        agents=replace(
-            agents,
-            **{name: moved(getattr(agents, name)) for name in FILES_OF_AGENTS},
-        ),
-        observe=replace(observe, calibration=moved(observe.calibration), expect=_moved_rules(folder, observe.expect)),
-    )
+def relative_to(folder: Path, section: S) -> S:
+    """A run spec, or a section of one, with paths that start at a folder, usually that of the file that has it."""
+    locate = {one.name: one.facts.locate for one in options_of(type(section)) if "." not in one.path}
+    moved: dict[str, Any] = {}
+    for name in section.__struct_fields__:
+        value, find = getattr(section, name), locate.get(name)
+        if isinstance(value, Struct):
+            moved[name] = relative_to(folder, value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Struct):
+            moved[name] = tuple(relative_to(folder, one) for one in value)
+        elif find is not None and value is not None:
+            is_mapping = isinstance(value, Mapping)
+            moved[name] = {key: find(folder, one) for key, one in value.items()} if is_mapping else find(folder, value)
+    return replace(section, **moved)
 
 
-SUFFIX = ".xml"
-"""What the name of a file ends with."""
-
-
-def is_file(algorithm: str) -> bool:
-    """Whether it is the path of a file, not a name."""
-    return algorithm.endswith(SUFFIX)
+def with_absolute_paths(experiment: Experiment) -> Experiment:
+    """As it is stored, to be played again from any working directory: paths are absolute, it belongs to no campaign."""
+    return replace(relative_to(Path.cwd(), experiment), campaign=None)
 
 
 def name_of(algorithm: str) -> str:
@@ -119,12 +113,10 @@ def name_of(algorithm: str) -> str:
     Raises:
         PlanError: the file cannot be read, or its algorithm does not compute its collective.
     """
-    if not is_file(algorithm):
+    if not is_algorithm_file(algorithm):
         return algorithm
     try:
-        with Path(algorithm).open("rb") as file:
-            data = file.read(MAX_XML_BYTES + 1)
-        text = data.decode("utf-8")
+        text = read_bounded(Path(algorithm), MAX_ALGORITHM_BYTES).decode("utf-8")
     except OSError as error:
         raise PlanError(f"{algorithm}: cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:

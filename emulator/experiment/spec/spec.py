@@ -10,30 +10,42 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
-from emulator.experiment.spec.background_spec import Background
-from emulator.experiment.spec.flow_spec import Flow
-from emulator.trace.meaning.collective_names import COLLECTIVES, parse_class_name
+from emulator.experiment.spec.flow_spec import Background, Flow, parse_background
+from emulator.experiment.spec.readers import (
+    locate,
+    locate_algorithm,
+    locate_rules,
+    locate_topology,
+    locate_trace,
+    parse_compute,
+    parse_hosts,
+    parse_message_bytes,
+    parse_profile,
+    parse_ratio,
+    parse_scale,
+    parse_start,
+)
+from emulator.option import COMMON, EXPERT, options_of, setting
 from emulator.trace.meaning.model import CommKind
-from emulator.units import parse_duration, parse_size
+from emulator.trace.meaning.names import COLLECTIVES, parse_class_name
+from emulator.transports.registry import DEFAULT_TRANSPORT, LISTED, REGISTRY, TRANSPORTS
+from emulator.units import LARGEST_COUNT, LARGEST_SEED, format_size, parse_duration, parse_size
 
 VERSION = 1
 """Version of the format. Older ones are migrated on reading, newer ones are refused."""
 AUTO: Literal["auto"] = "auto"
 WORST: Literal["worst"] = "worst"
-LARGEST_COUNT = (1 << 31) - 1
-"""Iterations and ranks are stored in 32 bits."""
-LARGEST_SEED = (1 << 64) - 1
-LARGEST_FACTOR = 10**9
-LARGEST_MESSAGE_BYTES = 1 << 30
 DEFAULT_MIN_BYTES, DEFAULT_MAX_BYTES = 1 << 10, 1 << 26
 """Sizes of a sweep."""
 DEFAULT_PAIR_BYTES = 8 << 20
+TRACE_ITERATIONS, SWEEP_ITERATIONS = 5, 20
+_MESSAGE_SIZES = ", ".join(f"{format_size(one.message_bytes)} with {one.name}" for one in REGISTRY.values())
 _JOB_NAME = re.compile(r"\w[\w.-]{0,59}", re.ASCII)
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
@@ -42,33 +54,46 @@ Plain: TypeAlias = str | int | float | bool
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A part of a run spec. Unknown keys are refused; default values are not written."""
+    """A part of a run spec. Unknown keys are refused; default values are not written.
+
+    Texts and numbers of an option that has a reader are stored as it reads them.
+    """
+
+    GROUP: ClassVar[str] = "play"
+
+    def __post_init__(self) -> None:
+        for one in options_of(type(self)):
+            if one.facts.read is None or "." in one.path:
+                continue
+            value = getattr(self, one.name)
+            if isinstance(value, str | int | float):
+                read = one.facts.read(str(value))
+                force_setattr(self, one.name, tuple(read) if isinstance(read, list) else read)
+            elif one.is_list and one.facts.separator:
+                force_setattr(self, one.name, tuple(one.facts.read(str(element)) for element in value))
 
 
 class Trace(_Section, frozen=True, kw_only=True):
-    """A trace set to play.
+    """A trace set to play."""
 
-    Attributes:
-        path: a folder, a prefix of `<prefix>.<rank>.et`, or one file.
-        groups: JSON file of process groups; None: the one next to the trace, if any.
-        ranks: number of ranks that the trace must have.
-        lenient: drop dependencies on nodes that do not exist.
-        strict: refuse an import that needs guesses.
-        element_bytes: the trace counts elements of this many bytes; None: it counts bytes.
-        scale_bytes: factor on every payload, as "1/64"; None: 1.
-    """
-
-    path: str
-    groups: str | None = None
-    ranks: Count | None = None
-    lenient: bool = False
-    strict: bool = False
-    element_bytes: Count | None = None
-    scale_bytes: str | int | float | None = None
-
-    def __post_init__(self) -> None:
-        if self.scale_bytes is not None:
-            force_setattr(self, "scale_bytes", str(parse_factor(str(self.scale_bytes))))
+    GROUP = "trace"
+    path: Annotated[str, setting(
+        "a folder, a prefix of <prefix>.<rank>.et, or one file", "TRACE", flags="TRACE", group="",
+        locate=locate_trace
+    )]  # fmt: skip
+    groups: Annotated[str | None, setting(
+        'process groups: JSON {"1": [0, 1], …}', "FILE", locate=locate, unset="the file beside it",
+        is_reserved=True
+    )] = None  # fmt: skip
+    ranks: Annotated[Count | None, setting("number of ranks that the trace must have")] = None
+    lenient: Annotated[bool, setting("drop dependencies on missing nodes")] = False
+    strict: Annotated[bool, setting("refuse an import that needs guesses")] = False
+    element_bytes: Annotated[
+        Count | None, setting("comm_size in the trace counts elements of N bytes", level=EXPERT)
+    ] = None
+    scale_bytes: Annotated[
+        str | int | float | None, setting("multiply every payload by F, for example 1/64", "F", read=parse_scale)
+    ] = None
 
     @property
     def scale(self) -> Fraction:
@@ -77,32 +102,37 @@ class Trace(_Section, frozen=True, kw_only=True):
 
 
 class Sweep(_Section, frozen=True, kw_only=True):
-    """One collective over a range of sizes (bytes, counted as nccl-tests does).
+    """One collective over a range of sizes (bytes, counted as nccl-tests does)."""
 
-    Attributes:
-        collective: or `send_recv`: every rank sends to the next and receives from the one before.
-        min_bytes, max_bytes: first and last size; None: 1 KiB, and 64 MiB or the first size if that is larger.
-        factor: ratio of one size to the one before, above 1; None: 2.
-        step_bytes: difference of one size from the one before, in place of a ratio.
-        sizes: all sizes, in place of a range.
-    """
-
-    collective: str
-    ranks: Count
-    min_bytes: str | int | None = None
-    max_bytes: str | int | None = None
-    factor: int | float | None = None
-    step_bytes: str | int | None = None
-    sizes: tuple[str | int, ...] = ()
+    GROUP = ""
+    collective: Annotated[str, setting(
+        "all_reduce, all_gather, all_to_all, reduce_scatter, broadcast …", "COLLECTIVE", flags="COLLECTIVE",
+        read=parse_class_name
+    )]  # fmt: skip
+    ranks: Annotated[Count, setting(
+        "number of ranks (for -n of nccl-tests, use --iterations)", "RANKS", flags="-n --ranks", level=COMMON
+    )]  # fmt: skip
+    min_bytes: Annotated[str | int | None, setting(
+        "smallest size, or a list: 1K,4K,1M", "MIN", flags="-b --min-bytes", read=parse_size, unset="1K",
+        level=COMMON
+    )] = None  # fmt: skip
+    max_bytes: Annotated[str | int | None, setting(
+        "largest size", "MAX", flags="-e --max-bytes", read=parse_size,
+        unset="64M, or the smallest if it is larger", level=COMMON
+    )] = None  # fmt: skip
+    factor: Annotated[int | float | None, setting(
+        "ratio of each size to the previous one", "FACTOR", flags="-f --factor", read=parse_ratio, unset="2",
+        level=COMMON
+    )] = None  # fmt: skip
+    step_bytes: Annotated[str | int | None, setting(
+        "fixed step in bytes, instead of a factor", "STEP", flags="-i --step-bytes", read=parse_size
+    )] = None  # fmt: skip
+    sizes: Annotated[
+        tuple[str | int, ...], setting("all sizes, as -b 1K,4K,1M", "LIST", read=parse_size, separator=",")
+    ] = ()
 
     def __post_init__(self) -> None:
-        force_setattr(self, "collective", parse_class_name(self.collective))
-        for name in ("min_bytes", "max_bytes", "step_bytes"):
-            if (size := getattr(self, name)) is not None:
-                force_setattr(self, name, parse_size(str(size)))
-        force_setattr(self, "sizes", tuple(parse_size(str(size)) for size in self.sizes))
-        if self.factor is not None:
-            force_setattr(self, "factor", parse_ratio(str(self.factor)))
+        super().__post_init__()
         growth = (self.factor, self.step_bytes)
         if None not in growth:
             raise ValueError("sizes grow by a factor (-f) or by a step (-i), not both")
@@ -133,19 +163,21 @@ class Pairs(_Section, frozen=True, kw_only=True):
 
 
 class PairSweep(_Section, frozen=True, kw_only=True):
-    """Transfers between all pairs of ranks, as `charkha bench pairs` plays them: each sends to one other at a time.
+    """Transfers between all pairs of ranks, as `charkha bench pairs` plays them: each sends to one other at a time."""
 
-    Attributes:
-        size_bytes: of a transfer.
-        rounds: each rank sends to so many others; None: to all.
-    """
-
-    ranks: Annotated[int, Meta(ge=2, le=LARGEST_COUNT)]
-    size_bytes: str | int = DEFAULT_PAIR_BYTES
-    rounds: Count | None = None
+    GROUP = ""
+    ranks: Annotated[Annotated[int, Meta(ge=2, le=LARGEST_COUNT)], setting(
+        "number of ranks", "RANKS", flags="-n --ranks", level=COMMON
+    )]  # fmt: skip
+    size_bytes: Annotated[
+        str | int, setting("bytes per transfer", "SIZE", flags="-b --size", read=parse_size, unset="8M", level=COMMON)
+    ] = DEFAULT_PAIR_BYTES
+    rounds: Annotated[
+        Count | None, setting("each rank sends to N others, spread evenly", unset="all", level=COMMON)
+    ] = None
 
     def __post_init__(self) -> None:
-        force_setattr(self, "size_bytes", parse_size(str(self.size_bytes)))
+        super().__post_init__()
         if self.size_bytes == 0:
             raise ValueError("size_bytes: a transfer has at least 1 byte")
 
@@ -154,19 +186,25 @@ class Transport(_Section, frozen=True, kw_only=True):
     """How payload crosses the network.
 
     Attributes:
-        name: in `emulator.transports.registry`; None: the topology's, else the first one.
-        message_bytes: payload is cut into messages of at most this, 1 byte to 1 GiB; None: the transport's default.
-        options: of the transport, as `charkha run --help-all` lists them: `qps`, `path_mtu`, `flow_rate` …
+        options: of the transport, see docs/settings.md: `qps`, `path_mtu`, `flow_rate` …
     """
 
-    name: str | None = None
-    message_bytes: str | int | None = None
+    GROUP = "network"
+    name: Annotated[str | None, setting(
+        LISTED, "NAME", flags="--transport", choices=TRANSPORTS, unset=f"the topology's, else {DEFAULT_TRANSPORT}",
+        level=COMMON
+    )] = None  # fmt: skip
+    message_bytes: Annotated[str | int | None, setting(
+        "largest message into which payload is cut, 1 byte to 1 GiB", "SIZE", read=parse_message_bytes,
+        unset=_MESSAGE_SIZES
+    )] = None  # fmt: skip
     options: Mapping[str, Plain] = {}
 
     def __post_init__(self) -> None:
-        if self.message_bytes is not None:
-            force_setattr(self, "message_bytes", parse_message_bytes(str(self.message_bytes)))
-        force_setattr(self, "options", {name.replace("-", "_"): _plain(value) for name, value in self.options.items()})
+        super().__post_init__()
+        force_setattr(
+            self, "options", {name.replace("-", "_"): one_spelling(value) for name, value in self.options.items()}
+        )
 
 
 class Job(_Section, frozen=True, kw_only=True):
@@ -174,19 +212,6 @@ class Job(_Section, frozen=True, kw_only=True):
 
     Attributes:
         name: unique in the session, and part of the name of its run folder.
-        iterations: measured; None: 5 for a trace, 20 for a sweep.
-        warmup: iterations before them that are not counted; None: 1.
-        compute: "replay", "skip", or a factor on recorded compute time; None: replay.
-        algorithms: collective → algorithm.
-        credits: receiver-ready credits; None: on.
-        hosts: of the topology that its ranks are placed on; "1/2": the first half of those that take ranks, in the
-            order of the file; None: all.
-        addresses: "2/3": of the addresses of every interface it takes each third, from the second on; None: all, or,
-            in a session with jobs on the same hosts, its even share.
-        start: when it begins, after the session began; None: at once.
-        until: "others": it repeats its iterations until all other jobs have ended; None: as many as `iterations`.
-        pace: "barrier": all ranks begin an iteration together. "continuous": a rank begins one as soon as it has
-            completed the one before. None: barrier.
         transport: what differs from the network's; None: nothing.
     """
 
@@ -195,16 +220,40 @@ class Job(_Section, frozen=True, kw_only=True):
     sweep: Sweep | None = None
     pairs: Pairs | None = None
     pair_sweep: PairSweep | None = None
-    iterations: Count | None = None
-    warmup: Annotated[int, Meta(ge=0, le=LARGEST_COUNT)] | None = None
-    compute: str | int | float | None = None
-    algorithms: Mapping[str, str] = {}
-    credits: bool | None = None
-    hosts: tuple[str, ...] | str | None = None
-    addresses: str | None = None
-    start: str | int | float | None = None
-    until: Literal["others"] | None = None
-    pace: Literal["barrier", "continuous"] | None = None
+    iterations: Annotated[Count | None, setting(
+        "measured iterations", default=_iterations, unset=f"{TRACE_ITERATIONS}, of a sweep {SWEEP_ITERATIONS}",
+        level=COMMON
+    )] = None  # fmt: skip
+    warmup: Annotated[Annotated[int, Meta(ge=0, le=LARGEST_COUNT)] | None, setting(
+        "warm-up iterations, not measured", flags="-w --warmup", default=1
+    )] = None  # fmt: skip
+    compute: Annotated[str | int | float | None, setting(
+        "replay recorded compute time, skip it, or multiply it", "replay|skip|FACTOR", read=parse_compute,
+        unset="replay"
+    )] = None  # fmt: skip
+    algorithms: Annotated[Mapping[str, str], setting(
+        "algorithm: all_reduce=ring, or all_reduce=FILE.xml (repeatable)", "KIND=NAME", flags="--algorithm",
+        locate=locate_algorithm, level=COMMON
+    )] = {}  # fmt: skip
+    credits: Annotated[bool | None, setting("receiver-ready credits", default=True)] = None
+    hosts: Annotated[tuple[str, ...] | str | None, setting(
+        "hosts of the topology for its ranks, A+B; 1/2: the first half of those that take ranks, in the order of"
+        " the file", flags="", read=parse_hosts, unset="all"
+    )] = None  # fmt: skip
+    addresses: Annotated[str | None, setting(
+        "share of the addresses of every interface: 2/3 is each third, from the second on", flags="",
+        unset="all; of jobs that meet on a host, an even share"
+    )] = None  # fmt: skip
+    start: Annotated[str | int | float | None, setting(
+        "when it begins, after the session began, for example 3ms", flags="", read=parse_start, unset="at once"
+    )] = None  # fmt: skip
+    until: Annotated[Literal["others"] | None, setting(
+        "others: repeat iterations until all other jobs have ended", flags="", unset="as many as iterations"
+    )] = None  # fmt: skip
+    pace: Annotated[Literal["barrier", "continuous"] | None, setting(
+        "ranks start an iteration together, or each once it has completed the previous one",
+        group="several jobs at once", unset="barrier"
+    )] = None  # fmt: skip
     transport: Transport | None = None
 
     def __post_init__(self) -> None:
@@ -212,10 +261,7 @@ class Job(_Section, frozen=True, kw_only=True):
             raise ValueError("a job needs exactly one of trace, sweep, pairs and pair_sweep")
         if not _JOB_NAME.fullmatch(self.name):
             raise ValueError(f"name: {self.name[:60]!r}: write letters, digits, dots, dashes and underscores, up to 60")
-        if self.compute is not None:
-            force_setattr(self, "compute", parse_compute(str(self.compute)))
-        if self.start is not None:
-            force_setattr(self, "start", parse_start(str(self.start)))
+        super().__post_init__()
         names = self.host_names
         if names is not None and (not names or len(set(names)) < len(names)):
             raise ValueError("hosts: list at least one, and each only once")
@@ -251,119 +297,134 @@ class Job(_Section, frozen=True, kw_only=True):
 
 
 class Network(_Section, frozen=True, kw_only=True):
-    """Where traffic goes.
+    """Where traffic goes."""
 
-    Attributes:
-        topology: file; None: loopback.
-        lab: name of the the lab, if the topology has several.
-        allow_networks: prefixes outside loopback, 198.18.0.0/15, documentation and private ranges that may be used.
-        mtu: bytes of an IP packet, in place of the links' MTU; None: the links'.
-    """
-
-    topology: str | None = None
-    lab: str | None = None
-    allow_networks: tuple[str, ...] = ()
-    mtu: Annotated[int, Meta(ge=576, le=65_535)] | None = None
+    GROUP = "network"
+    topology: Annotated[str | None, setting(
+        "hosts, addresses, switches, rates", "FILE", unset="loopback", level=COMMON, locate=locate_topology
+    )] = None  # fmt: skip
+    lab: Annotated[str | None, setting("the lab, if the topology has several", metavar="ID", is_reserved=True)] = None
+    allow_networks: Annotated[tuple[str, ...], setting(
+        "let the topology use addresses of this prefix, for example 192.0.2.0/24", "PREFIX",
+        flags="--allow-network", is_reserved=True
+    )] = ()  # fmt: skip
+    mtu: Annotated[Annotated[int, Meta(ge=576, le=65_535)] | None, setting(
+        "MTU to assume, bytes", unset="the links', else 1500", level=EXPERT
+    )] = None  # fmt: skip
     transport: Transport = Transport()
 
 
 class Device(_Section, frozen=True, kw_only=True):
-    """The device under test.
+    """The device under test."""
 
-    Attributes:
-        profile: firmware profile, by name or file, for the length of the run; None: a clean device.
-        counters_every_s: period between readings of its counters; None: 1.
-    """
-
-    profile: str | None = None
-    counters_every_s: Annotated[float, Meta(ge=0.02, le=3600)] | None = None
+    GROUP = "device under test"
+    profile: Annotated[
+        str | None, setting("firmware profile of the lab's switches, for example fw-b", "NAME|FILE", level=COMMON)
+    ] = None
+    counters_every_s: Annotated[Annotated[float, Meta(ge=0.02, le=3600)] | None, setting(
+        "period between readings of the device's counters", "S", unit="s", default=1.0, level=EXPERT
+    )] = None  # fmt: skip
 
 
 class Agents(_Section, frozen=True, kw_only=True):
-    """The processes that play the ranks.
+    """The processes that play the ranks."""
 
-    Attributes:
-        count: processes on this host; None: one per core.
-        by_hand: start none; all agents are started by hand and connect.
-        listen: HOST:PORT or unix:PATH where they connect.
-        join_timeout_s: how long to wait for them; None: 60.
-        identity: file of `charkha agent certs issue`, which protects the control stream.
-        token_file, tls_cert, tls_key, tls_ca: other files that do.
-        insecure: control may leave this machine unprotected.
-    """
-
-    count: Count | None = None
-    by_hand: bool = False
-    listen: str | None = None
-    join_timeout_s: Seconds | None = None
-    token_file: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    tls_ca: str | None = None
-    identity: str | None = None
-    insecure: bool = False
-
-
-FILES_OF_AGENTS = ("token_file", "tls_cert", "tls_key", "tls_ca", "identity")
-"""Attributes of Agents that are paths."""
+    GROUP = "agents on other machines"
+    count: Annotated[Count | None, setting("agent processes", flags="--agents", group="play", unset="one per core")] = (
+        None
+    )
+    by_hand: Annotated[bool, setting("start no agent; `charkha agent start` does", is_reserved=True)] = False
+    listen: Annotated[
+        str | None, setting("address for the agents in the topology's `agents`", metavar="HOST:PORT", is_reserved=True)
+    ] = None
+    join_timeout_s: Annotated[
+        Seconds | None, setting("wait this long for agents to connect", "S", unit="s", default=60.0, level=EXPERT)
+    ] = None
+    token_file: Annotated[str | None, setting(
+        "secret that agents must present", "FILE", unset="CHARKHA_TOKEN", locate=locate, is_reserved=True
+    )] = None  # fmt: skip
+    tls_cert: Annotated[str | None, setting(
+        "own certificate, PEM; encrypts control connections", "FILE", locate=locate, level=EXPERT, is_reserved=True
+    )] = None  # fmt: skip
+    tls_key: Annotated[
+        str | None, setting("key of the certificate, PEM", "FILE", locate=locate, level=EXPERT, is_reserved=True)
+    ] = None
+    tls_ca: Annotated[str | None, setting(
+        "authority of the other side's certificate, PEM", "FILE", locate=locate, level=EXPERT, is_reserved=True
+    )] = None  # fmt: skip
+    identity: Annotated[str | None, setting(
+        "the controller's identity, from `charkha agent certs issue`", "FILE", locate=locate, is_reserved=True
+    )] = None  # fmt: skip
+    insecure: Annotated[bool, setting("allow remote control connections without certificates", is_reserved=True)] = (
+        False
+    )
 
 
 class Observe(_Section, frozen=True, kw_only=True):
-    """Reports and telemetry of the run.
+    """Reports and telemetry of the run."""
 
-    Attributes:
-        report: write report.html at the end.
-        mqtt: URL of a broker.
-        metrics: [HOST:]PORT of a Prometheus endpoint.
-        calibration: file of `charkha agent calibrate`; None: this host's own, if any.
-        expect: rules file for the verdict, or the name of shipped rules; None: no verdict.
-        record_steps: "worst": every transfer of the slowest instance of each class; N: of every Nth instance of an
-            iteration, of others in each; None: none.
-    """
-
-    report: bool = True
-    mqtt: str | None = None
-    metrics: str | None = None
-    calibration: str | None = None
-    expect: str | None = None
-    record_steps: Annotated[int, Meta(ge=1, le=LARGEST_COUNT)] | Literal["worst"] | None = None
+    GROUP = "report and telemetry"
+    report: Annotated[bool, setting("write report.html", flags="--no-report")] = True
+    mqtt: Annotated[str | None, setting(
+        "publish the run: mqtt://[USER@]HOST[:PORT][/PREFIX]; password in CHARKHA_MQTT_PASSWORD", "URL",
+        is_reserved=True
+    )] = None  # fmt: skip
+    metrics: Annotated[
+        str | None, setting("serve Prometheus metrics (default host: 127.0.0.1)", "[HOST:]PORT", is_reserved=True)
+    ] = None
+    calibration: Annotated[str | None, setting(
+        "from `charkha agent calibrate`", "FILE", unset="the one of this host", locate=locate, is_reserved=True
+    )] = None  # fmt: skip
+    expect: Annotated[str | None, setting(
+        "rules to judge the run by: a file, or `example`", "RULES", level=COMMON, locate=locate_rules
+    )] = None  # fmt: skip
+    record_steps: Annotated[Count | Literal["worst"] | None, setting(
+        "record every transfer of the slowest instance of each class, or of every Nth instance", "worst|N"
+    )] = None  # fmt: skip
 
 
 class Campaign(_Section, frozen=True, kw_only=True):
-    """The same run several times, for `charkha compare`.
+    """The same run several times, for `charkha compare`."""
 
-    Attributes:
-        repeat: runs per profile; "auto": as many as the classes of the workload need.
-        profiles: firmware profiles that take turns, A B A B; empty: the run's own.
-    """
-
-    repeat: Annotated[int, Meta(ge=1, le=999)] | Literal["auto"] = AUTO
-    profiles: tuple[str, ...] = ()
+    GROUP = "repeat (for charkha compare)"
+    repeat: Annotated[Annotated[int, Meta(ge=1, le=999)] | Literal["auto"], setting(
+        "make N runs, each in a folder below --out; auto: as many as the classes need (4 for one, 6 for 23)",
+        "N|auto", unset="1; auto with --profiles"
+    )] = AUTO  # fmt: skip
+    profiles: Annotated[tuple[str, ...], setting(
+        "alternate between firmware profiles, A B A B, with a folder each", "A,B", read=parse_profile,
+        separator=","
+    )] = ()  # fmt: skip
 
 
 class Experiment(_Section, frozen=True, kw_only=True):
-    """A run, a campaign of runs, or a session of several jobs at once, as a value.
+    """A run, a campaign of runs, or a session of several jobs, as a value.
 
     Attributes:
         charkha: version of this format.
-        jobs: several are played at once, each as a run with its own folder.
         flows: tests with peers alongside the jobs.
-        background: traffic between hosts of the topology alongside the jobs.
-        timeout_s: the run ends when nothing moves for this long; None: 60.
-        seed: random seed; None: 0.
         campaign: None: one run.
     """
 
     charkha: int = VERSION
-    jobs: tuple[Job, ...]
+    jobs: Annotated[tuple[Job, ...], setting(
+        "play this trace alongside others (repeatable); with ranks=N, hosts=A+B, start=3ms,"
+        " until=others, iterations=N, warmup=N, pace=continuous", "NAME=TRACE[,…]", flags="--job",
+        group="several jobs at once", read=parse_job
+    )]  # fmt: skip
     flows: tuple[Flow, ...] = ()
-    background: tuple[Background, ...] = ()
+    background: Annotated[tuple[Background, ...], setting(
+        "background traffic, for example from=h0,to=h1,rate=1Gbit,sizes=web-search (repeatable)", "KEY=VALUE,…",
+        read=parse_background
+    )] = ()  # fmt: skip
     network: Network = Network()
     device: Device = Device()
     agents: Agents = Agents()
     observe: Observe = Observe()
-    timeout_s: Seconds | None = None
-    seed: Annotated[int, Meta(ge=0)] | None = None
+    timeout_s: Annotated[
+        Seconds | None, setting("give up after this long without progress", "S", unit="s", default=60.0)
+    ] = None
+    seed: Annotated[Annotated[int, Meta(ge=0)] | None, setting("random seed", most=LARGEST_SEED, default=0)] = None
     campaign: Campaign | None = None
 
     def __post_init__(self) -> None:
@@ -464,6 +525,10 @@ class Experiment(_Section, frozen=True, kw_only=True):
         return {"charkha": self.charkha} | plain
 
 
+def _iterations(job: Job) -> int:
+    return TRACE_ITERATIONS if job.sweep is None else SWEEP_ITERATIONS
+
+
 def _meet(job: Job, other: Job) -> bool:
     """Whether both may have ranks on one host."""
     if job.host_names is not None and other.host_names is not None:
@@ -505,89 +570,34 @@ def _without_empty(plain: Any) -> Any:
     return [_without_empty(one) for one in plain] if isinstance(plain, list | tuple) else plain
 
 
-def parse_factor(text: str) -> Fraction:
-    """A factor from 1e-9 to 1e9: `0.01`, `1/64`.
+def parse_job(text: str) -> dict[str, Any]:
+    """A job as `NAME=TRACE[,KEY=VALUE…]`, as the part of a run spec.
 
     Raises:
-        ValueError: not such a factor.
+        ValueError: not such a text, or a key that is not known or there twice.
     """
-    problem = f"{text[:40]!r}: give a factor from 1e-9 to 1e9, such as 0.01 or 1/64"
-    try:
-        # A float accepts any exponent; a Fraction would expand it.
-        value = Fraction(text) if "/" in text or 0 < float(text) <= LARGEST_FACTOR else Fraction(0)
-    except (ValueError, ZeroDivisionError) as error:
-        raise ValueError(problem) from error
-    if not Fraction(1, LARGEST_FACTOR) <= value <= LARGEST_FACTOR:
-        raise ValueError(problem)
-    return value
+    head, *rest = text.split(",")
+    name, equals, path = head.partition("=")
+    if not (name and equals and path):
+        raise ValueError(f"{text[:60]!r}: write NAME=TRACE, for example a=traces/llama-64r,start=3ms")
+    job: dict[str, Any] = {"name": name, "trace": {"path": path}}
+    known = {
+        one.name: one
+        for one in (*options_of(Trace, "trace."), *(one for one in options_of(Job) if "." not in one.path))
+        if one.flags != ("TRACE",) and not one.is_mapping
+    }
+    for one in rest:
+        key, equals, value = one.partition("=")
+        if not equals or key not in known:
+            raise ValueError(f"{one[:60]!r}: write one of {', '.join(f'{word}=' for word in known)}")
+        section = job["trace"] if known[key].path.startswith("trace.") else job
+        if key in section:
+            raise ValueError(f"{key}= is given twice")
+        section[key] = known[key].read(value)
+    return job
 
 
-def parse_names(text: str) -> list[str]:
-    """Names with commas between them: `fw-a,fw-b`.
-
-    Raises:
-        ValueError: one is empty.
-    """
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise ValueError(f"{text!r}: separate profiles by commas, as in fw-a,fw-b")
-    return names
-
-
-def parse_ratio(text: str) -> int | float:
-    """The ratio of one size of a sweep to the one before: above 1 and at most 1e9, as 2 or 1.5.
-
-    Raises:
-        ValueError: not such a number.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 < value <= LARGEST_FACTOR:
-        raise ValueError(f"{text!r}: give a factor above 1, such as 2 or 1.5")
-    return int(value) if value.is_integer() else value
-
-
-def parse_message_bytes(text: str) -> int:
-    """Payload of a message, bytes: `64K`, `4M`.
-
-    Raises:
-        ValueError: not a size from 1 byte to 1 GiB.
-    """
-    size_bytes = parse_size(text)
-    if not 1 <= size_bytes <= LARGEST_MESSAGE_BYTES:
-        raise ValueError(f"{text} is outside 1 byte to 1 GiB")
-    return size_bytes
-
-
-def parse_compute(text: str) -> str:
-    """`replay`, `skip`, or a factor on compute time.
-
-    Raises:
-        ValueError: none of them.
-    """
-    if text in ("replay", "skip"):
-        return text
-    try:
-        return str(parse_factor(text))
-    except ValueError as error:
-        raise ValueError(f"{text!r}: give replay, skip, or a factor for compute time") from error
-
-
-def parse_start(text: str) -> str:
-    """When a job begins after the session began: `3ms`, `+3ms`, `0`.
-
-    Raises:
-        ValueError: not such a time.
-    """
-    text = text.strip().removeprefix("+")
-    text = "0us" if text == "0" else text
-    parse_duration(text)
-    return text
-
-
-def _plain(value: Plain) -> str | int:
+def one_spelling(value: Plain) -> str | int:
     """One spelling per value, whether it came from YAML (`off` is a boolean there) or from the command line."""
     if isinstance(value, bool):
         return "on" if value else "off"

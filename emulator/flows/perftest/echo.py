@@ -19,10 +19,10 @@ from enum import StrEnum
 import numpy as np
 
 from emulator.errors import InputError, RemoteProtocolError
-from emulator.flows.perftest.parameters import LARGEST_COUNT
 from emulator.flows.perftest.results import Latency
 from emulator.roce.constants import PATH_MTUS
 from emulator.roce.options import RoceOptions
+from emulator.units import LARGEST_COUNT
 
 SEND_BYTES = 16
 """Payload of every SEND."""

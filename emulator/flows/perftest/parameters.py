@@ -1,4 +1,7 @@
-"""A test of linux-rdma's perftest: what both ends must be told before they meet. Its exchange carries none of this."""
+"""A test of linux-rdma's perftest: what both ends must be told before they meet, and what a user asks for.
+
+Its exchange carries none of this.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from enum import StrEnum
 
 from emulator.errors import InputError
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES, PATH_MTUS
+from emulator.roce.options import RoceOptions
+from emulator.units import LARGEST_COUNT
 
 DEFAULT_PORT = 18515
 MOST_QUEUE_PAIRS = 1024
 """More than a software NIC can serve in a second."""
-LARGEST_COUNT = (1 << 31) - 1
 
 
 class TestVerb(StrEnum):
@@ -136,3 +140,36 @@ def make_test(
         path_mtu=path_mtu,
         is_bidirectional=is_bidirectional,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerTask:
+    """A test and its peer: exactly one of `server` and `client` is set.
+
+    Attributes:
+        test: what to run.
+        server: host to connect to.
+        client: the only host that may connect.
+        port: TCP port of the exchange.
+        address: RDMA address of this host; None: the one that the TCP connection uses.
+        peer_address: RDMA address of the peer; None: the one that the TCP connection uses.
+        options: of the software NIC.
+        exchange_address: that a client connects from; None: the one that the system chooses.
+        rdma_cm: connect the queue pairs with rdma_cm, as perftest does with -R; the exchange goes over one of them.
+    """
+
+    test: PeerTest
+    server: str | None = None
+    client: str = ""
+    port: int = DEFAULT_PORT
+    address: str | None = None
+    peer_address: str | None = None
+    options: RoceOptions
+    exchange_address: str | None = None
+    rdma_cm: bool = False
+
+    @property
+    def peer_command(self) -> str:
+        """What the other end must run."""
+        server = "THIS-HOST" if self.server is None else None
+        return self.test.command(server, port=self.port, rdma_cm=self.rdma_cm)

@@ -1,4 +1,7 @@
-"""All-reduce: every member ends with the sum of all arrays. n members, s bytes, block i with b(i) bytes."""
+"""All-reduce: every member ends with the sum of all arrays. n members, s bytes, block i with b(i) bytes.
+
+Barrier: no member is done before all have started. n members; messages of BARRIER_BYTES.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, transfer
-from emulator.planner.collectives.direct import direct_gather, direct_scatter
-from emulator.planner.collectives.halving_doubling import doubling, halving, powers_below
-from emulator.planner.collectives.ring import in_slices, ring_pass
-from emulator.planner.collectives.trees import flow_down, flow_up, in_chunks, two_trees
-from emulator.planner.schedule import Collective, Lane, Step, block
+from emulator.planner.collectives.patterns import (
+    binomial,
+    direct_gather,
+    direct_scatter,
+    doubling,
+    flow_down,
+    flow_up,
+    halving,
+    in_chunks,
+    in_slices,
+    powers_below,
+    ring_pass,
+    two_trees,
+)
+from emulator.planner.schedule import BARRIER_BYTES, Collective, Lane, Step, Transfer, block
 
 
 def ring(collective: Collective, /) -> Sequence[Lane]:
@@ -150,3 +163,41 @@ def _up_and_down(collective: Collective, tree: int) -> Iterator[Step]:
     chunks = in_chunks(size, start=offset)
     yield from flow_up(place, chunks)
     yield from flow_down(place, chunks)
+
+
+def dissemination(collective: Collective, /) -> Sequence[Lane]:
+    """In step k, member i sends to i + 2^k and receives from i - 2^k: ceil(log2(n)) steps, one message each way.
+
+    Source: Hensgen, Finkel, Manber, International Journal of Parallel Programming 17 (1988).
+    """
+    return [_dissemination(collective)]
+
+
+def barrier_tree(collective: Collective, /) -> Sequence[Lane]:
+    """Up a binomial tree and down again: 2 ceil(log2(n)) hops, one message each way per edge.
+
+    Source: Mellor-Crummey & Scott, ACM TOCS 9 (1991), for tree barriers.
+    """
+    return [_barrier_tree(collective)]
+
+
+def _message(peer: int) -> Transfer:
+    return Transfer(peer, 0, BARRIER_BYTES)
+
+
+def _dissemination(collective: Collective) -> Iterator[Step]:
+    n, member = collective.members, collective.member
+    for distance in powers_below(n):
+        yield Step((_message((member + distance) % n),), (_message((member - distance) % n),))
+
+
+def _barrier_tree(collective: Collective) -> Iterator[Step]:
+    place = binomial(collective.members, collective.member, 0)
+    children = [_message(child) for child in place.children]
+    if children:
+        yield Step((), children)
+    if place.parent is not None:
+        parent = (_message(place.parent),)
+        yield Step(parent, parent)
+    if children:
+        yield Step(children)

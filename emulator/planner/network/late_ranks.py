@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from emulator.planner.network.arrays import FloatArray
+from emulator.planner.network.fluid_simulation import LaneProgress, lanes_of
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.ideal_times import GroupPlaces
-from emulator.planner.network.lane_progress import LaneProgress, lanes_of
 from emulator.planner.traffic.operation import Operation, Traffic
 from emulator.planner.traffic.phase import Phase
 from emulator.topology.model import Topology

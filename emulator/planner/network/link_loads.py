@@ -1,17 +1,21 @@
-"""Bytes that operations put on every link of a network, and the least time that takes."""
+"""Bytes that operations, and flows beside a job, put on every link of a network, and the least time that takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from emulator.planner.network.arrays import FloatArray, sum_by
 from emulator.planner.network.ecmp import FlowHash
-from emulator.planner.network.routing import Router
+from emulator.planner.network.exchange import ExchangeSums, exchange_incast
+from emulator.planner.network.routing import Crossing, Router
 from emulator.planner.traffic.operation import Operation
-from emulator.planner.traffic.phase import Phase
+from emulator.planner.traffic.phase import FullExchange, Phase
+from emulator.topology.model import Topology
+from emulator.topology.network import End
 from emulator.trace.meaning.model import BoolArray, IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
@@ -35,7 +39,7 @@ def flow_batches(operation: Operation, parts: list[Phase]) -> Iterator[tuple[ran
     step = max(1, FLOWS_AT_ONCE // max(1, flows))
     for first in range(0, operation.groups, step):
         groups = range(first, min(first + step, operation.groups))
-        yield groups, [_batch(operation, groups, part) for part in parts]
+        yield groups, [batch_of(operation, groups, part) for part in parts]
 
 
 def round_up_ns(times_ns: FloatArray) -> IntArray:
@@ -124,19 +128,61 @@ class OperationLoads:
                 self._domains.add(kept.groups, ports, kept.sizes, first=first)
         batch = FlowBatch(*(column[remote] for column in batch))
         ends = batch.senders, batch.receivers
-        shares: Sequence[FlowHash | None] = self._router.sprays or (None,)
-        between = (crossing for one in shares for crossing in self._router.hashed(*ends, one))
-        for loads, crossings, share in (
-            (self._edges, self._router.edges(*ends), 1),
-            (self._hashed, between, len(shares)),
-        ):
-            for crossing in crossings:
-                sizes = batch.sizes[crossing.flows] / share
-                loads.add(batch.groups[crossing.flows], crossing.links, sizes, first=first)
-                self.flow_count += np.bincount(crossing.links, minlength=len(self.flow_count))
+        self._cross(self._edges, batch, self._router.edges(*ends), first=first)
+        self.add_hashed(batch, first=first)
         for groups, links, parts in self._router.spread(batch.groups - first, *ends, batch.sizes):
             self._even.add(groups + first, links, parts, first=first)
         return batch
+
+    def add_hashed(self, batch: FlowBatch, *, first: int) -> None:
+        """Add flows that leave their host to the loads between switches by hashing alone.
+
+        Args:
+            first: the first unfinished group.
+        """
+        shares: Sequence[FlowHash | None] = self._router.sprays or (None,)
+        for one in shares:
+            crossings = self._router.hashed(batch.senders, batch.receivers, one)
+            self._cross(self._hashed, batch, crossings, first=first, share=len(shares))
+
+    def _cross(
+        self, loads: _LinkLoads, batch: FlowBatch, crossings: Iterable[Crossing], *, first: int, share: int = 1
+    ) -> None:
+        for crossing in crossings:
+            sizes = batch.sizes[crossing.flows] / share
+            loads.add(batch.groups[crossing.flows], crossing.links, sizes, first=first)
+            self.flow_count += np.bincount(crossing.links, minlength=len(self.flow_count))
+
+    def add_exchange(self, exchange: FullExchange, groups: range) -> bool:
+        """Add all flows of groups in a full exchange; whether that includes those by hashing.
+
+        It does if there is one path from switch to switch: else hashing needs every flow, for `add_hashed`. Paths must
+        depend on switches alone, see Router.is_by_switch.
+        """
+        first, router, added = groups.start, self._router, ExchangeSums(self._operation, exchange, groups, self._router)
+        members = added.members
+        counts = self._operation.counts[groups.start : groups.stop][members.groups]
+        inside = router.in_domain[members.ranks]
+        local = members.near_out * counts
+        self.bytes += [(members.out * counts).sum(), local.sum(), local[inside].sum()]
+        kept = inside & (members.near_out > 0)
+        for ports, sizes in ((2 * members.ranks, members.near_out), (2 * members.ranks + 1, members.near_into)):
+            self._domains.add(members.groups[kept] + first, ports[kept], sizes[kept], first=first)
+        far = members.far > 0
+        for links, sizes in zip(router.host_links(members.ranks), (members.out, members.into), strict=True):
+            self._edges.add(members.groups[far] + first, links[far], sizes[far], first=first)
+            np.add.at(self.flow_count, links[far], members.far[far])
+        between = added.between_switches()
+        for number, links, parts in router.spread(between.groups, between.senders, between.receivers, between.sizes):
+            self._even.add(number + first, links, parts, first=first)
+        crossings = list(router.hashed(between.senders, between.receivers))
+        if any(router.is_choice[crossing.links].any() for crossing in crossings):
+            return False
+        for crossing in crossings:
+            sizes, flows = between.sizes[crossing.flows], between.flows[crossing.flows]
+            self._hashed.add(between.groups[crossing.flows] + first, crossing.links, sizes, first=first)
+            np.add.at(self.flow_count, crossing.links, flows)
+        return True
 
     def finish(self, groups: range) -> None:
         """Complete these groups: all their flows have been added."""
@@ -196,7 +242,8 @@ class _LinkLoads:
         self.total += np.bincount(links, sizes * self._counts[groups], len(self.once))
 
 
-def _batch(operation: Operation, groups: range, part: Phase) -> FlowBatch:
+def batch_of(operation: Operation, groups: range, part: Phase) -> FlowBatch:
+    """The flows of some groups in part of an operation."""
     ranks = operation.ranks[groups.start : groups.stop]
     numbers = np.arange(groups.start, groups.stop, dtype=np.int64)
     return FlowBatch(
@@ -223,6 +270,10 @@ def incast_of(operation: Operation, router: Router) -> Incast:
     """Incast of the group where it is largest. Groups with the same pattern of hosts and ports are computed once."""
     patterns = _patterns(operation.ranks, router)
     ranks = ports = 0
+    exchange = operation.exchange
+    if exchange is not None:
+        found = [exchange_incast(*pattern, is_by_distance=exchange.is_by_distance) for pattern in patterns]
+        return Incast(*(max(column) for column in zip(*found, strict=True)))
     for phase in operation.phases():
         senders, receivers = _pairs(phase, operation.members)
         for host, port, in_domain in patterns:
@@ -256,3 +307,70 @@ def _renumbered(places: IntArray) -> IntArray:
     _, first, inverse = np.unique(places, return_index=True, return_inverse=True)
     numbers: IntArray = first[inverse].astype(np.int64)
     return numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLoad:
+    """One direction of a flow.
+
+    Attributes:
+        kind: of the flow, as in a run spec.
+        sender, receiver: ports of hosts.
+        payload_bytes: of the whole run; None: as much as there is time for.
+    """
+
+    number: int
+    kind: str
+    about: str
+    sender: End
+    receiver: End
+    payload_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """A directed link that flows cross.
+
+    Attributes:
+        link: its number, see Paths.
+        payload_bytes: of the flows whose payload is known.
+        unlimited: how many others there are.
+    """
+
+    link: int
+    payload_bytes: float
+    unlimited: int
+
+
+def flow_link_loads(loads: Sequence[FlowLoad], topology: Topology) -> list[LinkLoad]:
+    """Every link that flows cross, the most loaded first.
+
+    Raises:
+        PlanError: there is no path between the two ends of a flow.
+    """
+    if not loads:
+        return []
+    places = [_place(end, topology) for load in loads for end in (load.sender, load.receiver)]
+    hosts, ports = zip(*places, strict=True)
+    as_ranks = replace(
+        topology, host_index=hosts, interface_index=ports, addresses=["0.0.0.0"] * len(places), storage_endpoints=0
+    )
+    router = Router(as_ranks)
+    senders = np.arange(0, len(places), 2, dtype=np.int64)
+    receivers, groups = senders + 1, np.arange(len(loads), dtype=np.int64)
+    crossed = np.zeros((len(loads), len(router.paths.source)))  # share of each flow on each link
+    for crossing in router.edges(senders, receivers):
+        np.add.at(crossed, (crossing.flows, crossing.links), 1)
+    for flows, links, shares in router.spread(groups, senders, receivers, np.ones(len(loads), dtype=np.int64)):
+        np.add.at(crossed, (flows, links), shares)
+    sizes = np.array([load.payload_bytes or 0 for load in loads], dtype=np.float64)
+    is_unlimited = np.array([load.payload_bytes is None for load in loads])
+    known, unlimited = sizes @ crossed, (crossed[is_unlimited] > 0).sum(axis=0)
+    found = [LinkLoad(int(at), float(known[at]), int(unlimited[at])) for at in np.flatnonzero(crossed.any(axis=0))]
+    return sorted(found, key=lambda one: (-one.unlimited, -one.payload_bytes, one.link))
+
+
+def _place(end: End, topology: Topology) -> tuple[int, int]:
+    """Numbers of a host and of its port."""
+    number, host = next((number, host) for number, host in enumerate(topology.hosts) if host.name == end.node)
+    return number, [port.name for port in host.interfaces].index(end.port)

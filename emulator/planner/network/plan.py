@@ -16,9 +16,11 @@ from emulator.planner.network.arrays import FloatArray, sum_by
 from emulator.planner.network.fluid_simulation import fluid_ns
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.link_loads import (
+    FLOWS_AT_ONCE,
     FlowBatch,
     Incast,
     OperationLoads,
+    batch_of,
     flow_batches,
     incast_of,
     longest_ns,
@@ -26,7 +28,7 @@ from emulator.planner.network.link_loads import (
 )
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation, Traffic, check_size
-from emulator.planner.traffic.phase import Phase
+from emulator.planner.traffic.phase import FullExchange, Phase
 from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
 from emulator.trace.meaning.model import BoolArray, IntArray
@@ -196,15 +198,38 @@ class _Planner:
 
     def operation(self, operation: Operation) -> OperationPlan:
         work = OperationLoads(operation, self._router, self._byte_ns)
+        exchange = operation.exchange if self._router.is_by_switch else None
+        if exchange is not None and self._flow_list.skip(operation, self._router):
+            flows = self._exchange(operation, exchange, work)
+        else:
+            flows = self._flows(operation, work)
+        self._even += work.even
+        self._hashed += work.hashed
+        self._flow_count += work.flow_count
+        return self._operation_plan(operation, work, flows)
+
+    def _flows(self, operation: Operation, work: OperationLoads) -> FlowSpread:
+        """Follow every flow."""
         parts = [_merged(part, operation.members) for part in operation.totals()]
         for groups, batches in flow_batches(operation, parts):
             for batch in batches:
                 self._flow_list.add(work.add(batch), operation.counts)
             work.finish(groups)
-        self._even += work.even
-        self._hashed += work.hashed
-        self._flow_count += work.flow_count
-        return self._operation_plan(operation, work, _spread(parts))
+        return _spread(parts)
+
+    def _exchange(self, operation: Operation, exchange: FullExchange, work: OperationLoads) -> FlowSpread:
+        """Add up a full exchange; only what a hash decides is followed flow by flow."""
+        flows = operation.members * (operation.members - 1)
+        step = max(1, FLOWS_AT_ONCE // flows)
+        for first in range(0, operation.groups, step):
+            groups = range(first, min(first + step, operation.groups))
+            if not work.add_exchange(exchange, groups):
+                for part in operation.totals():
+                    batch = batch_of(operation, groups, part)
+                    remote = self._router.remote(batch.senders, batch.receivers)
+                    work.add_hashed(FlowBatch(*(column[remote] for column in batch)), first=first)
+            work.finish(groups)
+        return FlowSpread(flows, exchange.least, exchange.most)
 
     def loads(self) -> Loads:
         return Loads(self._even, self._hashed, self._flow_count, self._rate_bps, self._router.is_choice)
@@ -246,6 +271,16 @@ class _FlowList:
         self._pairs.append((batch.senders * self._ranks + batch.receivers, sizes))
         if sum(len(keys) for keys, _ in self._pairs) > LISTED_FLOWS:
             self._pairs = None
+
+    def skip(self, operation: Operation, router: Router) -> bool:
+        """Whether the flows of a full exchange need not be listed: none leaves a host, or there are too many."""
+        hosts = np.sort(router.rank_host[operation.ranks], axis=1)
+        starts = np.flatnonzero(np.diff(hosts, axis=1, prepend=-1).ravel())
+        count = np.diff(starts, append=hosts.size)
+        flows = int((count * (operation.members - count)).sum())
+        if flows > LISTED_FLOWS:
+            self._pairs = None
+        return not flows or self._pairs is None
 
     def flows(self) -> Sequence[RankFlow] | None:
         """Largest first; None if there are too many."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from emulator.roce.rate.rate_cap import port_cap_bps
+from emulator.roce.pacing import port_cap_bps
 from emulator.topology.model import Topology
 
 

@@ -6,21 +6,109 @@ algorithm.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from emulator.planner.built_in import channels_of
-from emulator.planner.collectives.halving_doubling import powers_below
-from emulator.planner.collectives.trees import TreePlace, chain, in_chunks, two_trees
+from emulator.planner.collectives import by_layout
+from emulator.planner.collectives.all_gather_reduce_scatter import aggregate_bytes, carried
+from emulator.planner.collectives.all_to_all import given_on_node
+from emulator.planner.collectives.blocks import array_of
+from emulator.planner.collectives.by_layout import Ring
+from emulator.planner.collectives.patterns import TreePlace, chain, in_chunks, powers_below, two_trees
+from emulator.planner.group_layout import apart
 from emulator.planner.schedule import BARRIER_BYTES, Collective, block
-from emulator.planner.traffic import closed_forms_by_layout as by_layout
-from emulator.planner.traffic.phase import Phase
+from emulator.planner.traffic.phase import FullExchange, Phase
 from emulator.trace.meaning.model import CommKind, IntArray
 
+Stage: TypeAlias = tuple[int, list[tuple[int, int]]]
+"""(steps, (peer, bytes) of all of them), of one member."""
 Phases: TypeAlias = Iterator[Phase]
+
+
+def in_channels(name: str, collective: Collective, senders: IntArray) -> Phases:
+    """One phase: in each ring a member sends to its successor alone."""
+    count = channels_of(name) or 1
+    layout = collective.layout or apart(collective.members)
+    rings = [Ring(layout, channel) for channel in range(count)]
+    halves = 2 if collective.kind is CommKind.ALL_REDUCE else 1
+    edges = [
+        (member, ring.member(ring.position(member) + 1), by_layout.sent_in(collective, member, ring, count))
+        for member in senders.tolist()
+        for ring in rings
+    ]
+    yield Phase.of(edges, halves * (collective.members - 1))
+
+
+def hierarchical_all_reduce(collective: Collective, senders: IntArray) -> Phases:
+    """On the node, beyond it and back."""
+    yield from _staged(collective, senders, lambda view: [*_half(view, reduces=True), *_half(view, reduces=False)])
+
+
+def hierarchical_all_gather(collective: Collective, senders: IntArray) -> Phases:
+    """Beyond the node, then on it."""
+    yield from _staged(collective, senders, lambda view: _half(view, reduces=False))
+
+
+def hierarchical_reduce_scatter(collective: Collective, senders: IntArray) -> Phases:
+    """On the node, then beyond it."""
+    yield from _staged(collective, senders, lambda view: _half(view, reduces=True))
+
+
+def pxn(collective: Collective, senders: IntArray) -> Phases:
+    """On the node, then a phase for each distance between nodes."""
+    yield from _staged(collective, senders, lambda view: [(1, given_on_node(view))])
+    layout = collective.layout or apart(collective.members)
+    nodes, members = len(layout.nodes), np.arange(collective.members, dtype=np.int64)
+    node_of, column_of, owners = np.array(layout.node_of), np.array(layout.column_of), np.array(layout.owners)
+    counts = np.array([len(own) for own in layout.nodes], dtype=np.int64)
+    blocks = array_of(collective)
+    sizes = blocks.size(-1) + (members < blocks.longer).astype(np.int64)
+    for distance in range(1, nodes):
+        sources = (node_of - distance) % nodes
+        through = owners[sources, column_of].astype(np.int64)
+        chosen = np.isin(through, senders) if len(senders) < len(members) else np.ones(len(members), dtype=np.bool_)
+        yield Phase(through[chosen], members[chosen], (sizes * counts[sources])[chosen])
+
+
+def _half(view: Collective, *, reduces: bool) -> Iterable[Stage]:
+    return by_layout.stages(by_layout.grid_of(view), reduces=reduces)
+
+
+def _staged(collective: Collective, senders: IntArray, stages: Callable[[Collective], Iterable[Stage]]) -> Phases:
+    """A phase for each stage, from the stages of every sender."""
+    found: list[tuple[int, list[tuple[int, int, int]]]] = []
+    for member in senders.tolist():
+        for at, (steps, sent) in enumerate(stages(replace(collective, member=member))):
+            if at == len(found):
+                found.append((steps, []))
+            found[at][1].extend((member, peer, size) for peer, size in sent)
+    for steps, edges in found:
+        yield Phase.of(edges, steps)
+
+
+def pat_all_gather(collective: Collective, senders: IntArray) -> Phases:
+    """The farthest first."""
+    blocks = array_of(collective)
+    for distance in reversed(powers_below(blocks.parts)):
+        size = len(carried(blocks, distance)) * collective.size_bytes
+        yield Phase(senders, (senders + distance) % blocks.parts, np.full(len(senders), size, dtype=np.int64))
+
+
+def pat_reduce_scatter(collective: Collective, senders: IntArray) -> Phases:
+    """The nearest first."""
+    blocks = array_of(collective)
+    for distance in powers_below(blocks.parts):
+        behind = carried(blocks, distance)
+        receivers = (senders - distance) % blocks.parts
+        sizes = [aggregate_bytes(blocks, receiver, behind) for receiver in receivers.tolist()]
+        yield Phase(senders, receivers, np.array(sizes, dtype=np.int64))
+
+
 ClosedForm: TypeAlias = Callable[[Collective, IntArray], Phases]
 
 
@@ -58,8 +146,6 @@ def _peer_at(collective: Collective, senders: IntArray, distance: int = 1) -> In
 
 
 # Rings: one phase, because every step sends to the same neighbour.
-
-
 def _ring_all_reduce(collective: Collective, senders: IntArray) -> Phases:
     n = collective.members
     yield Phase(senders, _peer_at(collective, senders), _round_trip(collective.size_bytes, n, senders), 2 * (n - 1))
@@ -90,28 +176,34 @@ def _ring_reduce_scatter(collective: Collective, senders: IntArray) -> Phases:
 
 
 # Full exchanges.
+def full_exchange_of(name: str, collective: Collective) -> FullExchange | None:
+    """What the members exchange, if every one sends to every other; None if not."""
+    n, nothing = collective.members, np.zeros(collective.members, dtype=np.int64)
+    if (collective.kind, name) == (CommKind.ALL_GATHER, "direct"):
+        return FullExchange(nothing + collective.size_bytes, nothing)
+    blocks = _BlockSizes(collective.size_bytes, n).size(np.arange(n, dtype=np.int64))
+    match collective.kind, name:
+        case CommKind.ALL_REDUCE, "direct":
+            return FullExchange(blocks, blocks)
+        case (CommKind.REDUCE_SCATTER | CommKind.REDUCE_SCATTER_BLOCK, "direct") | (
+            CommKind.ALL_TO_ALL,
+            "parallel" | "pairwise",
+        ):
+            return FullExchange(nothing, blocks, is_by_distance=name == "pairwise")
+    return None
 
 
-def _all_pairs(collective: Collective, senders: IntArray) -> tuple[IntArray, IntArray]:
-    n = collective.members
-    receivers = (senders[:, None] + np.arange(1, n, dtype=np.int64)) % n
-    return np.repeat(senders, n - 1), receivers.ravel()
+def _exchange(name: str, steps: int = 1) -> ClosedForm:
+    """One phase with all pairs."""
 
+    def exchange_phase(collective: Collective, senders: IntArray) -> Phases:
+        shares, n = full_exchange_of(name, collective), collective.members
+        assert shares is not None
+        target = (senders[:, None] + np.arange(1, n, dtype=np.int64)) % n
+        sizes = shares.sent[senders][:, None] + shares.received[target]
+        yield Phase(np.repeat(senders, n - 1), target.ravel(), sizes.ravel(), steps)
 
-def _direct_all_reduce(collective: Collective, senders: IntArray) -> Phases:
-    blocks = _BlockSizes(collective.size_bytes, collective.members)
-    source, target = _all_pairs(collective, senders)
-    yield Phase(source, target, blocks.size(source) + blocks.size(target), 2)
-
-
-def _direct_all_gather(collective: Collective, senders: IntArray) -> Phases:
-    source, target = _all_pairs(collective, senders)
-    yield Phase(source, target, _constant(source, collective.size_bytes))
-
-
-def _block_to_each(collective: Collective, senders: IntArray) -> Phases:
-    source, target = _all_pairs(collective, senders)
-    yield Phase(source, target, _BlockSizes(collective.size_bytes, collective.members).size(target))
+    return exchange_phase
 
 
 def _pairwise(collective: Collective, senders: IntArray) -> Phases:
@@ -122,8 +214,6 @@ def _pairwise(collective: Collective, senders: IntArray) -> Phases:
 
 
 # Halving and doubling.
-
-
 def _halving(blocks: _BlockSizes, position: IntArray, distances: list[int]) -> list[tuple[int, IntArray, IntArray]]:
     """Per step: (distance, bytes of the half sent, bytes of the half kept)."""
     first, count, found = np.zeros_like(position), blocks.parts, []
@@ -202,8 +292,6 @@ def _dissemination(collective: Collective, senders: IntArray) -> Phases:
 
 
 # Trees with pipelined chunks: one phase up to the root, one phase down from it.
-
-
 def _double_binary_tree(collective: Collective, senders: IntArray) -> Phases:
     halves = [block(collective.size_bytes, 2, half)[1] for half in (0, 1)]
     places = [two_trees(collective.members, member) for member in senders.tolist()]
@@ -248,27 +336,27 @@ _CLOSED_FORMS: Mapping[tuple[CommKind, str], ClosedForm] = {
     (CommKind.ALL_REDUCE, "halving_doubling"): _halving_doubling_all_reduce,
     (CommKind.ALL_REDUCE, "recursive_doubling"): _recursive_doubling,
     (CommKind.ALL_REDUCE, "double_binary_tree"): _double_binary_tree,
-    (CommKind.ALL_REDUCE, "direct"): _direct_all_reduce,
+    (CommKind.ALL_REDUCE, "direct"): _exchange("direct", steps=2),
     (CommKind.ALL_GATHER, "ring"): _ring_all_gather,
     (CommKind.ALL_GATHER, "halving_doubling"): _halving_doubling_all_gather,
-    (CommKind.ALL_GATHER, "direct"): _direct_all_gather,
+    (CommKind.ALL_GATHER, "direct"): _exchange("direct"),
     (CommKind.REDUCE_SCATTER, "ring"): _ring_reduce_scatter,
     (CommKind.REDUCE_SCATTER, "halving_doubling"): _halving_doubling_reduce_scatter,
-    (CommKind.REDUCE_SCATTER, "direct"): _block_to_each,
+    (CommKind.REDUCE_SCATTER, "direct"): _exchange("direct"),
     (CommKind.ALL_TO_ALL, "pairwise"): _pairwise,
-    (CommKind.ALL_TO_ALL, "parallel"): _block_to_each,
+    (CommKind.ALL_TO_ALL, "parallel"): _exchange("parallel"),
     (CommKind.BROADCAST, "ring"): _chain_down,
     (CommKind.REDUCE, "ring"): _chain_up,
     (CommKind.BARRIER, "dissemination"): _dissemination,
-    (CommKind.ALL_REDUCE, "hierarchical"): by_layout.hierarchical_all_reduce,
-    (CommKind.ALL_GATHER, "hierarchical"): by_layout.hierarchical_all_gather,
-    (CommKind.ALL_GATHER, "pat"): by_layout.pat_all_gather,
-    (CommKind.REDUCE_SCATTER, "hierarchical"): by_layout.hierarchical_reduce_scatter,
-    (CommKind.REDUCE_SCATTER, "pat"): by_layout.pat_reduce_scatter,
-    (CommKind.ALL_TO_ALL, "pxn"): by_layout.pxn,
+    (CommKind.ALL_REDUCE, "hierarchical"): hierarchical_all_reduce,
+    (CommKind.ALL_GATHER, "hierarchical"): hierarchical_all_gather,
+    (CommKind.ALL_GATHER, "pat"): pat_all_gather,
+    (CommKind.REDUCE_SCATTER, "hierarchical"): hierarchical_reduce_scatter,
+    (CommKind.REDUCE_SCATTER, "pat"): pat_reduce_scatter,
+    (CommKind.ALL_TO_ALL, "pxn"): pxn,
 }
 
 
 def closed_form_of(kind: CommKind, name: str) -> ClosedForm | None:
     """The closed form of an algorithm; None if it has none."""
-    return partial(by_layout.in_channels, name) if channels_of(name) else _CLOSED_FORMS.get((kind, name))
+    return partial(in_channels, name) if channels_of(name) else _CLOSED_FORMS.get((kind, name))

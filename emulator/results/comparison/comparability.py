@@ -106,6 +106,11 @@ def _device(manifest: Manifest) -> Any:
     return [manifest.dut.get("vendor"), manifest.dut.get("model"), firmware_of(manifest), profile.get("digest")]
 
 
+def _builds(manifest: Manifest) -> Any:
+    """How the agents were installed; before there was another way, they were pure."""
+    return sorted({host.facts.get("build", "pure") for host in manifest.hosts} or {"pure"})
+
+
 _REQUIRED: Mapping[str, Fact] = {
     "ranks": lambda manifest: manifest.trace.ranks,
     "trace (digest)": lambda manifest: manifest.trace.digest[:12],
@@ -117,6 +122,7 @@ _REQUIRED: Mapping[str, Fact] = {
     "observation point": lambda manifest: manifest.observation_point,
     "end of a collective": lambda manifest: manifest.cct_until.replace("_", " "),
     "Charkha's version": lambda manifest: manifest.versions.get("charkha"),
+    "Charkha's build": _builds,
 }
 _NOTED: dict[str, Fact] = {
     "clock": lambda manifest: manifest.clock.source,
@@ -190,7 +196,9 @@ def _class_differences(groups: Sequence[RunGroup]) -> Iterator[RunDifference]:
 
 
 def _tester_limited(run: MeasuredRun) -> Iterator[ClassKey]:
-    yield from (key for key, percent in run.tester_percent.items() if percent >= TESTER_LIMITED_PERCENT)
+    network = run.measurements.network  # known: that is what is compared
+    shares = run.tester_percent.items()
+    yield from (key for key, percent in shares if percent >= TESTER_LIMITED_PERCENT and key not in network)
 
 
 def _tester_notes(groups: Sequence[RunGroup]) -> Iterator[str]:

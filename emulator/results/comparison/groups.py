@@ -16,7 +16,7 @@ from emulator.results.run_folder.reader import Run, of_session, read_run
 from emulator.results.run_folder.session import is_session
 from emulator.results.run_folder.store import find_runs, firmware_of, is_run_folder
 from emulator.results.statistics.samples.classes import JCT, ClassKey
-from emulator.results.statistics.samples.measurements import Measurements, measurements
+from emulator.results.statistics.samples.iterations import Measurements, measurements
 from emulator.results.statistics.summary import summarise
 from emulator.visible import visible
 
@@ -26,7 +26,7 @@ class MeasuredRun:
     """A run and its times.
 
     Attributes:
-        tester_percent: what of the time of a class, JCT included, a calibrated tester adds, see ClassSummary.
+        tester_percent: what of the time of a class, JCT included, the tester adds, see ClassSummary.
         counted: what happened to its packets, see causes.py.
     """
 
@@ -221,7 +221,9 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
         if reason:
             excluded.append(ExcludedRun(run.folder, reason))
         else:
-            kept.append(MeasuredRun(run.folder, run.manifest, measurements(run), _tester_percent(run), counted(run)))
+            measured = measurements(run)
+            shares = _tester_percent(run) if run.manifest.calibration or measured.network else {}
+            kept.append(MeasuredRun(run.folder, run.manifest, measured, shares, counted(run)))
     if not kept:
         reasons = "; ".join(f"{one.folder}: {one.reason}" for one in excluded)
         raise ResultError(f"no run of this group can be compared ({reasons})", path=name)
@@ -229,8 +231,6 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
 
 
 def _tester_percent(run: Run) -> Mapping[ClassKey, float]:
-    if not run.manifest.calibration:
-        return {}
     summary = summarise(run)
     found = {row.key: row.tester_percent for row in summary.classes if row.tester_percent is not None}
     if summary.iteration is not None and summary.iteration.jct_ns and (added_ns := summary.tester_ns) is not None:

@@ -25,8 +25,7 @@ from emulator.results.run_folder.session import StoredSession
 from emulator.results.statistics.method.bootstrap import MIN_ITERATIONS
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.classes import JCT, ClassKey
-from emulator.results.statistics.samples.iterations import Span, iteration_spans
-from emulator.results.statistics.samples.measurements import Measurements, Times, measurements
+from emulator.results.statistics.samples.iterations import Measurements, Span, Times, iteration_spans, measurements
 from emulator.trace.meaning.model import IntArray
 
 STRETCHES = 20

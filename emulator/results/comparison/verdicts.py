@@ -11,7 +11,7 @@ import numpy as np
 
 from emulator.results.comparison import inference
 from emulator.results.comparison.comparability import Comparability
-from emulator.results.comparison.groups import RunGroup, take_turns
+from emulator.results.comparison.groups import MeasuredRun, RunGroup, take_turns
 from emulator.results.comparison.inference import Floats
 from emulator.results.statistics.method.bootstrap import RESAMPLES, Interval
 from emulator.results.statistics.method.descriptive import samples_needed, variation
@@ -125,7 +125,10 @@ class ClassComparison:
         finds: the smallest ratio above 1 of the device's time that 95 of 100 comparisons with as many runs of this
             spread find.
         needs_to_find: runs a side with which they find `Rules.find`; None if it is not given or over 100 are needed.
-        tester_percent: of the baseline's time, what the calibrated tester adds; median over its runs. None: not known.
+        tester_percent: of the baseline's time, what the tester adds; median over its runs. None: not known, or nothing:
+            the times are the network's.
+        is_network: the times are the network's part of cct, which all runs of both groups know.
+        cct_ns: median over the runs of either group of what represents them, of the whole time.
     """
 
     key: ClassKey
@@ -143,6 +146,8 @@ class ClassComparison:
     finds: float | None = None
     needs_to_find: int | None = None
     tester_percent: float | None = None
+    is_network: bool = False
+    cct_ns: tuple[float | None, float | None] = (None, None)
 
     @property
     def is_diluted(self) -> bool:
@@ -247,9 +252,13 @@ def _compare_class(
 ) -> ClassComparison:
     """Everything but the verdict, which depends on the number of classes; `least`: runs without which there is none."""
     compare_sides = _compare_pairs if is_paired else _compare_groups
-    measured = compare_sides(key, baseline, other, rules, rules.quantile)
-    tail = compare_sides(key, baseline, other, rules, TAIL)
-    tester_percent = _tester_percent(key, baseline)
+    is_network = all(
+        key in run.measurements.network for group in (baseline, other) for run in group.runs if _has(run, key)
+    )
+    chosen = _network_of if is_network else _unchanged
+    measured = compare_sides(key, chosen(baseline), chosen(other), rules, rules.quantile)
+    tail = compare_sides(key, chosen(baseline), chosen(other), rules, TAIL)
+    tester_percent = None if is_network else _tester_percent(key, baseline)
     finds, needs_to_find = _power(measured, rules, least=least, is_paired=is_paired, tester_percent=tester_percent)
     is_tail_whole = [side.runs for side in measured.sides] == [side.runs for side in tail.sides]
     return ClassComparison(
@@ -264,7 +273,30 @@ def _compare_class(
         finds=finds,
         needs_to_find=needs_to_find,
         tester_percent=tester_percent,
+        is_network=is_network,
+        cct_ns=(_median(key, baseline, rules.quantile), _median(key, other, rules.quantile)),
     )
+
+
+def _has(run: MeasuredRun, key: ClassKey) -> bool:
+    return key in run.measurements.classes
+
+
+def _network_of(group: RunGroup) -> RunGroup:
+    """The same runs with the network's part of their times."""
+    runs = [
+        replace(run, measurements=replace(run.measurements, classes=run.measurements.network)) for run in group.runs
+    ]
+    return replace(group, runs=runs)
+
+
+def _unchanged(group: RunGroup) -> RunGroup:
+    return group
+
+
+def _median(key: ClassKey, group: RunGroup, quantile: float) -> float | None:
+    known = [one for one in _values(key, group, quantile) if one is not None]
+    return float(np.median(known)) if known else None
 
 
 def _tester_percent(key: ClassKey, group: RunGroup) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from emulator.control.observations import Completions
+from emulator.control.observations import Completions, join_completions
 from emulator.errors import RemoteProtocolError
 from emulator.results.run_folder.schema import Columns
 from emulator.trace.meaning.model import CommKind, Communication, Group, IdArray, IntArray, Workload
@@ -54,29 +54,35 @@ class NodeCatalogue:
         rows = self._rows(np.array([rank], np.int64), np.array([node_id], np.uint64))
         return int(self._columns["group_size"][rows[0]])
 
-    def samples(self, done: Completions) -> Columns:
-        """Columns for `RunWriter.add_samples`, rows ordered by rank.
+    def is_pair(self, rank: int, node_id: int) -> bool:
+        """Whether a communication is a send or a receive; errors as of `members`."""
+        rows = self._rows(np.array([rank], np.int64), np.array([node_id], np.uint64))
+        return bool(self._columns["kind"][rows[0]] in _PAIR)
+
+    def size_bytes(self, rank: int, node_id: int) -> int:
+        """Payload of a communication as the trace counts it; errors as of `members`."""
+        rows = self._rows(np.array([rank], np.int64), np.array([node_id], np.uint64))
+        return int(self._columns["size_bytes"][rows[0]])
+
+    def samples(self, parts: Sequence[Completions]) -> Columns:
+        """Columns of the table of samples, rows ordered by iteration and rank.
+
+        Args:
+            parts: at least one, of any iterations.
 
         Raises:
             RemoteProtocolError: a completion names a node that is not a communication of its rank.
         """
-        order = np.argsort(done.rank, kind="stable")
-        rank = np.asarray(done.rank)[order]
-        node_id = np.asarray(done.node_id, np.uint64)[order]
-        fixed = self._fixed(rank, node_id)
-        arrival = np.asarray(done.arrival_ns, np.int64)[order]
-        delay = np.asarray(done.read_delay_ns, np.int64)[order]
-        wait = np.asarray(done.core_wait_ns, np.int64)[order]
-        return fixed | {
-            "iteration": np.full(len(rank), done.iteration, np.int32),
-            "rank": rank.astype(np.int32),
-            "node_id": node_id,
-            "post_ns": np.asarray(done.post_ns, np.int64)[order],
-            "done_ns": np.asarray(done.done_ns, np.int64)[order],
+        done = join_completions(parts)
+        order = np.lexsort((done["rank"], done["iteration"]))
+        done = {name: column[order] for name, column in done.items()}
+        arrival, delay, wait = done["arrival_ns"], done["read_delay_ns"], done["core_wait_ns"]
+        return {
+            **self._fixed(done["rank"], done["node_id"]),
+            **done,
+            "iteration": done["iteration"].astype(np.int32),
+            "rank": done["rank"].astype(np.int32),
             "arrival_ns": _nullable(arrival, arrival == 0),
-            "bytes_sent": np.asarray(done.bytes_sent, np.int64)[order],
-            "bytes_received": np.asarray(done.bytes_received, np.int64)[order],
-            "early": np.asarray(done.early, np.bool_)[order],
             "read_delay_ns": _nullable(delay, delay < 0),
             "core_wait_ns": _nullable(wait, wait < 0),
         }
@@ -118,6 +124,9 @@ class NodeCatalogue:
 
     def _ideal(self, instance: IntArray) -> IntArray:
         return np.full(len(instance), -1, np.int64) if self._ideal_ns is None else self._ideal_ns[instance]
+
+
+_PAIR = (CommKind.SEND.label, CommKind.RECV.label)
 
 
 def _columns(

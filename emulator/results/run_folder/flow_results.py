@@ -41,8 +41,10 @@ class FlowResult(FlowFigures):
     dscp: int | None = None
 
 
+_LABEL = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {
-    "str": pa.dictionary(pa.int32(), pa.string()), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(),
+    "str": _LABEL, "FlowDirection": _LABEL, "FlowObserver": _LABEL,
+    "int": pa.int64(), "Count": pa.int64(), "float": pa.float64(), "Amount": pa.float64(), "bool": pa.bool_(),
 }  # fmt: skip
 
 

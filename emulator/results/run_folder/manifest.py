@@ -16,12 +16,20 @@ from msgspec import Meta
 
 from emulator.control.parameter import Parameter, Setting
 from emulator.errors import ResultError
-from emulator.results.run_folder.migration import migrated
+from emulator.host.files import read_bounded
 from emulator.results.run_folder.schema import FORMAT_VERSION
-from emulator.results.run_folder.stored import Count, Index, Positive, StoredManifest, TimeNs
+from emulator.results.run_folder.stored import Count, Index, Positive, StoredManifest, TimeNs, migrated
 from emulator.schema import SchemaProblem, decode, json_schema, parse_json
 from emulator.trace.meaning.imported import ImportFacts
-from emulator.version import VERSION
+from emulator.version import BUILD, VERSION
+
+MANIFEST = "manifest.json"
+PARTIAL_MANIFEST = "manifest.partial.json"
+CRASHED = "the run ended without closing its folder"
+BROKEN = "not all ranks completed it"
+SESSION = "session.json"
+REPORT = "report.html"
+
 
 OBSERVATION_POINT = "endpoint software boundary"
 KERNEL_OBSERVATION_POINT = "kernel's receive time stamps"
@@ -36,7 +44,7 @@ LAST_DONE: Final = "last_done"
 """Until format version 2: acknowledgements of the last sends counted."""
 CctEnd: TypeAlias = Literal["last_arrival", "last_done"]
 Answer: TypeAlias = Literal["PASS", "FAIL", "TESTER-LIMITED", "UNDECIDED"]
-_LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
+_LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,7 @@ class HostFacts:
         post_lateness_median_ns: delay between the time that a communication was ready and its post.
         steal_fraction: fraction of CPU time that the hypervisor gave to other virtual machines; None if unknown.
         core_wait_fraction: fraction of the time that the agent wanted a core and had none; None if unknown.
+        late_starts: measured iterations that the agent was told of after they should have begun; None if unknown.
     """
 
     agent: str
@@ -136,6 +145,7 @@ class HostFacts:
     post_lateness_median_ns: TimeNs | None = None
     steal_fraction: float | None = None
     core_wait_fraction: float | None = None
+    late_starts: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +166,7 @@ class RunFigures:
 @cache
 def software_versions() -> Mapping[str, str]:
     """Versions of Charkha, Python and the libraries that affect the numbers."""
-    found = {"charkha": VERSION, "python": platform.python_version()}
+    found = {"charkha": VERSION, "build": BUILD, "python": platform.python_version()}
     return found | {name: _version(name) for name in _LIBRARIES}
 
 
@@ -243,7 +253,7 @@ def manifest_schema() -> dict[str, Any]:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        document = parse_json(path.read_bytes())
+        document = parse_json(read_bounded(path))
     except OSError as error:
         raise ResultError(f"cannot be read ({error.strerror})", path=path) from error
     except SchemaProblem as error:

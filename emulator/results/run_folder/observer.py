@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
 
 from emulator.results.run_folder.schema import Columns
 
@@ -25,29 +26,61 @@ class RunHeader:
     run_folder: str
 
 
-class RunObserver:
-    """Receives the events of a run, on the thread of the controller. Methods that are not overridden do nothing."""
+class WaitingFor(NamedTuple):
+    """These agents have not joined yet."""
 
-    def waiting_for(self, agents: Sequence[str]) -> None:
-        """These agents have not joined yet."""
+    agents: Sequence[str]
 
-    def iteration_started(self, iteration: int) -> None:
-        """All agents received the start of the iteration."""
 
-    def completed(self, nodes: int) -> None:
-        """This many more communication nodes are done."""
+class IterationStarted(NamedTuple):
+    """All agents received the start of the iteration."""
 
-    def recorded(self, samples: Columns) -> None:
-        """The same nodes as rows of the samples, see `SAMPLES_SCHEMA`; all of one iteration."""
+    iteration: int
 
-    def iteration_done(self, iteration: int, jct_ns: int) -> None:
-        """All ranks completed the iteration, `jct_ns` after it began: see statistics/samples/iterations.py."""
 
-    def moved(self, bytes_sent: int) -> None:
-        """Total payload sent since the start of the run, bytes."""
+class Recorded(NamedTuple):
+    """More communication nodes are done; `samples`: their rows, see `SAMPLES_SCHEMA`, ordered by iteration."""
 
-    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """An agent reported its total payload and completed nodes since the start of the run."""
+    samples: Columns
 
-    def writing_trace(self) -> None:
-        """Traffic has ended; the measured trace is being written."""
+    @property
+    def nodes(self) -> int:
+        """How many."""
+        return len(self.samples["rank"])
+
+
+class IterationDone(NamedTuple):
+    """All ranks completed the iteration, `jct_ns` after it began: see statistics/samples/iterations.py."""
+
+    iteration: int
+    jct_ns: int
+
+
+class Moved(NamedTuple):
+    """Total payload sent since the start of the run, bytes."""
+
+    bytes_sent: int
+
+
+class AgentMoved(NamedTuple):
+    """An agent reported its total payload and completed nodes since the start of the run."""
+
+    agent: str
+    bytes_sent: int
+    nodes_done: int
+    waiting_on: str
+
+
+class WritingTrace(NamedTuple):
+    """Traffic has ended; the measured trace is being written."""
+
+
+RunEvent: TypeAlias = WaitingFor | IterationStarted | Recorded | IterationDone | Moved | AgentMoved | WritingTrace
+
+
+class RunObserver(Protocol):
+    """Receives the events of a run, on the thread of the controller."""
+
+    def tell(self, event: RunEvent) -> None:
+        """Take an event; those that mean nothing to it are passed over."""
+        ...

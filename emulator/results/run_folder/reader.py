@@ -2,13 +2,18 @@
 
 While `manifest.partial.json` exists, the run has not ended or has crashed, and the tables are `*.partial.arrows`. Once
 `manifest.json` exists, the folder is closed and never changes again, and the tables are `*.parquet`.
+
+The append-only form is an Arrow IPC stream: a schema, then self-contained batches. A file that ends in the middle of a
+batch loses that batch only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from io import BufferedReader, BytesIO
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +21,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from emulator.errors import ResultError
+from emulator.host.files import open_at_once, writing
 from emulator.host.parquet import to_table
-from emulator.results.run_folder.layout import BROKEN, CRASHED, MANIFEST, PARTIAL_MANIFEST, SESSION
 from emulator.results.run_folder.manifest import (
+    BROKEN,
+    CRASHED,
     INTERRUPTED,
+    MANIFEST,
+    PARTIAL_MANIFEST,
+    SESSION,
     Exclusion,
     Manifest,
     Trials,
     read_manifest,
 )
 from emulator.results.run_folder.schema import RunTable, limits_of, order_of, words_of
-from emulator.results.run_folder.stream import read_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +116,33 @@ class Run:
         return to_table(list(self.batches(part, columns)), schema)
 
 
+MOST_ROWS, LEAST_ROW_BYTES = 1_000_000, 4
+"""Of samples: no clock gives all of them the same times, which would fit in fewer bytes (measured: 24)."""
+
+
 def _parquet_batches(path: Path, part: RunTable, names: list[str]) -> Iterator[pa.RecordBatch]:
     try:
-        with path.open("rb") as file, pq.ParquetFile(file) as source:
+        with open_at_once(path) as file, pq.ParquetFile(file) as source:
             written = source.schema_arrow
             _check_columns(written, part, names, path)
+            most_rows = MOST_ROWS + path.stat().st_size // LEAST_ROW_BYTES
+            if part is RunTable.SAMPLES and source.metadata.num_rows > most_rows:
+                raise ResultError(f"has {source.metadata.num_rows:,} rows; so few bytes have {most_rows:,}", path=path)
             for batch in source.iter_batches(columns=[name for name in names if name in written.names]):
-                yield _with_columns(batch, part, names)
+                yield _with_columns(_with_own_words(batch), part, names)
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: of texts in its schema
         raise ResultError(f"cannot be read ({str(error).splitlines()[0]})", path=path) from error
+
+
+def _with_own_words(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with texts that its rows have; each batch comes with all texts of the file, however many there are."""
+    for at, column in enumerate(batch.columns):
+        if pa.types.is_dictionary(column.type) and len(column.dictionary) > len(column):
+            used = pc.unique(column.indices).drop_null()
+            indices = pc.index_in(column.indices, used)
+            own = pa.DictionaryArray.from_arrays(indices, column.dictionary.take(used))
+            batch = batch.set_column(at, batch.schema.field(at), own)
+    return batch
 
 
 def _check_columns(written: pa.Schema, part: RunTable, names: Sequence[str], path: Path) -> None:
@@ -172,3 +199,93 @@ def _trials_so_far(run: Run) -> Trials:
         included=int(np.count_nonzero(numbers >= 0)) - len(broken),
         excluded=tuple(Exclusion(one, BROKEN) for one in broken),
     )
+
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # threads for a small batch cost more
+
+
+class TableStream:
+    """A table that is appended to; a context manager that closes the file.
+
+    Args:
+        path: of the stream; must not exist.
+        schema: of every batch.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.path = path
+        self.schema = schema
+        with writing(path):
+            self._file = path.open("xb", buffering=0)
+            self._pieces = BytesIO()  # Arrow writes a batch in a hundred pieces
+            self._writer = pa.ipc.new_stream(self._pieces, schema, options=_OPTIONS)
+            self._pass_on()
+
+    def __enter__(self) -> TableStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Write a batch; the kernel has it on return, so that a killed process loses nothing.
+
+        Raises:
+            HostError: it could not be written; the stream stays readable up to the previous batch.
+        """
+        with writing(self.path):
+            self._writer.write_batch(batch)
+            self._pass_on()
+
+    def close(self) -> None:
+        """End the stream; idempotent.
+
+        Raises:
+            HostError: it could not be written.
+        """
+        if self._file.closed:
+            return
+        with writing(self.path):
+            try:
+                self._writer.close()
+                self._pass_on()
+            finally:
+                self._file.close()
+
+    def _pass_on(self) -> None:
+        rest = memoryview(self._pieces.getvalue())
+        self._pieces.seek(0)
+        self._pieces.truncate()
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+
+def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
+    """Every complete batch of a stream, closed or truncated.
+
+    Raises:
+        ResultError: the file cannot be read at all.
+    """
+    try:
+        source = open_at_once(path)
+    except OSError as error:
+        raise ResultError(f"cannot be read ({error.strerror})", path=path) from error
+    with source:
+        yield from _whole_batches(source, path)
+
+
+def _whole_batches(source: BufferedReader, path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        reader = pa.ipc.open_stream(source)
+        while True:
+            batch = reader.read_next_batch()
+            batch.validate(full=True)
+            yield batch
+    except StopIteration:
+        return
+    except (pa.ArrowInvalid, OSError) as error:
+        # For a truncated stream Arrow raises an OSError without errno; one with errno comes from the disk.
+        if getattr(error, "errno", None):
+            raise ResultError(f"cannot be read ({error})", path=path) from error

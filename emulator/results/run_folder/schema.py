@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from emulator.control.observations import EVENTS
+from emulator.control.flows import FlowDirection
+from emulator.control.observations import EVENTS, Medium
 from emulator.results.run_folder.flow_results import FLOW_RESULTS_SCHEMA
 from emulator.trace.meaning.model import CommKind
 
@@ -46,6 +47,10 @@ SAMPLES_SCHEMA = pa.schema(
         pa.field("read_delay_ns", pa.int64()),
         pa.field("core_wait_ns", pa.int64()),
         pa.field("remaining_ideal_ns", pa.int64()),
+        pa.field("network_ns", pa.int64()),
+        pa.field("network_crossings", pa.int64()),
+        pa.field("stalled_ns", pa.int64()),
+        pa.field("port_ns", pa.int64()),
     ]
 )
 
@@ -141,6 +146,19 @@ COUNTERS_SCHEMA = pa.schema(
     ]
 )
 
+TIMELINE_SCHEMA = pa.schema(
+    [
+        pa.field("src", pa.int32(), nullable=False),
+        pa.field("dst", pa.int32(), nullable=False),
+        pa.field("qpn", pa.int32(), nullable=False),
+        pa.field("start_ns", pa.int64(), nullable=False),
+        pa.field("bin_ns", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("retransmits", pa.int64(), nullable=False),
+        pa.field("ecn_marks", pa.int64(), nullable=False),
+    ]
+)
+
 
 class RunTable(Enum):
     """A table of the run folder; the value is the stem of its file name."""
@@ -150,6 +168,7 @@ class RunTable(Enum):
     COMPUTE = "compute"
     FLOWS = "flows"
     FLOW_EVENTS = "flow_events"
+    TIMELINE = "timeline"
     STEPS = "steps"
     COUNTERS = "counters"
     FLOW_RESULTS = "flow_results"
@@ -160,6 +179,7 @@ class RunTable(Enum):
         return self in (
             RunTable.COMPUTE,
             RunTable.FLOW_EVENTS,
+            RunTable.TIMELINE,
             RunTable.STEPS,
             RunTable.COUNTERS,
             RunTable.FLOW_RESULTS,
@@ -187,6 +207,7 @@ _SCHEMAS = {
     RunTable.COMPUTE: COMPUTE_SCHEMA,
     RunTable.FLOWS: FLOWS_SCHEMA,
     RunTable.FLOW_EVENTS: FLOW_EVENTS_SCHEMA,
+    RunTable.TIMELINE: TIMELINE_SCHEMA,
     RunTable.STEPS: STEPS_SCHEMA,
     RunTable.COUNTERS: COUNTERS_SCHEMA,
     RunTable.FLOW_RESULTS: FLOW_RESULTS_SCHEMA,
@@ -211,6 +232,8 @@ def limits_of(field: pa.Field[Any], *, places: int | None) -> tuple[float, float
         return None
     if field.name in _ENDPOINTS:
         return 0, (places or _MOST_RANKS) - 1
+    if field.name == "bin_ns":
+        return 1, _LONGEST_NS
     return (-_LONGEST_NS, _LONGEST_NS) if field.name.endswith("_ns") else (0, _LARGEST)
 
 
@@ -232,7 +255,8 @@ def words_of(part: RunTable, column: str) -> Collection[str] | None:
 
 _WORDS: Mapping[tuple[RunTable, str], Collection[str]] = {
     (RunTable.SAMPLES, "kind"): {kind.label for kind in CommKind},
-    (RunTable.FLOW_RESULTS, "direction"): {"sent", "received", "read", "served"},
+    (RunTable.FLOWS, "medium"): {*Medium},
+    (RunTable.FLOW_RESULTS, "direction"): {*FlowDirection},
 }
 _FLOAT_MAX = float(np.finfo(np.float64).max)
 

@@ -4,6 +4,8 @@ FOLDER/session.json
 FOLDER/job=a/           a run folder as any other; readers of Parquet see its name as the column `job`
 FOLDER/job=b/
 FOLDER/solo/job=a/      the same job alone at the same places, where the user asked for it
+
+A run is a session of one job: FOLDER itself is its run folder.
 """
 
 from __future__ import annotations
@@ -16,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from emulator.errors import ResultError
-from emulator.host.files import publish, writing
-from emulator.results.run_folder.layout import SESSION
-from emulator.results.run_folder.manifest import COMPLETE
+from emulator.host.files import publish, read_bounded, writing
+from emulator.results.run_folder.manifest import COMPLETE, SESSION
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.store import is_run_folder
 from emulator.schema import SchemaProblem, decode, parse_json
 
 FORMAT_VERSION = 1
 SOLO = "solo"
+ONLY = "job"
+"""Name of the job of a run whose spec names none."""
 _JOB = "job="
 
 
@@ -76,7 +79,7 @@ class StoredSession:
 
     Attributes:
         folder: its path.
-        facts: from `session.json`.
+        facts: from `session.json`; of a run, from its manifest.
         jobs: name → run, in the order of the spec; a job whose folder is gone is missing.
         solo: name → run of the job alone, as far as there are any.
         starts_ns: name → when its first iteration, usually a warm-up, was told to begin. On the clock of all time
@@ -89,6 +92,40 @@ class StoredSession:
     jobs: Mapping[str, Run]
     solo: Mapping[str, Run]
     starts_ns: Mapping[str, int]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run: its only job has no other folder than its own."""
+        return [run.folder for run in self.jobs.values()] == [self.folder]
+
+    @property
+    def run(self) -> Run:
+        """The run of its only job.
+
+        Raises:
+            ValueError: there is none, or several.
+        """
+        (run,) = self.jobs.values()
+        return run
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every job has a complete run."""
+        is_whole = len(self.jobs) == len(self.facts.jobs)
+        return is_whole and all(run.manifest.status == COMPLETE for run in self.jobs.values())
+
+
+def session_of(run: Run) -> StoredSession:
+    """A run as a session of one job."""
+    manifest = run.manifest
+    match manifest.spec:
+        case {"jobs": [{"name": str(name)}]}:
+            pass
+        case _:
+            name = ONLY
+    jobs = (JobFacts(name, manifest.run_id),)
+    facts = SessionFacts(manifest.run_id, manifest.created, manifest.command_line, manifest.spec or {}, jobs)
+    return StoredSession(run.folder, facts, {name: run}, {}, {})
 
 
 def job_folder(folder: Path, name: str) -> Path:
@@ -123,11 +160,13 @@ def write_session(folder: Path, facts: SessionFacts) -> None:
 
 
 def load_session(folder: Path) -> StoredSession:
-    """Open the folder of a session; runs are open as `read_run` opens them.
+    """Open the folder of a session, or of a run; runs are open as `read_run` opens them.
 
     Raises:
-        ResultError: not a session, a damaged one, or one of a newer format version.
+        ResultError: neither, a damaged one, or one of a newer format version.
     """
+    if not is_session(folder):
+        return session_of(read_run(folder))
     facts = _read_facts(folder / SESSION)
     names = [job.name for job in facts.jobs]
     return StoredSession(
@@ -139,20 +178,18 @@ def load_session(folder: Path) -> StoredSession:
     )
 
 
-def complete_session(folder: Path) -> StoredSession | None:
-    """The session in a folder; None if there is none, or a job of it is not complete."""
-    if not is_session(folder):
-        return None
-    found = load_session(folder)
-    is_whole = len(found.jobs) == len(found.facts.jobs)
-    return found if is_whole and all(run.manifest.status == COMPLETE for run in found.jobs.values()) else None
+def found_session(folder: Path) -> StoredSession | None:
+    """The session or the run in a folder; None if there is neither.
+
+    Raises:
+        ResultError: it is damaged, or one of a newer format version.
+    """
+    return load_session(folder) if is_session(folder) or is_run_folder(folder) else None
 
 
 def _read_facts(path: Path) -> SessionFacts:
     try:
-        document = parse_json(path.read_bytes())
-    except FileNotFoundError as error:
-        raise ResultError(f"is not the folder of a session (no {SESSION})", path=path.parent) from error
+        document = parse_json(read_bounded(path))
     except OSError as error:
         raise ResultError(f"cannot be read ({error.strerror})", path=path) from error
     except SchemaProblem as error:

@@ -1,16 +1,20 @@
 """What a manifest stores of a topology, a device and a calibration, as types: the check of a stored run at its load.
 
 The manifest keeps them as the mappings that they were written as; unknown keys, from a later release, are ignored.
+Manifests of older format versions are migrated when they are read; files are never edited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from ipaddress import ip_address
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
+
+from emulator.errors import ResultError
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 Index = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
@@ -165,3 +169,41 @@ class StoredManifest(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.created).timestamp()
+
+
+Document: TypeAlias = dict[str, Any]
+
+
+def _keep_times_until_done(document: Document) -> Document:
+    """Version 2 times collectives until the last arrival; what was reported of older runs stays true of them."""
+    return document | {"format_version": 2, "cct_until": "last_done"}
+
+
+MIGRATIONS: Mapping[int, Callable[[Document], Document]] = {1: _keep_times_until_done}
+"""Format version → function that turns such a manifest into one of the next version."""
+
+
+def migrated(document: Document, *, path: Path, newest: int) -> Document:
+    """The manifest in the newest format version.
+
+    Args:
+        document: as stored.
+        path: for errors.
+        newest: version to migrate to.
+
+    Raises:
+        ResultError: it has no version, a newer one, or one that never existed.
+    """
+    version = document.get("format_version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise ResultError("is not the manifest of a run (no format_version)", path=path)
+    if version > newest:
+        problem = f"has format version {version}, but this Charkha reads up to {newest}: use a newer one"
+        raise ResultError(problem, path=path)
+    for step in range(version, newest):
+        if step not in MIGRATIONS:
+            raise ResultError(f"has format version {version}, which never existed", path=path)
+        document = MIGRATIONS[step](document)
+    if version < 1 and version not in MIGRATIONS:
+        raise ResultError(f"has format version {version}, which never existed", path=path)
+    return document

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,20 +19,20 @@ from emulator.control.observations import EVENTS, ComputeSpans, FlowCounters, Ra
 from emulator.errors import EmulatorError, HostError, InputError, RunAborted
 from emulator.host.files import publish, writing
 from emulator.host.parquet import to_table, write_parquet
-from emulator.results.run_folder.claim import hold
-from emulator.results.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.results.run_folder.manifest import (
     ABORTED,
     COMPLETE,
+    MANIFEST,
+    PARTIAL_MANIFEST,
     RUNNING,
     Manifest,
     RunFigures,
     Status,
     to_json,
 )
-from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.places import hold
+from emulator.results.run_folder.reader import Run, TableStream, read_stream
 from emulator.results.run_folder.schema import Columns, RunTable, to_batch
-from emulator.results.run_folder.stream import TableStream, read_stream
 
 _BATCH_ROWS = 4096
 _BATCH_SECONDS = 0.5
@@ -56,6 +57,7 @@ class RunWriter:
         self._streams: dict[RunTable, TableStream] = {}
         self._opened = ExitStack()
         self._pending: dict[RunTable, list[pa.RecordBatch]] = {part: [] for part in RunTable}
+        self._spent: list[tuple[int, RankSummary]] = []
         self._written_at = 0.0
         self._closed = False
         self._hold: int | None = None
@@ -67,8 +69,9 @@ class RunWriter:
             InputError: it is not empty.
             HostError: it cannot be written.
         """
-        _create(self.folder)
+        require_new(self.folder)
         with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._hold = hold(self.folder)
         with ExitStack() as undo:
             undo.callback(self._release)
@@ -103,13 +106,16 @@ class RunWriter:
         self._manifest = manifest
         self._write_manifest(PARTIAL_MANIFEST)
 
-    def add_samples(self, columns: Columns) -> None:
-        """Append samples of communication nodes, see `SAMPLES_SCHEMA`.
+    def add(self, part: RunTable, columns: Columns) -> None:
+        """Append rows to a table, with the columns of its schema; a table that is optional begins with its first row.
 
         Raises:
             HostError: they cannot be written.
         """
-        self._add(RunTable.SAMPLES, columns)
+        batch = to_batch(part.schema, columns)
+        if batch.num_rows:
+            self._pending[part].append(batch)
+        self._flush_if_due(sum(one.num_rows for one in self._pending[part]))
 
     def add_iteration(self, iteration: int, ranks: Sequence[RankSummary]) -> None:
         """Append how these ranks spent an iteration that they completed.
@@ -117,7 +123,8 @@ class RunWriter:
         Raises:
             HostError: it cannot be written.
         """
-        self._add(RunTable.ITERATIONS, {"iteration": iteration} | _columns(RankSummary, ranks))
+        self._spent += [(iteration, one) for one in ranks]  # a batch of its own for each would cost 0.1 ms
+        self._flush_if_due(len(self._spent))
 
     def add_compute(self, spans: ComputeSpans) -> None:
         """Append the times when devices were busy; without any, the folder has no such table.
@@ -126,7 +133,7 @@ class RunWriter:
             HostError: they cannot be written.
         """
         columns = {"rank": spans.rank, "start_ns": spans.start_ns, "end_ns": spans.end_ns}
-        self._add(RunTable.COMPUTE, {"iteration": np.full(len(spans.rank), spans.iteration, np.int32), **columns})
+        self.add(RunTable.COMPUTE, {"iteration": np.full(len(spans.rank), spans.iteration, np.int32), **columns})
 
     def add_flows(self, flows: Sequence[FlowCounters]) -> None:
         """Append counters of flows, one row each.
@@ -134,7 +141,7 @@ class RunWriter:
         Raises:
             HostError: they cannot be written.
         """
-        self._add(RunTable.FLOWS, _columns(FlowCounters, flows))
+        self.add(RunTable.FLOWS, _columns(FlowCounters, flows))
 
     def add_flow_events(self, iteration: int, flows: Sequence[FlowCounters]) -> None:
         """Append what happened to flows in an iteration; without any, the folder has no such table.
@@ -144,32 +151,7 @@ class RunWriter:
         """
         names = ("src", "dst", "qpn", "source_port", *EVENTS)
         columns = {name: [getattr(flow, name) for flow in flows] for name in names}
-        self._add(RunTable.FLOW_EVENTS, {"iteration": iteration} | columns)
-
-    def add_steps(self, columns: Columns) -> None:
-        """Append steps of one instance, see `STEPS_SCHEMA`; without any, the folder has no such table.
-
-        Raises:
-            HostError: they cannot be written.
-        """
-        self._add(RunTable.STEPS, columns)
-
-    def add_counters(self, columns: Columns) -> None:
-        """Append readings of device counters, see `COUNTERS_SCHEMA`; without any, the folder has no such table.
-
-        Raises:
-            HostError: they cannot be written.
-        """
-        self._add(RunTable.COUNTERS, columns)
-
-    def add_flow_results(self, columns: Columns) -> None:
-        """Append what came of flows alongside the job; without any, the folder has no such table.
-
-        Raises:
-            HostError: it cannot be written.
-        """
-        if columns:
-            self._add(RunTable.FLOW_RESULTS, columns)
+        self.add(RunTable.FLOW_EVENTS, {"iteration": iteration} | columns)
 
     def flush(self) -> None:
         """Write the rows that are still in memory.
@@ -179,6 +161,11 @@ class RunWriter:
         """
         if not self._closed and not (self.folder / PARTIAL_MANIFEST).exists():  # the kernel would not mind
             raise HostError(f"{self.folder}: the run folder was deleted or moved during the run")
+        if self._spent:
+            iterations, ranks = zip(*self._spent, strict=True)
+            self._spent.clear()
+            columns = {"iteration": list(iterations)} | _columns(RankSummary, ranks)
+            self._pending[RunTable.ITERATIONS].append(to_batch(RunTable.ITERATIONS.schema, columns))
         for part, pending in self._pending.items():
             if pending:
                 if part not in self._streams:
@@ -250,11 +237,7 @@ class RunWriter:
         with self._opened:
             self.flush()
 
-    def _add(self, part: RunTable, columns: Columns) -> None:
-        batch = to_batch(part.schema, columns)
-        if batch.num_rows:
-            self._pending[part].append(batch)
-        held = sum(one.num_rows for one in self._pending[part])
+    def _flush_if_due(self, held: int) -> None:
         if held >= _BATCH_ROWS or time.monotonic() - self._written_at >= _BATCH_SECONDS:
             self.flush()
 
@@ -267,18 +250,27 @@ class RunWriter:
             publish(unfinished, path)
 
 
-def _columns(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[Any]]:
-    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
+def _columns(kind: type[Any], rows: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    names = [field.name for field in fields(kind)]
+    columns = zip(*map(attrgetter(*names), rows), strict=True) if rows else ([] for _ in names)
+    return dict(zip(names, columns, strict=True))
 
 
-def _create(folder: Path) -> None:
+def require_new(folder: Path, *inside: str) -> None:
+    """Refuse a folder that holds something besides the names `inside`; it need not exist.
+
+    Raises:
+        InputError: it does, or is not a folder.
+        HostError: it cannot be read.
+    """
     with writing(folder):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            occupied = any(folder.iterdir())
-        except (FileExistsError, NotADirectoryError):
+            is_used = any(one.name not in inside for one in folder.iterdir())
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
             raise InputError(f"{folder}: is not a folder; choose a different --out") from None
-        if occupied:
+        if is_used:
             raise InputError(f"{folder}: is not empty; choose a different --out")
 
 

@@ -8,22 +8,57 @@ that had still to move after its post; measurements for which that is not known 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.results.statistics.method.nccl_conventions import busbw_factor
-from emulator.results.statistics.samples.bytes_in_flight import FloatArray
 from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MergedSamples
-from emulator.results.statistics.samples.table_columns import UNKNOWN
-from emulator.results.statistics.tester.tester_model import TESTER_LIMITED_PERCENT, TesterShare
+from emulator.results.statistics.samples.measured_rows import UNKNOWN
+from emulator.results.statistics.samples.transfers import FloatArray
+from emulator.results.statistics.tester.tester_model import SLOWEST_TESTER, TESTER_LIMITED_PERCENT, TesterShare
 from emulator.trace.meaning.model import CommKind, IntArray
 from emulator.units import NS_PER_S
 
 MOST_OTHERS = 0.05
 """Payload of others at its ports, relative to its own, up to which a collective is taken to be alone there."""
+LOSSES_THAT_COUNT = 4.0
+"""Packets lost in a collective from which on their repair, rather than a tester without cores, makes it slow."""
+MOST_BURST_PERCENT = 130.0
+"""Ideal time / the network's part in percent, up to which a burst through the switch can explain the difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPart:
+    """What a class would have shown had the tester taken no time: of the part of cct that the network had.
+
+    Attributes have the names that ClassSummary has for the whole time.
+
+    Attributes:
+        at_best: the same less what the tester may have added to that part, but no less than the ideal time: late time
+            stamps, and, where packets were lost, its ports stood idle although something was in line. Where none were
+            lost, all waits for a core. No less either than what a port takes at the pace at which it passed on most of
+            the bytes: the tester's waits leave gaps, and do not slow what comes between them.
+        perfect: of a perfect device to which the tester had added that, if `at_best` does not follow from the pace of a
+            port; None: the ideal time is not known.
+    """
+
+    cct_p50_ns: float
+    cct_p99_ns: float | None
+    cct_max_ns: float
+    algbw_bytes_per_s: float | None
+    busbw_bytes_per_s: float | None
+    busbw_mean_bytes_per_s: float | None
+    ideal_percent: float | None
+    at_best: NetworkPart | None = None
+    perfect: NetworkPart | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """The chain went through the ports: one of a starved tester can go around what the ideal time is about."""
+        return self.ideal_percent is None or self.ideal_percent <= MOST_BURST_PERCENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +84,9 @@ class ClassSummary:
         core_wait_fraction: median of the largest share (0 to 1) of its time that a member's agent waited for a core.
         cct_p99_without_waits_ns, cct_max_without_waits_ns: of the same times less all waits of the members for a core.
         others: payload of other collectives at its ports while it was under way / its own, at the median.
-        tester_percent: 100 x time that the calibrated tester adds to the ideal time / measured, at the median.
+        tester_percent: share of the tester in the time, at the median: measured where the network's part is known, else
+            100 x time that the calibrated tester adds to the ideal time / measured.
+        network: the part of the network; None: not known, see NetworkPart.
     """
 
     collective: str
@@ -76,6 +113,22 @@ class ClassSummary:
     cct_p99_without_waits_ns: float | None = None
     cct_max_without_waits_ns: float | None = None
     others: float = 0.0
+    network: NetworkPart | None = None
+
+    @property
+    def network_p50_ns(self) -> float | None:
+        """Median of the network's part of cct."""
+        return None if self.network is None else self.network.cct_p50_ns
+
+    @property
+    def network_busbw_bytes_per_s(self) -> float | None:
+        """Bus bandwidth at the median of the network's part."""
+        return None if self.network is None else self.network.busbw_bytes_per_s
+
+    @property
+    def network_ideal_percent(self) -> float | None:
+        """100 x ideal / the network's part, at the median."""
+        return None if self.network is None else self.network.ideal_percent
 
     @property
     def key(self) -> ClassKey:
@@ -94,15 +147,17 @@ class ClassSummary:
 
     @property
     def perfect(self) -> Mapping[str, float]:
-        """Attribute → what a perfect device would have shown with this tester; empty if the tester was not calibrated.
+        """Attribute → what a perfect device would have shown with this tester; empty if that is not known.
 
-        The times of the network and of the tester add up: 96 % of ideal and 4 % tester is a perfect device.
+        The times of the network and of the tester add up. What a calibrated tester needs is taken to be that on a busy
+        host; where it was measured, it is what it is.
         """
         if not self.tester_percent or not self.cct_p50_ns or self.shares_ports:
             return {}
         if self.late and not self.ideal_percent:
             return {}  # without the ideal of late ranks, a time would be compared with that of the tester alone
-        share = ((self.ideal_percent or 0.0) + self.tester_percent) / 100
+        slower = SLOWEST_TESTER if self.network is None else 1.0
+        share = ((self.ideal_percent or 0.0) + slower * self.tester_percent) / 100
         found = dict.fromkeys(("cct_p50_ns", "cct_p99_ns", "cct_max_ns"), self.cct_p50_ns * share)
         for name in ("algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent"):
             if value := getattr(self, name):
@@ -111,15 +166,19 @@ class ClassSummary:
             found["slowest_to_mean"] = 100 * share / self.ideal_percent
         return found
 
-    def without_waits_ns(self, statistic: str) -> float | None:
-        """The 99th percentile or maximum of cct less the waits for a core; the median where these are not known.
+    def without_waits(self, name: str) -> float | None:
+        """What a time or bandwidth would have been without the waits for a core, by the name of its attribute.
 
-        None for other statistics: no single wait moves them.
+        Where the waits are not known, a 99th percentile or maximum would have been the median; others are not known.
         """
-        if statistic not in ("p99", "max"):
+        value: float | None = getattr(self, name)
+        waited = self.core_wait_fraction
+        if name in ("cct_p99_ns", "cct_max_ns"):
+            less_ns = self.cct_p99_without_waits_ns if name == "cct_p99_ns" else self.cct_max_without_waits_ns
+            return self.cct_p50_ns if less_ns is None else less_ns
+        if value is None or waited is None or name == "slowest_to_mean":
             return None
-        without_waits_ns = self.cct_p99_without_waits_ns if statistic == "p99" else self.cct_max_without_waits_ns
-        return self.cct_p50_ns if without_waits_ns is None else without_waits_ns
+        return value * (1 - waited) if name.startswith("cct") else value / max(1 - waited, 1e-9)
 
     @property
     def total_ns(self) -> float:
@@ -133,6 +192,7 @@ def summarise_classes(
     scaled_by: float = 1.0,
     tester: TesterShare | None = None,
     others: FloatArray | None = None,
+    lost: int = 0,
 ) -> tuple[ClassSummary, ...]:
     """The classes of a run, the one that takes most time first.
 
@@ -140,9 +200,12 @@ def summarise_classes(
         scaled_by: played sizes over sizes of the trace.
         tester: share of the calibrated tester in these measurements.
         others: see `other_payload`.
+        lost: packets that were lost.
     """
+    payload = np.maximum(merged.size_bytes, 1).astype(np.float64)
+    losses = lost * payload / max(float(payload.sum()), 1.0)  # of each collective, as many as its payload suggests
     others = np.zeros(len(merged)) if others is None else others
-    rows = [_summarise(key, merged, chosen, scaled_by, tester, others) for key, chosen in class_rows(merged)]
+    rows = [_summarise(key, merged, chosen, scaled_by, tester, others, losses) for key, chosen in class_rows(merged)]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
 
 
@@ -158,6 +221,7 @@ def _summarise(
     scaled_by: float,
     tester: TesterShare | None,
     others: FloatArray,
+    losses: FloatArray,
 ) -> ClassSummary:
     kind = CommKind(int(merged.kind[rows[0]]))
     cct_ns = merged.cct_ns[rows]
@@ -165,6 +229,7 @@ def _summarise(
     factor = busbw_factor(kind, members=key.members)
     has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
     timed = merged.comparable(rows[has_bandwidth])
+    network, measured_percent = _network(key, merged, rows[cct_ns >= 0], timed, factor, losses)
     whole_ns = merged.whole_ns[timed]
     algbw = bandwidth(key.size_bytes, median(whole_ns))
     mean_algbw = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
@@ -192,12 +257,64 @@ def _summarise(
         slowest_to_mean=_slowest_to_mean(merged, rows),
         where=key.where,
         late=int(np.count_nonzero(has_bandwidth & merged.is_late[rows])),
-        tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
+        tester_percent=_share(tester, rows, kind, key.algorithm) if network is None else measured_percent,
+        network=network,
         others=median(others[rows]) or 0.0,
         core_wait_fraction=median(waited) if are_known else None,
         cct_p99_without_waits_ns=percentile(without_waits_ns, 0.99),
         cct_max_without_waits_ns=float(without_waits_ns.max()) if are_known else None,
         busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
+    )
+
+
+def _share(tester: TesterShare | None, rows: IntArray, kind: CommKind, algorithm: str) -> float | None:
+    return None if tester is None else tester.percent(rows, kind=kind, algorithm=algorithm)
+
+
+def _network(
+    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, losses: FloatArray
+) -> tuple[NetworkPart | None, float | None]:
+    """The network's part of a class, and the share of the tester in percent; None if less than half of it is known.
+
+    Args:
+        rows: of the class.
+        timed: those that have a bandwidth.
+        factor: of the bus bandwidth.
+        losses: packets lost in each collective, about.
+    """
+    known = rows[(merged.network_ns[rows] > 0) & (merged.cct_ns[rows] > 0)]
+    if 2 * len(known) < len(rows) or not len(known):
+        return None, None
+    timed = timed[merged.network_ns[timed] > 0]
+    # A wait for a core while a loss is repaired would have cost nothing had nothing been lost.
+    waited_ns = np.where(losses >= LOSSES_THAT_COUNT, 0, np.maximum(merged.core_wait_ns, 0))
+    error_ns = np.maximum(np.maximum(merged.stalled_ns, 0), waited_ns) + merged.stamp_error_ns
+    fastest_ns = np.clip(merged.ideal_ns, 1, np.maximum(merged.network_ns, 1))
+    least_ns, port_ns = merged.network_ns - error_ns, np.minimum(merged.port_ns, merged.network_ns)
+    at_best = _part(key, merged, known, timed, factor, np.maximum(np.maximum(least_ns, port_ns), fastest_ns))
+    perfect = None
+    if np.all(merged.ideal_ns[known] > 0):
+        perfect = _part(key, merged, known, timed, factor, merged.ideal_ns + np.where(port_ns > least_ns, 0, error_ns))
+    part = replace(_part(key, merged, known, timed, factor, merged.network_ns), at_best=at_best, perfect=perfect)
+    shares = 1 - np.minimum(merged.network_ns[known] / merged.cct_ns[known], 1.0)
+    return part, 100 * float(np.median(shares))
+
+
+def _part(
+    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, part_ns: IntArray
+) -> NetworkPart:
+    whole_ns = (merged.whole_ns / np.maximum(merged.cct_ns, 1) * part_ns)[timed]
+    algbw = bandwidth(key.size_bytes, median(whole_ns))
+    mean = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
+    ideal = _median_ratio(merged.ideal_ns, part_ns, timed)
+    return NetworkPart(
+        cct_p50_ns=median(part_ns[rows]) or 0.0,
+        cct_p99_ns=percentile(part_ns[rows], 0.99),
+        cct_max_ns=float(part_ns[rows].max()),
+        algbw_bytes_per_s=algbw,
+        busbw_bytes_per_s=None if algbw is None or factor is None else algbw * factor,
+        busbw_mean_bytes_per_s=None if mean is None or factor is None else mean * factor,
+        ideal_percent=None if ideal is None else 100 * ideal,
     )
 
 

@@ -78,10 +78,14 @@ class Reading(NamedTuple):
         perfect: what a perfect device would have shown with this tester; None: not known.
         core_wait_fraction: share (0 to 1) of the time of this class that an agent waited for a core; None: not known,
             or not a class.
-        without_waits: of a maximum or a high percentile, the same of the times less the tester's waits for a core;
-            where these are not known the median, which no single stall of the tester moves.
+        without_waits: the same of the times less the tester's waits for a core; where these are not known the median
+            for a maximum or a high percentile, which no single stall of the tester moves, and None for others.
         why: why there is no value; "": it was not measured.
         shares_ports: other collectives crossed the same ports at the same time.
+        network: the same of the part of the time that the network had; None: not measured.
+        network_at_best: `network` without what the tester may have added to it.
+        network_perfect: that of a perfect device, to which the tester had added the same; None: not known.
+        is_network_whole: False: the network's part does not say how fast the ports were.
     """
 
     subject: Subject
@@ -92,6 +96,10 @@ class Reading(NamedTuple):
     why: str = ""
     core_wait_fraction: float | None = None
     shares_ports: bool = False
+    network: float | None = None
+    network_at_best: float | None = None
+    network_perfect: float | None = None
+    is_network_whole: bool = True
 
 
 Reader: TypeAlias = Callable[[RunSummary], Iterator[Reading]]

@@ -22,15 +22,7 @@ _ITERATIONS = (  # name, unit, effect, attribute of IterationSummary, family, st
     ("jct_min", _NS, _HIGHER, "jct_min_ns", "jct", "min", _JCT),
     ("jct_max", _NS, _HIGHER, "jct_max_ns", "jct", "max", _JCT),
     ("jct_variation", _RATIO, _EITHER, "jct_variation", "jct.variation", "", "coefficient of variation of the JCT"),
-    (
-        "jct_to_ideal",
-        _RATIO,
-        _HIGHER,
-        "roofline_ratio",
-        "jct.to_ideal",
-        "",
-        "median JCT / JCT with ideal collectives",
-    ),
+    ("jct_to_ideal", _RATIO, _HIGHER, "roofline_ratio", "jct.to_ideal", "", "median JCT / JCT with ideal collectives"),
     (
         "exposed",
         _NS,
@@ -179,12 +171,24 @@ def _of_class(
             if field == "ideal_percent" and one.where == IN_A_HOST:
                 continue  # it crosses no port, so no port's rate says what would be ideal
             if one.size_bytes or field.startswith("cct"):
-                without_waits = one.without_waits_ns(statistic)
+                without_waits = one.without_waits(field)
                 perfect = one.perfect.get(field)
                 why = LATE if field in _OF_ALL_BYTES and one.late else ""
                 is_limited, waited = bool(one.is_tester_limited), one.core_wait_fraction
+                network = one.network
                 yield Reading(
-                    one.key, getattr(one, field), is_limited, perfect, without_waits, why, waited, one.shares_ports
+                    one.key,
+                    getattr(one, field),
+                    is_limited,
+                    perfect,
+                    without_waits,
+                    why,
+                    waited,
+                    one.shares_ports,
+                    getattr(network, field, None),
+                    None if network is None else getattr(network.at_best, field, None),
+                    None if network is None else getattr(network.perfect, field, None),
+                    network is None or network.is_whole,
                 )
 
     key = f"classes[].{field}"
@@ -328,6 +332,14 @@ _INCOMPLETE = _total(
     "measurements that a member did not report",
     lambda summary: summary.totals.incomplete,
 )
+_LATE_STARTS = _total(
+    "late_starts",
+    "",
+    "tester.late_starts",
+    "late_starts",
+    "iterations that an agent, the one where it is most, was told of after they should have begun",
+    lambda summary: summary.tester.late_starts,
+)
 
 
 def _of_import(fate: str, what: str) -> Metric:
@@ -366,6 +378,9 @@ _EACH = (
         for name, counter, effect, _, what in _REPEATED
     ),
 )
-_ALL = (*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _LOST, _UNEXPLAINED, _INCOMPLETE, *_IMPORTED)
+_ALL = (
+    *(*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _LOST, _UNEXPLAINED),
+    *(_INCOMPLETE, _LATE_STARTS, *_IMPORTED),
+)
 METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
 """Every metric by name, in the order of documents."""

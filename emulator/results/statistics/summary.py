@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.results.run_folder.flow_results import FlowResult
-from emulator.results.run_folder.manifest import LAST_ARRIVAL, CctEnd, Manifest, Scaling, Trials
+from emulator.results.run_folder.manifest import LAST_ARRIVAL, CctEnd, HostFacts, Manifest, Scaling, Trials
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
@@ -22,10 +22,14 @@ from emulator.results.statistics.samples.iterations import (
     measured_iterations,
     summarise_iterations,
 )
-from emulator.results.statistics.samples.measured_rows import moved_bytes, read_measured
-from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
-from emulator.results.statistics.samples.transfers import NO_TRANSFERS, TransferSummary, summarise_transfers
-from emulator.results.statistics.tester.tester_model import InstanceLayouts, TesterModel, TesterShare
+from emulator.results.statistics.samples.measured_rows import labels_and_codes, moved_bytes, read_measured, to_ints
+from emulator.results.statistics.samples.transfers import (
+    NO_TRANSFERS,
+    TransferSummary,
+    other_payload,
+    summarise_transfers,
+)
+from emulator.results.statistics.tester.tester_model import SLOWEST_TESTER, InstanceLayouts, TesterModel, TesterShare
 from emulator.results.statistics.traffic.background import BackgroundFlow, background_flows
 from emulator.results.statistics.traffic.dut_counters import (
     DeviceFrames,
@@ -33,7 +37,15 @@ from emulator.results.statistics.traffic.dut_counters import (
     dropped_frames,
     sum_dut_counters,
 )
-from emulator.results.statistics.traffic.flow_counters import domain_share, sum_flow_counters, told_apart, wire_flows
+from emulator.results.statistics.traffic.flow_counters import (
+    domain_share,
+    lost_packets,
+    receiver_drops,
+    sum_flow_counters,
+    told_apart,
+    unexplained,
+    wire_flows,
+)
 from emulator.results.statistics.traffic.flow_figures import RunFlows, flow_figures
 from emulator.results.statistics.traffic.network_traffic import (
     NetworkTraffic,
@@ -42,14 +54,13 @@ from emulator.results.statistics.traffic.network_traffic import (
     network_traffic,
     path_counts,
 )
-from emulator.results.statistics.traffic.port_sharing import other_payload
-from emulator.results.statistics.traffic.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.results.statistics.worst.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.results.statistics.worst.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.meaning.imported import ImportFacts
 from emulator.trace.meaning.model import CommKind
 
 WORST_FLOWS = 20
+MANY_RANKS = 64
 _ARE_SENT = ("sent", "read", "served")
 """Directions of flows alongside the job that cost the tester throughput."""
 
@@ -72,7 +83,7 @@ class Totals:
         device_frames: what went through each node of the device under test; empty if it does not count frames.
         is_dut_monitored: whether counters of the device were read, so that an absent one is 0.
         receiver_drops: receptions that the kernel of a receiving host dropped; None if no transport counts them.
-        lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
+        lost_packets: packets that no receiver reported, see `lost_packets`; None if it is not known.
         unexplained_retransmissions: lost packets beyond what the device lost or a receiving host dropped; None if flows
             alongside the job crossed the device too: what it dropped may be theirs.
         paths: of sprayed flows; empty if every flow has one path.
@@ -107,7 +118,10 @@ class TesterFacts:
     """State of the tester during the run; None if no agent reported it.
 
     Attributes:
-        post_lateness_median_ns, peak_rss_bytes, steal_fraction, core_wait_fraction: the largest of all agents.
+        post_lateness_median_ns, peak_rss_bytes, steal_fraction, core_wait_fraction, late_starts: the largest of all
+            agents.
+        rank_rss_bytes: memory of an agent / its ranks, the largest of agents with MANY_RANKS or more; None
+            without such.
         cct_until: what ends a collective; in runs before format version 2 the last acknowledgement did too.
         read_delay_median_ns, read_delay_p99_ns: between the kernel's time stamp of a packet that completed a
             communication and its handling by the agent; None without such stamps, or with too few.
@@ -121,6 +135,8 @@ class TesterFacts:
     peak_rss_bytes: int | None
     steal_fraction: float | None
     core_wait_fraction: float | None = None
+    late_starts: int | None = None
+    rank_rss_bytes: int | None = None
     cct_until: CctEnd = LAST_ARRIVAL
     read_delay_median_ns: int | None = None
     read_delay_p99_ns: int | None = None
@@ -136,6 +152,7 @@ class RunSummary:
         background: traffic alongside the job, see background.py.
         worst_steps: of the recorded ones, see worst_steps.py.
         iterations: those that count.
+        no_network: why no time is split into network and tester; "": some are.
         imported: what the import of the trace guessed and dropped; None: not stored with the run.
         flows: of the whole run, those on the wire; None in a summary made by hand.
     """
@@ -152,6 +169,7 @@ class RunSummary:
     totals: Totals
     tester: TesterFacts
     warnings: Mapping[str, int]
+    no_network: str = ""
     imported: ImportFacts | None = None
     worst_flows: tuple[WorstFlow, ...] = ()
     loss_foci: tuple[LossFocus, ...] = ()
@@ -164,8 +182,12 @@ class RunSummary:
 
     @property
     def tester_ns(self) -> float | None:
-        """What a calibrated tester adds to an iteration, as if no collective ran beside another; None if not known."""
-        shares = [(one.total_ns, one.tester_percent) for one in self.classes]
+        """What the tester adds to an iteration, as if no collective ran beside another; None if not known."""
+        return self._tester_ns(slower=1.0)
+
+    def _tester_ns(self, *, slower: float) -> float | None:
+        """The same, where what a calibrated tester needs, rather than what was measured, is taken `slower` times."""
+        shares = [(one.total_ns * (slower if one.network is None else 1.0), one.tester_percent) for one in self.classes]
         if not shares or any(percent is None for _, percent in shares):
             return None
         return sum(total_ns * (percent or 0.0) / 100 for total_ns, percent in shares)
@@ -176,7 +198,8 @@ class RunSummary:
 
         As if no collective ran beside another: overlapping, the tester adds less.
         """
-        ideal_ns, added_ns = self.iteration.ideal_ns if self.iteration else None, self.tester_ns
+        ideal_ns = self.iteration.ideal_ns if self.iteration else None
+        added_ns = self._tester_ns(slower=SLOWEST_TESTER)
         if ideal_ns is None or added_ns is None:
             return {}
         perfect_ns = ideal_ns + added_ns
@@ -207,6 +230,14 @@ def summarise(run: Run) -> RunSummary:
     if model is not None:
         layouts, share = InstanceLayouts(samples, manifest.topology), domain_share(flows)
         tester = TesterShare.of(model, samples, merged, layouts=layouts, domain_share=share, beside_bytes_per_s=sent)
+    totals = _totals(run, flows, samples, merged, iteration)
+    classes = summarise_classes(
+        merged,
+        scaled_by=manifest.scaling.bytes,
+        tester=tester,
+        others=other_payload(samples, merged, manifest.topology),
+        lost=totals.lost or 0,
+    )
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
@@ -215,14 +246,10 @@ def summarise(run: Run) -> RunSummary:
         ranks=manifest.trace.ranks,
         scaling=manifest.scaling,
         trials=manifest.trials,
-        classes=summarise_classes(
-            merged,
-            scaled_by=manifest.scaling.bytes,
-            tester=tester,
-            others=other_payload(samples, merged, manifest.topology),
-        ),
+        classes=classes,
+        no_network=_no_network(manifest, classes),
         iteration=iteration,
-        totals=_totals(run, flows, samples, merged, iteration),
+        totals=totals,
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
         imported=manifest.trace.imported,
@@ -235,6 +262,21 @@ def summarise(run: Run) -> RunSummary:
         iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
         flows=flow_figures(on_the_wire, usage, manifest),
     )
+
+
+def _no_network(manifest: Manifest, classes: Sequence[ClassSummary]) -> str:
+    if any(one.network is not None for one in classes):
+        return ""
+    transport, split = manifest.parameters.get("transport"), manifest.parameters.get("roce.split")
+    if transport is not None and transport.value != "roce":
+        return "only over RoCE do messages have time stamps"
+    if split is None:
+        return "the run has no time stamps of messages"
+    if len(set(hosts_of_ranks(manifest))) < 2:
+        return "no port is crossed"
+    if split.value != "on":
+        return "split is off"
+    return "time stamps of messages are missing"
 
 
 def _totals(
@@ -290,6 +332,8 @@ def _tester_facts(manifest: Manifest, samples: pa.Table) -> TesterFacts:
         peak_rss_bytes=_largest([host.peak_rss_bytes for host in manifest.hosts]),
         steal_fraction=_largest([host.steal_fraction for host in manifest.hosts]),
         core_wait_fraction=_largest([host.core_wait_fraction for host in manifest.hosts]),
+        late_starts=_largest([host.late_starts for host in manifest.hosts]),
+        rank_rss_bytes=_largest([_rank_rss_bytes(host) for host in manifest.hosts]),
         read_delay_median_ns=_whole(median(delays)),
         read_delay_p99_ns=_whole(percentile(delays, 0.99)),
     )
@@ -297,6 +341,10 @@ def _tester_facts(manifest: Manifest, samples: pa.Table) -> TesterFacts:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
+
+
+def _rank_rss_bytes(host: HostFacts) -> int | None:
+    return None if host.peak_rss_bytes is None or host.ranks < MANY_RANKS else host.peak_rss_bytes // host.ranks
 
 
 def _largest(values: list[Any]) -> Any:

@@ -1,4 +1,7 @@
-"""The verdict on a run: each rule against what was measured, and one answer with its reason."""
+"""The verdict on a run: each rule against what was measured, and one answer with its reason.
+
+The tester itself may have set the times: steal, late posts, agents that waited for a core, kernel drops.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,86 @@ from emulator.results.statistics.metric import MetricKind, Reading, Scope, Subje
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.verdict.rules import Rule, Rules
-from emulator.results.verdict.tester import TesterState, judge_tester
+from emulator.units import format_duration
+
+MOST_STEAL = 0.02
+"""Share of the cores' time that went to other virtual machines, above which times describe the host."""
+MOST_CORE_WAIT = 0.2
+"""Share of the time that an agent was ready to run and had no core."""
+MOST_LATENESS_OF_CCT = 0.1
+"""Median lateness of posts, relative to the shortest median cct."""
+
+
+@dataclass(frozen=True, slots=True)
+class TesterState:
+    """What is known about the tester. Texts are empty where nothing was found.
+
+    Attributes:
+        is_calibrated: a calibration of this host applies to the run.
+        core_wait: agents waited for a core, over the whole run.
+        steal: the hypervisor took too much of the cores' time.
+        lateness: communications were posted late.
+        drops: receiving hosts dropped datagrams, which counts of loss and repair then contain.
+        has_loss: packets were lost, so that the tester's part of a time can contain repairs.
+    """
+
+    is_calibrated: bool
+    core_wait: str = ""
+    steal: str = ""
+    lateness: str = ""
+    drops: str = ""
+    has_loss: bool = False
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why times of the run describe the tester rather than the device; empty: nothing was found."""
+        return tuple(filter(None, (self.core_wait, self.steal, self.lateness, self.drops)))
+
+    def doubt(self, reading: Reading | None = None) -> str:
+        """Why a time describes the tester rather than the device; "" if nothing speaks for it.
+
+        A class is judged by the waits during its own collectives, where these are known. A late post does not lengthen
+        them: they begin with the last one.
+
+        Args:
+            reading: the time; None: times of the whole run.
+        """
+        if reading is None or reading.core_wait_fraction is None:
+            return next(iter(self.problems), "")
+        return _core_wait(reading.core_wait_fraction) or self.steal or self.drops
+
+
+def judge_tester(summary: RunSummary) -> TesterState:
+    """Judge the tester by what its agents reported."""
+    drops, tester = summary.totals.receiver_drops, summary.tester
+    return TesterState(
+        is_calibrated=any(one.tester_percent is not None for one in summary.classes),
+        core_wait=_core_wait(tester.core_wait_fraction),
+        steal=_steal(tester.steal_fraction),
+        lateness=_lateness(summary),
+        has_loss=bool(summary.totals.lost),
+        drops=f"the receiving hosts dropped datagrams {drops:,} times: their buffers were full" if drops else "",
+    )
+
+
+def _core_wait(fraction: float | None) -> str:
+    if fraction is None or fraction <= MOST_CORE_WAIT:
+        return ""
+    return f"an agent waited for a core {100 * fraction:.0f} % of the time"
+
+
+def _steal(fraction: float | None) -> str:
+    if fraction is None or fraction <= MOST_STEAL:
+        return ""
+    return f"the hypervisor took {100 * fraction:.1f} % of the cores' time (steal)"
+
+
+def _lateness(summary: RunSummary) -> str:
+    shortest = min((one.cct_p50_ns for one in summary.classes if one.cct_p50_ns), default=None)
+    late = summary.tester.post_lateness_median_ns
+    if late is None or shortest is None or late <= MOST_LATENESS_OF_CCT * shortest:
+        return ""
+    return f"posts were {format_duration(late)} late at the median, the shortest cct is {format_duration(shortest)}"
 
 
 class Outcome(Enum):
@@ -47,7 +129,10 @@ _DEVICE_ALONE = frozenset({"jct_to_ideal", "busbw_to_ideal", "slowest_to_mean"})
 _NO_IDEAL = "it is not known what a perfect device would show: a port has no rate, or a class no calibrated time"
 _SHARED = "other collectives crossed its ports at the same time, and the ideal is that of one alone: judge the JCT"
 _WAY_OUT = "take a larger size, fewer ranks an agent, or rates scaled down"
-_STALL = "a stall of the tester may have made this time: without its waits for a core it would meet the bound"
+_STALL = "the tester may have made this time: without its waits for a core it would meet the bound"
+_WITHIN_ERROR = "the network's part of it misses the bound, but by no more than the tester may have added to that"
+_AROUND = "transfers inside hosts decided how long it took, so that its part in the network does not measure the ports"
+_REPAIRS = "the network's part of it meets the bound, but packets were lost: the rest can be their repair"
 _UNKNOWN_LIMIT = "the device or the tester may be the reason: `charkha agent calibrate` finds out"
 
 
@@ -61,6 +146,7 @@ class Finding:
         value: in the unit of the metric; None: not measured.
         reason: why the outcome is not that of the comparison alone; "" if it is.
         perfect: what a perfect device would have shown with this tester; None: not known.
+        network: the same of the part of the time that the network had; None: not measured.
         broken, of: how many of how many iterations or flows do not meet the bound; 0 of 0 for other metrics.
     """
 
@@ -72,6 +158,7 @@ class Finding:
     perfect: float | None = None
     broken: int = 0
     of: int = 0
+    network: float | None = None
 
     @property
     def distance(self) -> float:
@@ -194,7 +281,7 @@ def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
     if value is None:
         return Finding(rule, subject, None, Outcome.UNDECIDED, reading.why or "not measured")
     outcome, reason = _weigh(rule, reading, value, state)
-    return Finding(rule, subject, value, outcome, reason, perfect)
+    return Finding(rule, subject, value, outcome, reason, perfect, network=reading.network)
 
 
 def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tuple[Outcome, str]:
@@ -206,6 +293,8 @@ def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tu
     if metric.effect is not TesterEffect.EITHER and holds is (bound.is_lower is (metric.effect is TesterEffect.LOWER)):
         # Met although the tester can only have spoilt it, or missed although it can only have helped.
         return (Outcome.PASS if holds else Outcome.FAIL), ""
+    if reading.network is not None and metric.effect is not TesterEffect.EITHER:
+        return _weigh_network(rule, reading, reading.network, state)
     doubt = state.doubt(reading) if metric.kind is MetricKind.TIMING else state.drops
     if not doubt and reading.is_tester_limited:
         doubt = "the tester alone needs most of this time"
@@ -221,3 +310,18 @@ def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tu
         known = _SHARED if reading.shares_ports else _NO_IDEAL
         return Outcome.UNDECIDED, known if state.is_calibrated else _UNKNOWN_LIMIT
     return Outcome.FAIL, ""
+
+
+def _weigh_network(rule: Rule, reading: Reading, network: float, state: TesterState) -> tuple[Outcome, str]:
+    """The same for a time that misses its limit, of which the network's part is known: that part is judged."""
+    bound, at_best, perfect = rule.bound, reading.network_at_best, reading.network_perfect
+    if bound.holds(network):
+        if not reading.is_network_whole:
+            return Outcome.TESTER_LIMITED, _AROUND
+        return (Outcome.TESTER_LIMITED, _REPAIRS) if state.has_loss else (Outcome.PASS, "")
+    if at_best is None or bound.holds(at_best) or (perfect is not None and not bound.holds(perfect)):
+        return Outcome.TESTER_LIMITED, f"{_WITHIN_ERROR}: {_WAY_OUT}"
+    if reading.shares_ports and rule.metric.name in _DEVICE_ALONE:
+        return Outcome.UNDECIDED, _SHARED
+    doubt = state.steal or state.drops
+    return (Outcome.TESTER_LIMITED, doubt) if doubt else (Outcome.FAIL, "")

@@ -18,7 +18,7 @@ from emulator.results.statistics.samples.classes import ClassKey
 from emulator.schema import SchemaProblem, Section, decode, json_schema
 from emulator.suggestions import did_you_mean
 from emulator.topology.document import Document, read_document
-from emulator.trace.meaning.collective_names import parse_class_name
+from emulator.trace.meaning.names import parse_class_name
 from emulator.units import BITS_PER_BYTE, parse_duration, parse_rate, parse_size
 
 EXAMPLE = "example"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from emulator.errors import ResultError
 from emulator.results.comparison.interference import Interference, measure_interference
+from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.session import StoredSession
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.verdict.judge import Verdict, gravest, judge
@@ -14,20 +16,29 @@ from emulator.results.verdict.rules import rules_of
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedJob:
-    """A job, and its verdict."""
+class JudgedRun:
+    """A run, its summary, and its verdict by the rules that it was played with."""
 
+    run: Run
     summary: RunSummary
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JudgedSession:
-    """A session, its jobs by name, and their interference."""
+    """A session, and its jobs by name."""
 
     session: StoredSession
-    jobs: Mapping[str, JudgedJob]
-    interference: Interference
+    jobs: Mapping[str, JudgedRun]
+
+    @cached_property
+    def interference(self) -> Interference:
+        """Of its jobs.
+
+        Raises:
+            ResultError: a run cannot be read.
+        """
+        return measure_interference([self.session])
 
     @property
     def decisive(self) -> str:
@@ -41,6 +52,17 @@ class JudgedSession:
         return self.jobs[self.decisive].verdict
 
 
+def judge_run(run: Run) -> JudgedRun:
+    """Summarise and judge a run.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+        InputError: its rules cannot be read.
+    """
+    summary = summarise(run)
+    return JudgedRun(run, summary, judge(summary, rules_of(run)))
+
+
 def judge_session(session: StoredSession) -> JudgedSession:
     """Summarise and judge every job of a session.
 
@@ -50,8 +72,4 @@ def judge_session(session: StoredSession) -> JudgedSession:
     """
     if not session.jobs:
         raise ResultError("none of its jobs has a run folder", path=session.folder)
-    jobs = {}
-    for name, run in session.jobs.items():
-        summary = summarise(run)
-        jobs[name] = JudgedJob(summary, judge(summary, rules_of(run)))
-    return JudgedSession(session, jobs, measure_interference([session]))
+    return JudgedSession(session, {name: judge_run(run) for name, run in session.jobs.items()})

@@ -30,6 +30,20 @@ class Verb(Enum):
     READ = (PacketOperation.READ_REQUEST, False)
 
 
+class FirstSent:
+    """When the first packet of a transfer left.
+
+    Attributes:
+        asked_ns: when it was handed to the kernel, on CLOCK_MONOTONIC; 0: not yet.
+        at_ns: when the kernel handed it to the driver, on the same clock; 0: not known, or not yet.
+    """
+
+    __slots__ = ("asked_ns", "at_ns")
+
+    def __init__(self) -> None:
+        self.asked_ns = self.at_ns = 0
+
+
 class Message(msgspec.Struct, eq=False, gc=False):
     """A work request.
 
@@ -43,6 +57,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
         packets: how many PSNs it takes; of a READ, those of its responses.
         first: number of its first packet on the connection, counted from 0 without wrapping.
         taken: of a READ: response packets received.
+        sent: learns when the first packet leaves; None: nobody asks, or it has left.
     """
 
     verb: Verb
@@ -55,6 +70,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
     first: int = 0
     taken: int = 0
     content: bytes = b""
+    sent: FirstSent | None = None
 
 
 class PacketRun(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,7 @@
-"""The facts of a queue pair: what its ends must know of each other before the first packet.
+"""The facts of a queue pair: what its ends must know of each other before the first packet, their GIDs included.
 
-However they are learned (computed from ranks, exchanged over TCP, by rdma_cm), a NIC is given them and derives none.
+However they are learned (computed from ranks, exchanged over TCP, by rdma_cm), a NIC is given them and derives none. A
+GID of RoCEv2 is an IPv6 address as it is, or an IPv4 address mapped.
 """
 
 from __future__ import annotations
@@ -11,6 +12,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from emulator.roce.wire.psn import Psn
+
+
+def gid_of(host: str) -> bytes:
+    """The GID of a numeric address, 16 bytes."""
+    address = ipaddress.ip_address(host)
+    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
+
+
+def address_of_gid(gid: bytes) -> str:
+    """The address of a GID."""
+    address = ipaddress.IPv6Address(gid)
+    return str(address.ipv4_mapped or address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
+from typing import Final
 
 from emulator.roce.connection.memory import EVERYTHING, Memory
 from emulator.roce.connection.messages import ConnectionSettings, Message, PacketRun
 from emulator.roce.connection.requester import NEVER, Requester
 from emulator.roce.connection.responder import Responder
-from emulator.roce.rate.congestion import CongestionControl, FixedRate
-from emulator.roce.rate.dcqcn import NotificationPoint
-from emulator.roce.rate.pacing import Pacer
+from emulator.roce.dcqcn import NotificationPoint
+from emulator.roce.pacing import CongestionControl, FixedRate, Pacer
 from emulator.roce.tuning import CALM_PER_LEAD
 from emulator.roce.wire.psn import ZERO_PSN, Psn
 
-PACKET_OVERHEAD_BYTES = 16
+PACKET_OVERHEAD_BYTES: Final = 16
 """Transport header and ICRC of a MIDDLE packet, which a rate counts in addition to payload."""
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,22 +23,22 @@ from emulator.roce.connection.messages import Arrival, Delivered
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.connection.responder import Responder
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
-from emulator.roce.tuning import KNOWN_PORTS, MOST_SEGMENTS
+from emulator.roce.tuning import FEW_PACKETS, KNOWN_PORTS, MOST_SEGMENTS
 from emulator.roce.wire.framing import ACK_REQUEST, BTH, BTH_RETH_IMM, ICRC, Framing
 from emulator.roce.wire.headers import P_KEYS, Buffer
 from emulator.roce.wire.icrc import UdpPath
 from emulator.roce.wire.opcodes import MEANINGS, Opcode, PacketOperation, TransportService
 from emulator.roce.wire.packet import CNP_PAYLOAD
 from emulator.roce.wire.payload import Payload
-from emulator.roce.wire.psn import PSN_MASK, Psn, distance
+from emulator.roce.wire.psn import PSN_MASK, Psn, distance, wrap
 from emulator.roce.wire.runs import Prediction, classify, follows_first, header_bytes, slices, without_ack_requests
 
-SHORTEST_PACKET_BYTES = BTH_BYTES + ICRC_BYTES
+SHORTEST_PACKET_BYTES: Final = BTH_BYTES + ICRC_BYTES
 
-_WORD = struct.Struct(">I")
-_RETH = struct.Struct(">QII")
-_RETH_IMM = struct.Struct(">QIII")
-_HEADER_BYTES = {
+_WORD: Final = struct.Struct(">I")
+_RETH: Final = struct.Struct(">QII")
+_RETH_IMM: Final = struct.Struct(">QIII")
+_HEADER_BYTES: Final = {
     int(code): BTH_BYTES + meaning.extension_bytes
     for code, meaning in MEANINGS.items()
     if meaning.service is TransportService.RC
@@ -45,19 +46,25 @@ _HEADER_BYTES = {
     and code not in (Opcode.RC_SEND_LAST_INVALIDATE, Opcode.RC_SEND_ONLY_INVALIDATE)
 }
 """Opcodes whose packets are parsed as far as the ICRC; others are dropped before."""
-_MIDDLE, _ONLY_IMM, _ACK, _CNP = (
-    int(code) for code in (Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_ONLY_IMM, Opcode.RC_ACK, Opcode.CNP)
-)  # looking one up costs as much as a call
-_WRITES = frozenset(int(code) for code in MEANINGS if MEANINGS[code].operation is PacketOperation.WRITE and code < 0x20)
-_STARTS = frozenset(code for code in _WRITES if MEANINGS[code].place.starts)
-_LAST, _LAST_IMM = int(Opcode.RC_WRITE_LAST), int(Opcode.RC_WRITE_LAST_IMM)
-_MIDDLE_BYTE = bytes([_MIDDLE])
-_NO_PAYLOAD = frozenset((int(Opcode.RC_READ_REQUEST), _ACK))
-_NO_BTH = (-1, 0, 0, 0, 0)
-_LEAST_WRITE_BYTES = BTH_RETH_IMM.size + ICRC_BYTES
-_WRITE = PacketOperation.WRITE
-_unpack_icrc, _unpack_write = ICRC.unpack_from, struct.Struct(">QIQIII").unpack_from
-_BECN = 1 << 30
+# Looking one up costs as much as a call.
+_MIDDLE: Final = int(Opcode.RC_WRITE_MIDDLE)
+_ONLY_IMM: Final = int(Opcode.RC_WRITE_ONLY_IMM)
+_ACK: Final = int(Opcode.RC_ACK)
+_CNP: Final = int(Opcode.CNP)
+_WRITES: Final = frozenset(
+    int(code) for code in MEANINGS if MEANINGS[code].operation is PacketOperation.WRITE and code < 0x20
+)
+_STARTS: Final = frozenset(code for code in _WRITES if MEANINGS[code].place.starts)
+_LAST: Final = int(Opcode.RC_WRITE_LAST)
+_LAST_IMM: Final = int(Opcode.RC_WRITE_LAST_IMM)
+_MIDDLE_BYTE: Final = bytes([_MIDDLE])
+_NO_PAYLOAD: Final = frozenset((int(Opcode.RC_READ_REQUEST), _ACK))
+_NO_BTH: Final = (-1, 0, 0, 0, 0)
+_LEAST_WRITE_BYTES: Final = BTH_RETH_IMM.size + ICRC_BYTES
+_WRITE: Final = PacketOperation.WRITE
+_unpack_icrc: Final = ICRC.unpack_from
+_unpack_write: Final = struct.Struct(">QIQIII").unpack_from
+_BECN: Final = 1 << 30
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +139,7 @@ class Receiver:
         predicted = self._prediction.headers(due, count)
         if headers != predicted:
             ends = headers[-BTH_BYTES] == _LAST
-            if ends:
+            if ends:  # without extension headers, only its opcode tells it from a MIDDLE packet
                 headers = headers[:-BTH_BYTES] + _MIDDLE_BYTE + headers[1 - BTH_BYTES :]
             asks = headers != predicted
             if asks and without_ack_requests(headers) != predicted:
@@ -152,6 +159,8 @@ class Receiver:
         self, packets: memoryview, count: int, stride: int, port: int, now: int
     ) -> Sequence[memoryview]:
         """Take merged packets of any kind; returns those of other queue pairs."""
+        if count <= FEW_PACKETS:
+            return self._receive_each(packets, stride, port, now)
         others: list[memoryview] = []
         headers = classify(packets, count, stride)
         for first, end in slices(headers):
@@ -169,6 +178,19 @@ class Receiver:
             self._receive_one(tail, port, now, count)
         return others
 
+    def _receive_each(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
+        """Take merged packets one by one; returns those of other queue pairs."""
+        others: list[memoryview] = []
+        for place, first in enumerate(range(0, len(packets), stride)):
+            packet = packets[first : first + stride]
+            if len(packet) >= SHORTEST_PACKET_BYTES and (_WORD.unpack_from(packet, 4)[0] & 0xFFFFFF) != self.qpn:
+                others.append(packet)
+            elif self._responder.is_broken:
+                break
+            else:
+                self._receive_one(packet, port, now, place)
+        return others
+
     def _receive_writes(self, packets: memoryview, count: int, stride: int, port: int) -> bool:
         """Take WRITEs of one packet that are due: one, or several that are alike and that one call carried.
 
@@ -177,6 +199,9 @@ class Receiver:
         responder, header = self._responder, BTH_RETH_IMM.size
         if stride < _LEAST_WRITE_BYTES:
             return False
+        start: int
+        word: int
+        size: int
         start, word, address, rkey, size, imm = _unpack_write(packets)
         pad = -size & 3
         if word & PSN_MASK != responder.expected or start != self._write_starts[pad] or rkey != self.rkey:
@@ -227,13 +252,17 @@ class Receiver:
     def _receive_one(self, packet: memoryview, port: int, now: int, place: int = 0) -> None:
         """Take a packet of any kind; `place`: its index among those it was merged with."""
         size = len(packet)
+        opcode: int
+        flags: int
+        number: int
+        word: int
         opcode, flags, p_key, number, word = BTH.unpack_from(packet) if size >= SHORTEST_PACKET_BYTES else _NO_BTH
         header = _HEADER_BYTES.get(opcode, 0)
         length = size - header - ICRC_BYTES - (flags >> 4 & 3)
         is_odd = flags & 0xF or p_key not in P_KEYS or not header or length < 0 or size & 3
         if is_odd or (length and opcode in _NO_PAYLOAD):
             return self._receive_odd(packet, port, now)
-        psn: Psn = word & PSN_MASK
+        psn = wrap(word)
         head: Buffer = packet[:header]
         if number >> 24:  # FECN and BECN are not covered
             head = b"".join((head[:4], b"\0", head[5:]))
@@ -298,7 +327,7 @@ class Receiver:
             ahead = distance(self._responder.expected, psn)
             is_wanted = not ahead or (ahead > 0 and self._is_ooo)
             slot = 0 if payload.is_constant else self._slot(ahead)
-        if place and place < MOST_SEGMENTS:
+        if place and place < MOST_SEGMENTS:  # IP IDs count up in what one call sends, and the ICRC covers them
             icrc ^= framing.ip_id_change(len(packet), place)
         is_as_sent = slot >= 0 and framing.icrc(head, length, slot) == icrc
         if not is_as_sent and not framing.is_intact_in_full(packet):
@@ -351,7 +380,7 @@ class Receiver:
         return self._framings.get(port) or self._meet(port)
 
     def _meet(self, port: int) -> Framing:
-        if len(self._framings) >= KNOWN_PORTS:
+        if len(self._framings) >= KNOWN_PORTS:  # a peer uses few ports: many must not cost memory without bound
             self._framings.clear()
         path = UdpPath(self.source, self.destination, port)
         framing = self._framings[port] = Framing(path, self.qpn, self.payload)

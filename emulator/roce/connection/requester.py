@@ -12,36 +12,38 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from emulator.roce.connection.credits import CREDITS
 from emulator.roce.connection.messages import ConnectionSettings, Message, PacketRun, Verb, packets_of
-from emulator.roce.connection.window import SendWindow
 from emulator.roce.constants import ACK_REQUESTS_PER_TIMEOUT
+from emulator.roce.pacing import SendWindow
 from emulator.roce.tuning import PATIENCE_NS
-from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.wire.headers import CREDITS, NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.wire.psn import ZERO_PSN, Psn, add, unwrapped, wrap
 from emulator.units import format_duration
 
-NEVER = 1 << 62
-LONGEST_TIMEOUT_FACTOR = 4
+NEVER: Final = 1 << 62
+LONGEST_TIMEOUT_FACTOR: Final = 4
 """The specification lets a timeout take one to four times its nominal value: repeated ones are stretched so far."""
 
-RNR_TIMERS_US = (
+RNR_TIMERS_US: Final = (
     655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920,
     2_560, 3_840, 5_120, 7_680, 10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880,
     163_840, 245_760, 327_680, 491_520,
 )  # fmt: skip
 """What the five timer bits of an RNR NAK mean, µs. Source: IBTA volume 1, table 45."""
 
-_RNR_FOR_EVER = 7
+_RNR_FOR_EVER: Final = 7
 REFUSALS: dict[int, str] = {
     Syndrome.INVALID_REQUEST: "an invalid request",
     Syndrome.REMOTE_ACCESS: "a key or range it does not allow",
     Syndrome.REMOTE_OPERATIONAL: "an error of its own",
 }
 _NOTHING: tuple[Message, ...] = ()
-_READ, _RNR = Verb.READ, int(Syndrome.RNR)  # looking them up costs as much as a call
-_TAKES_RECEIVE = frozenset((Verb.SEND, Verb.SEND_IMM, Verb.WRITE_IMM))
+# Looking them up costs as much as a call.
+_READ: Final = Verb.READ
+_RNR: Final = int(Syndrome.RNR)
+_TAKES_RECEIVE: Final = frozenset((Verb.SEND, Verb.SEND_IMM, Verb.WRITE_IMM))
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +162,7 @@ class Requester:
             return None
         if self.failure is not None or now < self._paused_until or self._limit is not None:
             return None
-        if first == self._unacknowledged:
+        if first == self._unacknowledged:  # nothing was in flight: the timeout counts from this packet
             self._progress_ns = now
         if self._probe < 0:
             self._probe, self._probe_ns = first, now
@@ -184,7 +186,7 @@ class Requester:
         """How many packets of the next message may go, and how many PSNs they take."""
         message, window, under_way = self._unsent[0], self._window, self._next - self._unacknowledged
         left = message.first + message.packets - self._next
-        if message.verb is Verb.READ:
+        if message.verb is _READ:  # one packet that takes the PSNs of its whole response, so it goes whole or waits
             is_held = under_way and under_way + left > window.packets
             return (0 if is_held or self._reads_outstanding() >= self.settings.max_rd_atomic else 1), left
         if self._limit is not None and self._next in (message.first, self._asking) and self._lacks_credit(message):
@@ -228,17 +230,18 @@ class Requester:
         if first == self._unacknowledged and not (is_again and first == self._resent):
             self._progress_ns = now  # but not again and again: a path that always loses this packet has to time out
             self._resent = first if is_again else -1
+        # Where packets leave slowly, the interval alone would ask too rarely for the timeout.
         is_due = now - max(self._requested_ns, self._progress_ns) >= self._request_gap_ns
         ack_request = ends_message or is_due or end - self._ack_requested >= self._window.ack_interval
         if self._limit is not None and first == self._unacknowledged:
-            ack_request = True
+            ack_request = True  # it may be the one that asks for credits, and without an answer nothing would go on
         if ack_request:
             self._ack_requested, self._requested_ns = end, now
         if ends_message:
             self._unsent.popleft()
         if is_again:
-            self.retransmits += min(end, self._sent) - first if message.verb is not Verb.READ else 1
-        elif self._probe < 0 and ack_request and message.verb is not Verb.READ:
+            self.retransmits += min(end, self._sent) - first if message.verb is not _READ else 1
+        elif self._probe < 0 and ack_request and message.verb is not _READ:
             self._probe, self._probe_ns = end - 1, now
         self._next = end
         if end > self._sent:
@@ -261,7 +264,7 @@ class Requester:
             return self._advance(number + 1, now)
         if number < self._unacknowledged:
             return _NOTHING  # a refusal of what has been acknowledged since
-        done = self._advance(number, now)
+        done = self._advance(number, now)  # a NAK acknowledges everything before its PSN
         if self._unacknowledged == number:
             self._refused(syndrome, now)
         return done
@@ -277,7 +280,7 @@ class Requester:
             return _NOTHING
         done = self._advance(number, now)
         message = self._messages[0]
-        if self._unacknowledged != number or message.verb is not Verb.READ:
+        if self._unacknowledged != number or message.verb is not _READ:
             return done  # packets before it are missing: they have been requested again
         message.taken += min(count, message.first + message.packets - number)
         return [*done, *self._advance(message.first + message.taken, now)]
@@ -352,6 +355,7 @@ class Requester:
         self._progress_ns = now
         if 0 <= self._probe < reached:
             sample = now - self._probe_ns
+            # Smoothed as in RFC 6298, section 2.
             self.rtt_ns = sample if self.rtt_ns is None else self.rtt_ns + (sample - self.rtt_ns) // 8
             self._probe = -1
         if self._next < reached:  # acknowledged although it was to be sent again
@@ -370,7 +374,9 @@ class Requester:
             self._go_back(self._unacknowledged)
         elif syndrome == Syndrome.SEQUENCE_ERROR:
             self.naks += 1
-            if self._next > self._unacknowledged:
+            if (
+                self._next > self._unacknowledged
+            ):  # else this is what is sent again next: one loss halves the window once
                 self._window.lost()
                 self._go_back(self._unacknowledged)
         else:

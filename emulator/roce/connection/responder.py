@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from emulator.roce.connection.credits import credit_code
 from emulator.roce.connection.memory import ATOMIC_BYTES, EVERYTHING, Access, Memory
 from emulator.roce.connection.messages import (
     Arrival,
@@ -26,16 +25,16 @@ from emulator.roce.connection.messages import (
     packets_of,
 )
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
-from emulator.roce.wire.headers import Syndrome
+from emulator.roce.wire.headers import Syndrome, credit_code
 from emulator.roce.wire.opcodes import MEANINGS, Opcode, PacketOperation
 from emulator.roce.wire.psn import PSN_MASK, ZERO_PSN, Psn, add, distance, wrap
 
-REMEMBERED_READS = 16
+REMEMBERED_READS: Final = 16
 """READs and atomics whose responses may be owed at once; more are dropped, and the requester repeats them. As many
 results of atomics are kept for requests that come again."""
 
-_HAS_IMM = (Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM)
-_TAKES_RECEIVE = (Opcode.RC_SEND_FIRST, Opcode.RC_SEND_ONLY, *_HAS_IMM[1:])
+_HAS_IMM: Final = (Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM)
+_TAKES_RECEIVE: Final = (Opcode.RC_SEND_FIRST, Opcode.RC_SEND_ONLY, *_HAS_IMM[1:])
 
 
 class _OpcodeShape(NamedTuple):
@@ -55,9 +54,9 @@ def _shape(code: int) -> _OpcodeShape:
     return _OpcodeShape(operation, follows, place.starts, place.ends, code in _HAS_IMM, code in _TAKES_RECEIVE)
 
 
-_SHAPES = {int(code): _shape(code) for code in MEANINGS if code < Opcode.RC_READ_REQUEST}
-_ANSWERED = frozenset((int(Opcode.RC_READ_REQUEST), int(Opcode.RC_COMPARE_SWAP), int(Opcode.RC_FETCH_ADD)))
-_WRITE = PacketOperation.WRITE  # looking it up costs as much as a call
+_SHAPES: Final = {int(code): _shape(code) for code in MEANINGS if code < Opcode.RC_READ_REQUEST}
+_ANSWERED: Final = frozenset((int(Opcode.RC_READ_REQUEST), int(Opcode.RC_COMPARE_SWAP), int(Opcode.RC_FETCH_ADD)))
+_WRITE: Final = PacketOperation.WRITE  # looking it up costs as much as a call
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +86,7 @@ class Responder:
         early_packets: those ahead of `expected`, without copies.
         refused_packets: those with a PSN that cannot be the peer's, of another service, or after the connection broke.
         reads, read_bytes: READs taken, each once, and what they requested.
+        taken_bytes: payload of WRITEs and SENDs taken in order, each byte once.
         now_ns: when the packets that it is given were read; whoever reads them sets it.
     """
 
@@ -108,6 +108,7 @@ class Responder:
     refused_packets: int = 0
     reads: int = 0
     read_bytes: int = 0
+    taken_bytes: int = 0
     now_ns: int = 0
     _path_mtu: int = field(init=False)
     _msn: int = 0
@@ -221,7 +222,9 @@ class Responder:
 
     def receive_middles(self, count: int, *, ack_request: bool) -> None:
         """Take MIDDLE packets that are due, no more than `middles_due`."""
-        self._received += count * self._path_mtu
+        size = count * self._path_mtu
+        self._received += size
+        self.taken_bytes += size
         self._advance(count, ack_request)
 
     def receive_writes(self, writes: Delivered, ack_request: bool) -> bool:
@@ -231,6 +234,7 @@ class Responder:
         count = writes.messages
         self.expected = Psn(self.expected + count & PSN_MASK)
         self._msn += count
+        self.taken_bytes += writes.size * count
         self.unacknowledged += count
         self._taken_ns = self.now_ns
         self._ack_owed, self._last_early, self._nak = True, None, None
@@ -399,6 +403,7 @@ class Responder:
                 return
             self.receives -= packets
         self._advance(packets, arrival.ack_request)
+        self.taken_bytes += size * packets
         imm = arrival.imm if has_imm else None
         if starts and ends:
             self._msn += packets

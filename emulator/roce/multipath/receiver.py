@@ -1,4 +1,8 @@
-"""The one way in for packets of a queue pair of the multipath profile: from bytes to the responder and the requester.
+"""A queue pair of the multipath profile, and the one way in for its packets: from bytes to responder and requester.
+
+Two controls work together. DCQCN, if it is chosen, sets the rate of the queue pair, as for a reliable connection; the
+window of each path decides which paths that rate goes to. So CNPs slow a queue pair down, and losses, trimmed packets
+and marks move its packets away from the path where they happened.
 
 What the kernel has merged is checked together: headers and ICRC of every packet; the payload of one look in
 `verify_every`, or of every packet if it is random. What does not fit together is looked at packet by packet.
@@ -7,14 +11,18 @@ What the kernel has merged is checked together: headers and ICRC of every packet
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from emulator.roce.connection.memory import Memory
+from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.connection.receiver import SHORTEST_PACKET_BYTES
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
-from emulator.roce.multipath.queue_pair import MultipathPair
+from emulator.roce.multipath.paths import Health
+from emulator.roce.multipath.requester import MultipathRequester
+from emulator.roce.multipath.responder import MultipathResponder
 from emulator.roce.multipath.wire import (
     SELECTIVE_ACK,
     Placed,
@@ -26,12 +34,53 @@ from emulator.roce.multipath.wire import (
 )
 from emulator.roce.tuning import KNOWN_PORTS, MOST_SEGMENTS
 from emulator.roce.wire.framing import BTH, Framing
-from emulator.roce.wire.gf2 import U32Array
-from emulator.roce.wire.icrc import UdpPath, ip_id_changes
+from emulator.roce.wire.icrc import U32Array, UdpPath, ip_id_changes
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import CNP_PAYLOAD
 from emulator.roce.wire.payload import Payload
 from emulator.roce.wire.psn import PSN_MASK, Psn
+
+
+@dataclass(slots=True, eq=False)
+class MultipathPair(QueuePair):
+    """One end of a connection.
+
+    Attributes:
+        health: which paths to the peer carry packets; None: there is one path.
+        batch_packets: see MultipathRequester.
+        dealer, placer: the requester and the responder, by what they do beyond those of a reliable connection.
+    """
+
+    health: InitVar[Health | None] = None
+    batch_packets: InitVar[int] = 1
+    dealer: MultipathRequester = field(init=False)
+    placer: MultipathResponder = field(init=False)
+
+    def __post_init__(
+        self,
+        send_psn: Psn,
+        expect_psn: Psn,
+        memory: Memory,
+        cnp_gap_ns: int,
+        health: Health | None,
+        batch_packets: int,
+    ) -> None:
+        QueuePair.__post_init__(self, send_psn, expect_psn, memory, cnp_gap_ns)
+        self.requester = self.dealer = MultipathRequester(
+            self.settings, send_psn, health=health or Health(1), batch_packets=batch_packets
+        )
+        self.responder = self.placer = MultipathResponder(self.settings, expect_psn, memory)
+
+    def acknowledge_selectively(self, ack: SelectiveAck, now: int) -> None:
+        """Take a selective acknowledgement; the messages it completes join `completed`."""
+        done = self.dealer.acknowledge_selectively(ack, now)
+        self.completed = [*self.completed, *done] if self.completed else done
+
+    def marked(self, packets: int, now: int) -> bool:
+        """See QueuePair; the sender also learns which packets were marked, and so which paths."""
+        self.placer.report_marks()
+        return QueuePair.marked(self, packets, now)
+
 
 _CNP = int(Opcode.CNP)
 _CNP_BYTES = BTH_BYTES + len(CNP_PAYLOAD) + ICRC_BYTES
@@ -55,7 +104,7 @@ class MultipathReceiver:
 
     def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
         """Take packets back to back, each of `stride` bytes, the last one may be shorter; see `Receiver.receive`."""
-        self.pair.responder.begin()
+        self.pair.placer.begin()
         others: list[memoryview] = []
         count, rest = divmod(len(packets), stride)
         if count > 1 and self._receive_run(packets, count, stride, port):
@@ -92,7 +141,7 @@ class MultipathReceiver:
         if not _fits_ip_ids(received ^ expected, stride, is_v4=framing.path.is_v4):
             return False
         psns, lows, highs = (words[:, at].byteswap().tolist() for at in (2, 4, 3))
-        place = self.pair.responder.place
+        place = self.pair.placer.place
         for psn, low, high in zip(psns, lows, highs, strict=True):
             place(first._replace(psn=Psn(psn & PSN_MASK), address=high << 32 | low, ends_message=psn >> 31 == 1))
         return True
@@ -120,7 +169,7 @@ class MultipathReceiver:
 
     def _receive_one(self, packet: memoryview, port: int, now: int) -> None:
         """Take a packet of any kind."""
-        drop, responder = self.pair.drop, self.pair.responder
+        drop, responder = self.pair.drop, self.pair.placer
         if len(packet) < BTH_BYTES or not is_header_sound(packet, self.qpn):
             return drop("length" if len(packet) < BTH_BYTES else "header")
         write = parse_write(packet)
@@ -154,7 +203,7 @@ class MultipathReceiver:
             content = bytes(packet[write.header_bytes : write.header_bytes + write.size])
             if self._slot_of(content) < 0:
                 return drop("payload")
-        return self.pair.responder.place(write)
+        return self.pair.placer.place(write)
 
     def _framing(self, port: int) -> Framing:
         framing = self._framings.get(port)

@@ -126,6 +126,7 @@ class MultipathResponder(Responder):
         self._count += 1
         self.expected = add(self.expected, 1)
         self._received += packet.size
+        self.taken_bytes += packet.size
         if packet.ends_message:
             self._is_in_message = False
             self._msn += 1

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from emulator.roce.connection.messages import Message, Reply
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.wire.framing import ACK_REQUEST, BTH
-from emulator.roce.wire.gf2 import U32Array, word_table
 from emulator.roce.wire.headers import P_KEYS, Buffer
+from emulator.roce.wire.icrc import U32Array, word_table
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.psn import PSN_MASK, Psn
 

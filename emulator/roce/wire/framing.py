@@ -1,40 +1,125 @@
-"""Makes and checks the packets of one UDP path to one queue pair.
+"""Cuts messages into packets, and makes and checks the packets of one UDP path to one queue pair.
 
 The ICRC is affine: for packets of one length on one path it is a CRC over the headers, four look-ups that append the
 payload, and a constant. All packets, alone or as the first of a run, go through `Framing.icrc`.
+
+Source: InfiniBand Architecture Specification, volume 1, sections 9.3 and 9.7.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Final, NamedTuple
 from zlib import crc32
 
-from emulator.roce.connection.messages import Message, Reply
+from emulator.roce.connection.messages import AtomicResponse, Message, PacketRun, Reply, ResponseRun, Verb
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
-from emulator.roce.wire.gf2 import shift_table
-from emulator.roce.wire.headers import P_KEYS, Buffer
-from emulator.roce.wire.icrc import UdpPath, icrc, ip_id_changes, recover_ip_id
+from emulator.roce.wire.headers import NO_CREDIT_LIMIT, P_KEYS, Aeth, AtomicAckEth, Buffer, ImmDt, Reth
+from emulator.roce.wire.icrc import UdpPath, icrc, ip_id_changes, recover_ip_id, shift_table
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import CNP_PAYLOAD
 from emulator.roce.wire.payload import GsoBatch, Payload, Staging
 from emulator.roce.wire.psn import Psn, add
 from emulator.roce.wire.runs import Template, build
-from emulator.roce.wire.segments import WRITE_OPCODES, Opcodes
 
-BTH = struct.Struct(">BBHII")
-BTH_RETH_IMM = struct.Struct(">BBHIIQIII")
-BTH_WORD = struct.Struct(">BBHIII")
+
+class Opcodes(NamedTuple):
+    """The opcodes of a message's packets by their place."""
+
+    first: int
+    middle: int
+    last: int
+    only: int
+
+
+class Segments(NamedTuple):
+    """The packets of one message.
+
+    Attributes:
+        opcodes: by place.
+        first, last, only: the headers after the BTH of a FIRST, LAST and ONLY packet; a MIDDLE packet has none.
+    """
+
+    opcodes: Opcodes
+    first: bytes
+    last: bytes
+    only: bytes
+
+    def at(self, number: int, total: int) -> tuple[int, bytes]:
+        """Opcode and headers of packet `number` of `total`."""
+        if total == 1:
+            return self.opcodes.only, self.only
+        if number == total - 1:
+            return self.opcodes.last, self.last
+        return (self.opcodes.middle, b"") if number else (self.opcodes.first, self.first)
+
+
+_OPCODES: Mapping[Verb, Opcodes] = {
+    verb: Opcodes(*(int(code) for code in codes))
+    for verb, codes in {
+        Verb.SEND: (Opcode.RC_SEND_FIRST, Opcode.RC_SEND_MIDDLE, Opcode.RC_SEND_LAST, Opcode.RC_SEND_ONLY),
+        Verb.SEND_IMM: (
+            Opcode.RC_SEND_FIRST, Opcode.RC_SEND_MIDDLE, Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM,
+        ),
+        Verb.WRITE: (Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST, Opcode.RC_WRITE_ONLY),
+        Verb.WRITE_IMM: (
+            Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM,
+        ),
+    }.items()
+}  # fmt: skip
+WRITE_OPCODES: Final = _OPCODES[Verb.WRITE]
+"""Those of an RDMA WRITE without immediate data."""
+_RESPONSE_OPCODES: Final = Opcodes(
+    int(Opcode.RC_READ_RESPONSE_FIRST),
+    int(Opcode.RC_READ_RESPONSE_MIDDLE),
+    int(Opcode.RC_READ_RESPONSE_LAST),
+    int(Opcode.RC_READ_RESPONSE_ONLY),
+)
+
+
+def message_segments(message: Message) -> Segments:
+    """The packets of a SEND or WRITE."""
+    operation_headers = b""
+    if message.verb in (Verb.WRITE, Verb.WRITE_IMM):
+        operation_headers = Reth(message.address, message.rkey, message.size).pack()
+    imm = ImmDt(message.imm).pack() if message.verb in (Verb.SEND_IMM, Verb.WRITE_IMM) else b""
+    return Segments(_OPCODES[message.verb], operation_headers, imm, operation_headers + imm)
+
+
+def response_segments(run: ResponseRun) -> Segments:
+    """The packets of a READ response."""
+    aeth = Aeth(NO_CREDIT_LIMIT, run.msn).pack()
+    return Segments(_RESPONSE_OPCODES, aeth, aeth, aeth)
+
+
+def atomic_response(response: AtomicResponse) -> bytes:
+    """The headers of the response to an atomic."""
+    return Aeth(NO_CREDIT_LIMIT, response.msn).pack() + AtomicAckEth(response.original).pack()
+
+
+def read_request(run: PacketRun, path_mtu: int) -> bytes:
+    """The RETH of a READ request: for what is missing of the message from the run's offset on."""
+    message, taken = run.message, run.offset * path_mtu
+    return Reth(message.address + taken, message.rkey, message.size - taken).pack()
+
+
+BTH: Final = struct.Struct(">BBHII")
+BTH_RETH_IMM: Final = struct.Struct(">BBHIIQIII")
+BTH_WORD: Final = struct.Struct(">BBHIII")
 """BTH and one word: an AETH, or immediate data."""
-ICRC = struct.Struct("<I")
-ACK_REQUEST = 1 << 31
+ICRC: Final = struct.Struct("<I")
+ACK_REQUEST: Final = 1 << 31
 """In the last word of the BTH, above the PSN."""
 
-_P_KEY = P_KEYS[0]
-_ONLY_IMM, _ACK, _CNP = int(Opcode.RC_WRITE_ONLY_IMM), int(Opcode.RC_ACK), int(Opcode.CNP)
-_BECN_BYTE = 0x40
-_pack_write, _pack_icrc = BTH_RETH_IMM.pack_into, ICRC.pack_into
+_P_KEY: Final = P_KEYS[0]
+_ONLY_IMM: Final = int(Opcode.RC_WRITE_ONLY_IMM)
+_ACK: Final = int(Opcode.RC_ACK)
+_CNP: Final = int(Opcode.CNP)
+_BECN_BYTE: Final = 0x40
+_pack_write: Final = BTH_RETH_IMM.pack_into
+_pack_icrc: Final = ICRC.pack_into
 
 
 class _Shape:

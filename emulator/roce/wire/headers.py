@@ -1,11 +1,13 @@
 """The headers of RoCEv2 packets, one dataclass each: `pack()` gives its bytes, `unpack(data, offset)` reads them.
 
-All numbers are big-endian. Layouts: InfiniBand Architecture Specification, volume 1, chapter 9 (transport headers).
+All numbers are big-endian. Layouts: InfiniBand Architecture Specification, volume 1, chapter 9 (transport headers);
+end-to-end credits, which the AETH of an acknowledgement carries: section 9.7.7.2.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -194,3 +196,15 @@ Extension: TypeAlias = Reth | ImmDt | Ieth | Aeth | Deth | AtomicEth | AtomicAck
 ExtensionType: TypeAlias = (
     type[Reth] | type[ImmDt] | type[Ieth] | type[Aeth] | type[Deth] | type[AtomicEth] | type[AtomicAckEth]
 )
+
+
+CREDITS = (
+    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072, 4_096,
+    6_144, 8_192, 12_288, 16_384, 24_576, 32_768,
+)  # fmt: skip
+"""Receive requests by code; the code after the last one sets no limit."""
+
+
+def credit_code(receives: int | None) -> int:
+    """The code of the most credits that are not more than the receive requests; None: there is no limit."""
+    return NO_CREDIT_LIMIT if receives is None else bisect_right(CREDITS, receives) - 1

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import Final, NewType
 
 Psn = NewType("Psn", int)
 """A packet sequence number, 0 … 2^24-1. Message sequence numbers (MSN) wrap alike and use the same functions."""
 
-PSN_SPACE = 1 << 24
+PSN_SPACE: Final = 1 << 24
 """How many there are."""
 
-PSN_MASK = PSN_SPACE - 1
-ZERO_PSN = Psn(0)
-_HALF = PSN_SPACE >> 1
+PSN_MASK: Final = PSN_SPACE - 1
+ZERO_PSN: Final = Psn(0)
+_HALF: Final = PSN_SPACE >> 1
 
 
 def wrap(value: int) -> Psn:

@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.tuning import MOST_SEGMENTS, PREDICTED_HEADERS
-from emulator.roce.wire.gf2 import U32Array
 from emulator.roce.wire.headers import P_KEYS, Bth, Buffer
-from emulator.roce.wire.icrc import ip_id_changes, psn_changes
+from emulator.roce.wire.icrc import U32Array, ip_id_changes, psn_changes
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.psn import PSN_MASK, Psn
 

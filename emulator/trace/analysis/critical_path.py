@@ -14,8 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from emulator.trace.meaning.merged_graph import Graph, layout_of, merged_graph
 from emulator.trace.meaning.model import IntArray, Workload
+from emulator.trace.meaning.trace_graphs import layout_of, merged_graph
 from emulator.units import NS_PER_US
 
 
@@ -40,7 +40,7 @@ class CriticalPath:
         self._layout, self._programs = layout, workload.programs
         self._instances = workload.instances
         self._graph = merged_graph(workload.programs, layout)
-        self._order = topological_order(self._graph)
+        self._order = self._graph.order()
         self._base = list(layout.base)
         self._duration = np.zeros(self._graph.vertices, dtype=np.int64)
         for rank, program in enumerate(workload.programs):
@@ -155,29 +155,3 @@ def traced_ns(workload: Workload) -> IntArray:
                 shortest[item.instance] = min(int(shortest[item.instance]), item.traced_duration_micros * NS_PER_US)
     shortest[shortest == np.iinfo(np.int64).max] = 0
     return shortest
-
-
-def topological_order(graph: Graph) -> IntArray:
-    """All vertices of an acyclic graph, each after its predecessors: int64, shape (vertices,).
-
-    scipy numbers strongly connected components in the reverse of such an order, far faster than a loop here
-    could. Its documentation does not promise that, so the result is checked.
-    """
-    _, label = graph.components()
-    order = np.argsort(-label, kind="stable").astype(np.int64)
-    source = np.repeat(label, np.diff(graph.first))
-    if bool(np.all(source > label[graph.successor])):
-        return order
-    return order_by_counting(graph)
-
-
-def order_by_counting(graph: Graph) -> IntArray:
-    """The same by Kahn's algorithm, in Python."""
-    waiting = np.bincount(graph.successor, minlength=graph.vertices).tolist()
-    ready = [vertex for vertex, count in enumerate(waiting) if not count]
-    for vertex in ready:
-        for following in graph.successors(vertex).tolist():
-            waiting[following] -= 1
-            if not waiting[following]:
-                ready.append(following)
-    return np.array(ready, dtype=np.int64)

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from emulator.trace.meaning.merged_graph import sends_of
 from emulator.trace.meaning.model import CommKind, Communication, IntArray, RankProgram, RankTrace, Resource, Workload
+from emulator.trace.meaning.trace_graphs import graph_of, sends_of
 from emulator.units import NS_PER_US
 
 RECORDED_SHARE = 0.9
@@ -194,10 +193,9 @@ class _RankState:
         self.early: dict[int, dict[int, int]] = {}
         self.next_index: dict[int, int] = defaultdict(int)
         owner = np.repeat(np.arange(size), np.diff(program.dep_offset))
-        ones = np.ones(len(owner), dtype=np.int8)
-        following = csr_array((ones, (program.dep_position, owner)), shape=(size, size))
-        self._first: list[int] = following.indptr.tolist()
-        self._dependent: list[int] = following.indices.tolist()
+        following = graph_of(size, [(program.dep_position, owner)])
+        self._first: list[int] = following.first.tolist()
+        self._dependent: list[int] = following.successor.tolist()
 
     def dependents(self, position: int) -> list[int]:
         """Positions that wait for one."""

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from emulator._pb import et_pb2
-from emulator.trace.files.attributes import attribute_value
-from emulator.trace.files.communications import IN_SPLIT_NAMES, OUT_SPLIT_NAMES
+from emulator.trace.files.attributes import IN_SPLIT_NAMES, OUT_SPLIT_NAMES, attribute_value
 
 Node: TypeAlias = et_pb2.Node
 

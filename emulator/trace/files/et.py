@@ -1,10 +1,15 @@
-"""A rank's trace file as columns of numbers: read once, in batches, with the cost of a node that of a tight loop."""
+"""A rank's trace file as columns of numbers: read once, in batches, with the cost of a node that of a tight loop.
+
+Names of nodes and their other attributes, which playing does not need, are read on their own.
+"""
 
 from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -14,10 +19,16 @@ import numpy.typing as npt
 
 from emulator._pb import et_pb2
 from emulator.errors import TraceError
-from emulator.trace.files.attributes import attribute_value
-from emulator.trace.files.communications import CommunicationReader
+from emulator.trace.files.attributes import (
+    INIT_NAME,
+    MEANT,
+    CommunicationReader,
+    UnreadableGroups,
+    attribute_value,
+    merge_groups,
+    parse_process_groups,
+)
 from emulator.trace.files.frames import FrameBatch
-from emulator.trace.files.process_groups import INIT_NAME, UnreadableGroups, merge_groups, parse_process_groups
 from emulator.trace.files.records import (
     check_attribute_count,
     check_attributes,
@@ -25,6 +36,7 @@ from emulator.trace.files.records import (
     open_batches,
     parse_metadata,
     parse_nodes,
+    read_nodes,
 )
 from emulator.trace.meaning.model import (
     BoolArray,
@@ -285,3 +297,29 @@ def _level(info: et_pb2.StorageInfo, detail: str | None, node: et_pb2.Node, path
         problem = f"has storage level {stated.name}, but the details of an operation of level {implied.name}"
         raise TraceError(problem, path=path, node=node.id)
     return stated
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTexts:
+    """Texts of a rank's nodes.
+
+    Attributes:
+        names: of the nodes, in file order.
+        idle: names of attributes that no player reads → number of nodes with them.
+    """
+
+    names: list[str]
+    idle: Counter[str]
+
+
+def read_texts(path: Path) -> NodeTexts:
+    """Read them from a file of any format.
+
+    Raises:
+        TraceError: the file cannot be read.
+    """
+    found = NodeTexts([], Counter())
+    for node in read_nodes(path):
+        found.names.append(node.name)
+        found.idle.update(attribute.name for attribute in node.attr if attribute.name not in MEANT)
+    return found

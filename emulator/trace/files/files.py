@@ -14,7 +14,24 @@ from emulator.shipped import TRACES
 from emulator.suggestions import did_you_mean
 
 _TRACE_NAME = re.compile(r"(?:(?P<prefix>.*)\.)?(?P<rank>[0-9]{1,9})\.(?P<form>et|json)(?:\.gz|\.zst)?", re.DOTALL)
+_PARQUET_HEAD = b"PAR1"
 _ARCHIVE_NAME = re.compile(r"\.(tar(\.\w+)?|tgz|zip)$")
+
+
+def is_master(path: Path) -> bool:
+    """Whether a path is a Parquet file, and so can only be a master file."""
+    if not path.is_file():  # a pipe that nobody writes would be waited for
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_PARQUET_HEAD)) == _PARQUET_HEAD
+    except OSError:
+        return False
+
+
+def is_json_name(path: Path) -> bool:
+    """Whether a file's name says that it is JSON, compressed or not."""
+    return re.search(r"\.json(\.gz|\.zst)?$", path.name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""From a path on the command line to the traces of all ranks and the process groups that go with them."""
+"""From a path on the command line to the traces of all ranks and the process groups that go with them.
+
+What the import of a trace guessed and dropped stays with it, in import.json beside it.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,64 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.errors import InputError
+import msgspec
+
+from emulator.errors import InputError, TraceError
+from emulator.host.files import read_bounded
 from emulator.shipped import TRACES
 from emulator.trace.files.et import read_rank
 from emulator.trace.files.files import TraceSet, find_trace
-from emulator.trace.files.import_report import import_facts
 from emulator.trace.meaning.groups import parse_group_file
-from emulator.trace.meaning.imported import NOT_IMPORTED, ImportFacts
+from emulator.trace.meaning.imported import DROPPED, GUESSED, NOT_IMPORTED, ImportFacts, ImportLoss
 from emulator.trace.meaning.model import RankTrace
 
+REPORT_FILE = "import.json"
+IMPORTED_SCHEMA = "charkha.import."
+"""What the schema of an imported trace begins with; the name of the importer follows."""
+_UNKNOWN = ImportLoss(GUESSED, f"{REPORT_FILE} is not beside the trace, so what was guessed is not known", 1)
+
+
+class _Tally(msgspec.Struct, frozen=True):
+    count: int
+    first: tuple[str, ...] = ()
+
+
+class _Report(msgspec.Struct, frozen=True):
+    guessed: dict[str, _Tally] = {}
+    dropped: dict[str, _Tally] = {}
+
+
+def import_facts(traces: Sequence[RankTrace], folder: Path) -> ImportFacts:
+    """What the import of a trace guessed and dropped.
+
+    Args:
+        traces: of all ranks; their schema says whether they were imported.
+        folder: where their files are.
+
+    Raises:
+        TraceError: the report cannot be read.
+    """
+    imported = next((trace.schema for trace in traces if trace.schema.startswith(IMPORTED_SCHEMA)), None)
+    if imported is None:
+        return NOT_IMPORTED
+    source_format, path = imported.removeprefix(IMPORTED_SCHEMA), folder / REPORT_FILE
+    try:
+        report = msgspec.json.decode(read_bounded(path), type=_Report)
+    except FileNotFoundError:
+        return ImportFacts(source_format, (_UNKNOWN,))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TraceError(f"is not the report on an import ({error}): convert the source again", path=path) from error
+    return ImportFacts(
+        source_format,
+        tuple(
+            ImportLoss(fate, what, one.count, one.first)
+            for fate, tallies in ((GUESSED, report.guessed), (DROPPED, report.dropped))
+            for what, one in tallies.items()
+        ),
+    )
+
+
 _BLOCK_BYTES = 1 << 20
-MAX_GROUP_FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +141,6 @@ def _read_groups(path: Path | None) -> Mapping[str, tuple[int, ...]]:
     if path is None:
         return {}
     try:
-        if path.stat().st_size > MAX_GROUP_FILE_BYTES or not path.is_file():
-            raise InputError(f"{path}: is not a group file: give a regular file of at most 64 MiB")
-        return parse_group_file(path.read_text(encoding="utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
-        problem = (error.strerror if isinstance(error, OSError) else None) or error
-        raise InputError(f"{path}: the group file cannot be read: {problem}") from error
+        return parse_group_file(read_bounded(path), path)
+    except OSError as error:
+        raise InputError(f"{path}: the group file cannot be read: {error.strerror}") from error

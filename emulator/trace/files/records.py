@@ -18,8 +18,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from emulator._pb import et_pb2
 from emulator.errors import TraceError
+from emulator.trace.files.files import is_json_name
 from emulator.trace.files.frames import FrameBatch, read_batches
-from emulator.trace.files.json_formats import is_json_name, read_json_batches
 
 WIRE_VARINT = 0
 OLD_ATTRIBUTE_FIELD = 11  # attributes in files of before October 2023, which have no field 10; StorageInfo today
@@ -39,8 +39,12 @@ def open_batches(path: Path) -> Iterator[FrameBatch]:
     Raises:
         TraceError: not readable, cut short or corrupt.
     """
+    if is_json_name(path):
+        from emulator.trace.files.json_formats import read_json_batches as read  # seldom needed
+    else:
+        read = read_batches
     counted, kind = 0, et_pb2.GlobalMetadata.DESCRIPTOR
-    for batch in read_json_batches(path) if is_json_name(path) else read_batches(path):
+    for batch in read(path):
         for index, payload in enumerate(batch.payloads):
             if len(payload) > MOST_ELEMENTS:  # a shorter one cannot have more
                 found = _count_elements(memoryview(payload), kind, MOST_ELEMENTS)

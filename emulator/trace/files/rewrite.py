@@ -10,9 +10,8 @@ from emulator._pb import et_pb2
 from emulator.errors import TraceError
 from emulator.trace.files.attributes import AttrValue, make_attribute
 from emulator.trace.files.compression import Encoding, open_source
-from emulator.trace.files.frame_output import FrameOutput, encode_frame, frame_output
-from emulator.trace.files.frames import FrameBatch
-from emulator.trace.files.json_formats import is_json_name
+from emulator.trace.files.files import is_json_name
+from emulator.trace.files.frames import FrameBatch, FrameOutput, encode_frame, frame_output
 from emulator.trace.files.records import open_batches, parse_metadata, parse_nodes
 
 SCHEMA_VERSION = "0.0.4"

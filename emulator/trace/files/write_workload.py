@@ -1,12 +1,15 @@
 """Workloads as files: `<name>.<rank>.et` and `comm_group.json` in one folder.
 
 Attribute types are those that every known reader of Chakra accepts. The same workload gives the same bytes.
+
+A trace of any form that is read can be written in the same way.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,12 +17,15 @@ from typing import cast
 
 from emulator._pb import et_pb2
 from emulator.errors import HostError, InputError
-from emulator.trace.files.attributes import AttrValue, make_attribute
-from emulator.trace.files.communications import IN_SPLIT_NAMES, OUT_SPLIT_NAMES
+from emulator.host.resources import exhausted
+from emulator.trace.files.attributes import IN_SPLIT_NAMES, OUT_SPLIT_NAMES, AttrValue, make_attribute
 from emulator.trace.files.compression import Encoding
-from emulator.trace.files.frame_output import frame_output
-from emulator.trace.files.rewrite import write_trace
+from emulator.trace.files.files import TraceSet
+from emulator.trace.files.frames import frame_output
+from emulator.trace.files.load import REPORT_FILE, LoadedTrace
+from emulator.trace.files.rewrite import KeptDependencies, rewrite_trace, write_trace
 from emulator.trace.meaning.model import CommKind
+from emulator.trace.meaning.order import left_dependencies
 from emulator.trace.synthetic.synthetic import WORLD_GROUP, FileOperation, NodeStreams, WorkNode
 
 GROUP_FILE = "comm_group.json"
@@ -163,7 +169,8 @@ def _prepare_folder(folder: Path, *, force: bool | None) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         is_empty = not any(folder.iterdir())
     except OSError as error:
-        raise HostError(f"cannot write to {folder}: {error.strerror}; choose a different place") from error
+        problem = exhausted(error) or f"{error.strerror}; choose a different place"
+        raise HostError(f"cannot write to {folder}: {problem}") from error
     if not is_empty and not force:
         also = "" if force is None else ", or --force to replace the trace in it"
         raise InputError(f"{folder} is not empty: give a different folder{also}")
@@ -178,3 +185,53 @@ def _remove_earlier(folder: Path, name: str, *, keep: set[Path]) -> None:
                 path.unlink()
     except OSError as error:
         raise HostError(f"cannot replace the trace in {folder}: {error.strerror}; choose a different place") from error
+
+
+_FORM = re.compile(r"(\.(et|json))?(\.(gz|zst))?$")
+
+
+def convert_trace(loaded: LoadedTrace, folder: Path, *, lenient: bool = False) -> Sequence[Path]:
+    """Write every rank as `<prefix>.<rank>.et`: protobuf, not compressed. Records that were protobuf keep their bytes.
+
+    Args:
+        loaded: the trace; that it was read proves that it can be converted.
+        folder: made where it is absent.
+        lenient: leave out the dependencies that a lenient reading leaves out.
+
+    Returns:
+        The files, in the order of the ranks, then comm_group.json and import.json where the trace has them.
+
+    Raises:
+        InputError: the folder is not empty.
+        HostError: something cannot be written; what was written is removed again.
+    """
+    prefix = trace_name(loaded.files)
+    ranks = [folder / f"{prefix}.{rank}.et" for rank in range(len(loaded.files))]
+    groups = loaded.group_file if loaded.groups else None
+    report = loaded.files.folder / REPORT_FILE
+    copies = {} if groups is None else {folder / GROUP_FILE: groups}
+    if loaded.imported.losses and report.is_file():
+        copies[folder / REPORT_FILE] = report
+    paths = [*ranks, *copies]
+    with trace_folder(folder, paths):
+        for source, path, trace in zip(loaded.files.paths, ranks, loaded.traces, strict=True):
+            changes = {
+                node_id: KeptDependencies(frozenset(ctrl), frozenset(data))
+                for node_id, (ctrl, data) in (left_dependencies(trace) if lenient else {}).items()
+            }
+            rewrite_trace(source, path, changes, metadata={}, encoding=Encoding.PLAIN)
+        for target, source in copies.items():
+            _copy(source, target)
+    return paths
+
+
+def trace_name(files: TraceSet) -> str:
+    """Prefix for files that are made from these; never empty."""
+    return _FORM.sub("", files.prefix) or "trace"
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise HostError(f"cannot write {target}: {error.strerror or error}; choose a different place") from error

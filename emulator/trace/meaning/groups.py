@@ -6,11 +6,11 @@ metadata nodes define; no name, "" and "0" mean the world where none of these sa
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from emulator.errors import TraceError, format_ranks
+from emulator.schema import SchemaProblem, parse_json
 from emulator.trace.meaning import warnings
 from emulator.trace.meaning.model import Group, RankTrace, RawCommunication
 
@@ -19,18 +19,16 @@ WORLD = 0
 """Index of the world in Workload.groups."""
 
 
-def parse_group_file(text: str, path: object) -> dict[str, tuple[int, ...]]:
+def parse_group_file(data: bytes, path: object) -> dict[str, tuple[int, ...]]:
     """Groups of a file as ASTRA-sim reads them: a JSON object of name → list of world ranks.
 
     Raises:
         TraceError: not such a file; names the file and the key.
     """
     try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise TraceError(f'is not JSON ({error}); a group file looks like {{"1": [0, 1]}}', path=path) from error
-    except RecursionError:
-        raise TraceError("nests too deeply for a group file", path=path) from None
+        content = parse_json(data)
+    except SchemaProblem as problem:
+        raise TraceError(f'{problem}; a group file looks like {{"1": [0, 1]}}', path=path) from problem
     if not isinstance(content, dict):
         raise TraceError('a group file is one JSON object, {"name": [ranks]}', path=path)
     return {name: _parse_ranks(name, ranks, path) for name, ranks in content.items()}

@@ -321,7 +321,7 @@ class Workload:
         groups: distinct process groups; groups[0] is the world.
         instances: merged collectives plus send-receive pairs plus storage operations.
         storage: what each storage endpoint sends when it is asked: the other side of every read of its ranks.
-        window: nodes a rank must be able to hold at once so that the run can finish (see proof.py).
+        window: nodes a rank must be able to hold at once so that the run can finish (see workload.py).
         warnings: unusual but playable: name → number of times, over all ranks.
         deducted_ns: per rank, duration removed because a parent's duration contained its children's.
         dropped: dangling dependencies dropped by `--lenient`.

@@ -3,22 +3,24 @@
 It is what makes ranks agree which collective is the k-th of a group, so it depends on ids and dependencies alone, never
 on the order of nodes in the file. When every dependency has a smaller id than its dependent it is simply ascending id,
 which numpy does; otherwise only nodes that some larger id holds back pass through a heap.
+
+The order of communications is the rank's dependencies with everything between communications left out.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from emulator.errors import TraceError
-from emulator.trace.meaning.model import IntArray, RankTrace
+from emulator.trace.meaning.model import IntArray, RankProgram, RankTrace
+from emulator.trace.meaning.trace_graphs import graph_of
 
 SHOWN_NODES = 8
 """How many nodes of a cycle an error prints."""
@@ -132,22 +134,22 @@ def _dangling(trace: RankTrace, row: IntArray, exists: npt.NDArray[np.bool_]) ->
 
 def _without_cycles(edges: _Edges, count: int) -> _Edges:
     """Without the control dependencies both ends of which are in one cycle of dependencies."""
-    _, label = connected_components(_matrix(edges.needed, edges.owner, count), directed=True, connection="strong")
+    graph = graph_of(count, [(edges.needed, edges.owner)])
+    if graph.is_acyclic():
+        return edges
+    _, label = graph.components()
     keep = (label[edges.owner] != label[edges.needed]) | ~edges.is_ctrl
     return replace(edges, owner=edges.owner[keep], needed=edges.needed[keep], is_ctrl=edges.is_ctrl[keep])
 
 
-def _matrix(row: IntArray, column: IntArray, count: int) -> csr_array[np.int8, tuple[int, int]]:
-    """Compressed rows, columns ascending and distinct in each."""
-    matrix = csr_array((np.ones(len(row), dtype=np.int8), (row, column)), shape=(count, count))
-    matrix.sort_indices()
-    return matrix
-
-
-def _distinct(owner: IntArray, needed: IntArray, count: int) -> tuple[IntArray, IntArray]:
-    """CSR of distinct (owner, needed) pairs, sorted."""
-    matrix = _matrix(owner, needed, count)
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+def _distinct(row: IntArray, column: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Compressed rows of distinct (row, column) pairs: where each row begins, and its columns, ascending."""
+    pairs = row * count + column
+    if not bool(np.all(pairs[1:] > pairs[:-1])):  # mostly they are sorted
+        pairs.sort()
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+    offset = np.searchsorted(pairs, np.arange(count + 1, dtype=np.int64) * count)
+    return offset, pairs - np.repeat(np.arange(count, dtype=np.int64) * count, np.diff(offset))
 
 
 def _duplicates(edges: _Edges, count: int) -> int:
@@ -162,8 +164,7 @@ def _smallest_first(trace: RankTrace, edges: _Edges) -> IntArray:
     count = len(trace)
     offset, needed = _distinct(edges.owner, edges.needed, count)
     waiting: list[int] = np.diff(offset).tolist()
-    transposed = _matrix(edges.needed, edges.owner, count)
-    first, dependents = transposed.indptr.tolist(), transposed.indices.tolist()
+    first, dependents = (column.tolist() for column in _distinct(edges.needed, edges.owner, count))
     late: list[int] = []
     result: list[int] = []
     pop, push, emit = heapq.heappop, heapq.heappush, result.append
@@ -252,3 +253,52 @@ def _walk_back(vertex: int, start: int, parent: dict[int, int]) -> list[int]:
     while path[-1] != start:
         path.append(parent[path[-1]])
     return path[::-1]
+
+
+Latest = frozenset[int]
+"""Communications none of which waits for another one of them."""
+_NONE: Latest = frozenset()
+
+
+def communication_dependencies(program: RankProgram) -> list[tuple[int, ...]]:
+    """What each communication waits for, in canonical order.
+
+    Communications are numbered in that order, from 0. B waits for A if a path of dependencies leads from A to B, and no
+    path from A to B passes another communication: those before A follow from it. So the result says of any two
+    communications whether one must be done before the other, with the fewest dependencies.
+
+    Returns:
+        For each communication the numbers of those it waits for, ascending; all smaller than its own.
+    """
+    needed = program.dep_position.tolist()
+    reached: list[Latest] = []
+    before: list[int] = []
+    found: list[tuple[int, ...]] = []
+    for position, (first, end) in enumerate(pairwise(program.dep_offset.tolist())):
+        latest = _latest([reached[other] for other in needed[first:end]], before)
+        if position in program.communications:
+            reached.append(frozenset((len(found),)))
+            before.append(_all_before(latest, before) | sum(1 << one for one in latest))
+            found.append(tuple(sorted(latest)))
+        else:
+            reached.append(latest)
+    return found
+
+
+def _latest(sets: Sequence[Latest], before: Sequence[int]) -> Latest:
+    """The latest of several sets; `before` has for each communication those that must be done before it, as bits."""
+    if not sets:
+        return _NONE
+    largest = max(sets, key=len)
+    if all(one <= largest for one in sets):
+        return largest  # shared, not copied: most nodes have one dependency
+    union = largest.union(*sets)
+    implied = _all_before(union, before)
+    return frozenset(one for one in union if not implied >> one & 1)
+
+
+def _all_before(communications: Latest, before: Sequence[int]) -> int:
+    bits = 0
+    for one in communications:
+        bits |= before[one]
+    return bits

@@ -1,88 +1,29 @@
-"""How a field of a workload's description is an option of the command line: its wording stands beside the field."""
+"""Fields of a workload's description as options of the command line, their ranges, and their values as text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
-from dataclasses import MISSING, dataclass, field, fields
-from enum import Enum
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from collections.abc import Collection
+from dataclasses import MISSING, fields
+from typing import Any
 
 from emulator.errors import PlanError
+from emulator.option import Level, plain_value
+from emulator.option import option as plain_option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionWording:
-    """The wording of an option.
+def option(
+    summary: str, *, default: Any = MISSING, group: str = "workload", is_advanced: bool = False, **facts: Any
+) -> Any:
+    """A field that is an option; without a default it must be given.
 
-    Attributes:
-        summary: what it sets, with its unit.
-        group: title under which help texts list it.
-        flags: as it is typed; empty: `--` and the name of the field. A flag without dashes is a positional argument.
+    Args:
+        summary, default, group: see `emulator.option`.
         is_advanced: only `--help-all` lists it.
-        read: text to value, ValueError if it is none; None: as the type of the field says.
-        unset: what holds without the option, where the default does not say it.
+        facts: others.
     """
-
-    summary: str
-    group: str = "workload"
-    flags: tuple[str, ...] = ()
-    metavar: str = "N"
-    is_advanced: bool = False
-    read: Callable[[str], Any] | None = None
-    unset: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadOption:
-    """An option: the field that it sets, the type of it, and its default; `is_required`: it has none."""
-
-    name: str
-    kind: type
-    default: Any
-    is_required: bool
-    facts: OptionWording
-
-    @property
-    def is_named(self) -> bool:
-        """False for a positional argument."""
-        return self.flags[0].startswith("-")
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """As it is typed."""
-        return self.facts.flags or (f"--{self.name.replace('_', '-')}",)
-
-    @property
-    def text(self) -> str:
-        """Summary and default."""
-        if self.is_required or self.default is False or not (self.facts.unset or self.default is not None):
-            return self.facts.summary
-        return f"{self.facts.summary} (default: {self.facts.unset or spelled(self.default)})"
-
-
-def option(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
-    """A field that is an option; without a default it must be given. `facts`: as of OptionFacts."""
-    return field(default=default, metadata={"option": OptionWording(summary=summary, **facts)})
-
-
-def workload_options(description: type) -> list[WorkloadOption]:
-    """The fields of a dataclass that are options, in order."""
-    hints = get_type_hints(description)
-    return [
-        WorkloadOption(
-            one.name, _plain_type(hints[one.name]), one.default, one.default is MISSING, one.metadata["option"]
-        )
-        for one in fields(description)
-        if "option" in one.metadata
-    ]
-
-
-def _plain_type(hint: Any) -> type:
-    """The type of a value that is given: `int` of `int | None`."""
-    kind: type = next((one for one in get_args(hint) if one is not NoneType), hint)
-    return kind
+    level = Level.FULL if is_advanced else Level.COMMON
+    return plain_option(summary, default=default, group=group, level=level, **facts)
 
 
 def check_ranges(description: Any, *, or_zero: Collection[str] = ()) -> None:
@@ -101,16 +42,11 @@ def check_ranges(description: Any, *, or_zero: Collection[str] = ()) -> None:
             raise PlanError(f"{one.name} is {value}: it must be greater than 0")
 
 
-def spelled(value: object) -> int | str:
-    """A value as parameters of a trace have it."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Enum):
-        return str(value.value)
-    return int(value) if isinstance(value, int) else str(value)
-
-
 def described(description: Any) -> dict[str, int | str]:
     """All fields of a description as names and plain values; those that are not set are left out."""
     values = {one.name: getattr(description, one.name) for one in fields(description)}
-    return {name: spelled(value) for name, value in values.items() if value is not None}
+    return {
+        name: int(value) if isinstance(value, bool) else plain_value(value)
+        for name, value in values.items()
+        if value is not None
+    }

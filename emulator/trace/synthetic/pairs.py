@@ -1,4 +1,9 @@
-"""A workload of all-reduces between pairs of ranks, all pairs at once; calibration uses it."""
+"""Workloads of pairs of ranks: all-reduces of all pairs at once, and a sweep over all pairs in rounds.
+
+Calibration uses the former. In the latter every rank sends to every other one: in round k to the rank k after it, all
+ranks at once. So each rank sends to one and receives from one at any time, and nothing but the network itself is
+shared.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +60,60 @@ def _nodes(pairs: PairsWorkload, rank: int) -> Iterator[WorkNode]:
         yield WorkNode(
             number, f"all_reduce.{size}", dependencies, kind=CommKind.ALL_REDUCE, size_bytes=size, group=rank // 2 + 1
         )
+
+
+_NODES_OF_A_ROUND = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PairSweepWorkload:
+    """Rounds of transfers, a barrier after each.
+
+    Attributes:
+        rounds: how many of the `ranks` - 1 rounds are played; None: all. Fewer are spread evenly over the distances.
+
+    Raises:
+        PlanError: there are too few ranks, or too many rounds.
+    """
+
+    ranks: int
+    size_bytes: int
+    rounds: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.ranks < 2:
+            raise PlanError(f"{self.ranks} rank has no pairs: at least 2 ranks are needed")
+        if self.rounds is not None and not 1 <= self.rounds < self.ranks:
+            raise PlanError(f"{self.rounds} rounds: {self.ranks} ranks have from 1 to {self.ranks - 1}")
+
+    @property
+    def distances(self) -> Sequence[int]:
+        """Of every round: destination minus source, modulo the number of ranks."""
+        count = self.ranks - 1
+        rounds = self.rounds or count
+        return [1 + number * count // rounds for number in range(rounds)]
+
+
+def pair_sweep_workload(sweep: PairSweepWorkload) -> SyntheticWorkload:
+    """The sweep as a workload without process groups."""
+    rounds, ranks = len(sweep.distances), sweep.ranks
+    return SyntheticWorkload(
+        name="pairs",
+        ranks=ranks,
+        groups={},
+        nodes=partial(_pair_sweep_nodes, sweep),
+        parameters={"ranks": ranks, "size_bytes": sweep.size_bytes, "rounds": rounds},
+        role=lambda rank, node: GroupRole.WORLD,
+        alike={0: ranks},
+    )
+
+
+def _pair_sweep_nodes(sweep: PairSweepWorkload, rank: int) -> Iterator[WorkNode]:
+    for number, distance in enumerate(sweep.distances):
+        send, receive, barrier = (_NODES_OF_A_ROUND * number + which for which in (1, 2, 3))
+        after = (send - 1,) if number else ()
+        there, here = (rank + distance) % sweep.ranks, (rank - distance) % sweep.ranks
+        size = sweep.size_bytes
+        yield WorkNode(send, f"send.{distance}", after, kind=CommKind.SEND, size_bytes=size, peer=there)
+        yield WorkNode(receive, f"recv.{distance}", after, kind=CommKind.RECV, size_bytes=size, peer=here)
+        yield WorkNode(barrier, f"barrier.{distance}", (send, receive), kind=CommKind.BARRIER)

@@ -1,12 +1,18 @@
-"""Columns of the tables with a row per class of collectives: the summary of a run, and the percentiles per class."""
+"""Columns of the tables with a row per class of collectives: the summary of a run, and the percentiles per class.
+
+The table of a sweep over sizes has a row per size instead.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.distribution import Distribution
 from emulator.results.statistics.samples.classes import JCT
-from emulator.results.verdict.tester import MOST_CORE_WAIT
-from emulator.units import format_size
+from emulator.results.statistics.sweep import SweepRow
+from emulator.results.verdict.judge import MOST_CORE_WAIT
+from emulator.units import NS_PER_US, format_size
 from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.figures import NONE, duration_cell, number_cell, percent_cell, rate_cell
 
@@ -63,14 +69,51 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     ),
     Column(
         "cct\np50",
-        "collective completion time, median: last arrival - last post over the members; ! = tester-limited: the "
-        "calibrated tester alone needs nearly as long, so the row describes the tester rather than the DUT",
+        "collective completion time, median: last arrival - last post over the members; ! = tester-limited: nearly all "
+        "of it is the tester's own time, so cct describes the tester rather than the DUT",
         key="cct_p50_ns",
         cell=lambda row: duration_cell(row.cct_p50_ns) + ("!" if row.is_tester_limited else ""),
         style=bold,
     ),
     Column("\np99", "99th percentile of cct", key="cct_p99_ns", show=duration_cell, title="cct p99", sacrifice=6),
     Column("\nmax", "largest cct", key="cct_max_ns", show=duration_cell, title="cct max", sacrifice=7),
+    Column(
+        "network\np50",
+        "the network's part of cct, median: along the chain of messages that ended last, from the driver's time stamp "
+        "of the first frame of each to the receiving kernel's of its last; the rest of cct is the tester's; none: no "
+        "time stamps, or less than half of the measurements have them",
+        key="network_p50_ns",
+        show=duration_cell,
+        is_optional=True,
+        style=bold,
+        sacrifice=1,
+    ),
+    Column(
+        "tester\n%",
+        "share of the tester in cct, at the median: what is not the network's part; where that is not known, the time "
+        "that the calibrated tester adds to the ideal time",
+        key="tester_percent",
+        show=number_cell,
+        is_optional=True,
+        sacrifice=2,
+    ),
+    Column(
+        "network\nbusbw",
+        "bus bandwidth of the network's part, at its median: as if the tester took no time",
+        key="network_busbw_bytes_per_s",
+        show=rate_cell,
+        unit="1e9 bytes per second",
+        is_optional=True,
+        sacrifice=10,
+    ),
+    Column(
+        "network\nideal %",
+        "ideal time / the network's part, at the median; above 100 where switches pass a burst faster than the rate",
+        key="network_ideal_percent",
+        show=number_cell,
+        is_optional=True,
+        sacrifice=9,
+    ),
     Column(
         "skew\np50",
         "median time from the first to the last post of the members: waiting for the last rank",
@@ -134,3 +177,34 @@ DISTRIBUTION_COLUMNS: tuple[Column[Distribution], ...] = (
 def _interval(one: Distribution) -> str:
     interval = one.median_interval_ns
     return NONE if interval is None else f"{duration_cell(interval.low)} to {duration_cell(interval.high)}"
+
+
+def _over(name: str, unit: float) -> Callable[[SweepRow], float | None]:
+    """The attribute in another unit."""
+    return lambda row: None if getattr(row, name) is None else getattr(row, name) / unit
+
+
+SWEEP_COLUMNS: tuple[Column[SweepRow], ...] = (
+    Column("size", "array size, counted as in nccl-tests", key="size_bytes", show=format_size),
+    Column("algorithm", "collective algorithm", key="algorithm", is_number=False, sacrifice=4),
+    Column("count", "measured iterations", key="iterations", sacrifice=3),
+    Column("mean", "mean cct", key="time_ns", show=duration_cell, style=bold),
+    Column("min", "smallest cct", key="min_ns", show=duration_cell, sacrifice=2),
+    Column("p50", "median of the cct", key="p50_ns", show=duration_cell, is_optional=True),
+    Column("p95", "95th percentile", key="p95_ns", show=duration_cell, is_optional=True, sacrifice=1),
+    Column("p99", "99th percentile", key="p99_ns", show=duration_cell, is_optional=True),
+    Column("max", "largest cct", key="max_ns", show=duration_cell, sacrifice=2),
+    Column("cv\n%", "coefficient of variation", key="cv_percent", show=number_cell, is_optional=True),
+    Column("algbw\nGB/s", "size / mean", key="algbw_bytes_per_s", show=rate_cell, sacrifice=5),
+    Column(
+        "busbw\nGB/s",
+        f"bus bandwidth at the mean cct, busbw_mean in rules: algbw × {BUSBW_FACTOR}",  # noqa: RUF001
+        key="busbw_bytes_per_s",
+        show=rate_cell,
+        unit="1e9 bytes per second",
+        style=bold,
+    ),
+    *(unshown(f"{name}_us", _over(f"{name}_ns", NS_PER_US)) for name in ("time", "min", "max", "p50", "p95", "p99")),
+    *(unshown(f"{name}_gbps", _over(f"{name}_bytes_per_s", 1e9)) for name in ("algbw", "busbw")),
+)
+"""The last are those of version 0.1; the next version drops them."""

@@ -1,4 +1,4 @@
-"""Columns of the tables of a comparison: a row per class of two groups, and what was counted in both."""
+"""Columns of the tables of a comparison, and of traffic beside a job: flows with peers, and background traffic."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any, TypeAlias
 from emulator.results.comparison.causes import Cause
 from emulator.results.comparison.inference import MAX_RUNS
 from emulator.results.comparison.verdicts import ClassComparison, ClassSide, ClassVerdict, ComparisonRules, Effect
+from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import JCT
-from emulator.units import format_size
-from emulator.views.columns.columns import Column, unshown
-from emulator.views.columns.figures import NONE, duration_cell, percent_cell
+from emulator.results.statistics.traffic.background import BackgroundFlow
+from emulator.units import BITS_PER_BYTE, format_size
+from emulator.views.columns.columns import Column, bold, unshown
+from emulator.views.columns.figures import NONE, count_cell, duration_cell, gbps_cell, link_rate_cell, percent_cell
 
 SIGNIFICANCE = (
     "p of the two-sided exact Mann-Whitney test with runs as units (for alternating runs: Wilcoxon's signed-rank "
@@ -33,6 +35,7 @@ _TERMINAL = [
     "ranks",
     "size",
     "algorithm",
+    "part",
     "baseline",
     "other",
     "ratio",
@@ -42,8 +45,21 @@ _TERMINAL = [
     "finds",
     "verdict",
 ]
-_PAGE = ["class", "outcome", "baseline", "other", "ratio", "interval", "variation", "p", "tail", "runs", "needs"]
-_MARKDOWN = ["class", "verdict", "baseline", "other", "ratio", "interval", "p", "tail", "finds"]
+_PAGE = [
+    "class",
+    "outcome",
+    "part",
+    "baseline",
+    "other",
+    "ratio",
+    "interval",
+    "variation",
+    "p",
+    "tail",
+    "runs",
+    "needs",
+]
+_MARKDOWN = ["class", "verdict", "part", "baseline", "other", "ratio", "interval", "p", "tail", "finds"]
 
 
 def terminal_columns(rules: ComparisonRules, *, baseline: str, other: str) -> _Classes:
@@ -120,9 +136,21 @@ def class_columns(rules: ComparisonRules, *, baseline: str, other: str) -> dict[
             sacrifice=1,
         ),
         "where": unshown("where", lambda one: one.key.where),
+        "part": Column(
+            "of",
+            "network: the times are the network's part of cct, which all runs know; a dash: the whole time",
+            key="part",
+            value=lambda one: "network" if one.is_network else None,
+            is_number=False,
+            is_optional=True,
+            sacrifice=1,
+        ),
+        "baseline cct": unshown("baseline_cct_ns", lambda one: one.cct_ns[0]),
+        "other cct": unshown("other_cct_ns", lambda one: one.cct_ns[1]),
         "baseline": Column(
             f"{baseline}\n{statistic}",
-            f"baseline: median over the runs of their {statistic} of cct (JCT for the iteration)",
+            f"baseline: median over the runs of their {statistic} of the network's part of cct where all runs know it, "
+            "else of cct (JCT for the iteration)",
             key="baseline",
             value=lambda one: _side(one.baseline),
             cell=lambda one: duration_cell(one.baseline.median_ns),
@@ -288,3 +316,77 @@ def cause_columns(*, baseline: str, other: str) -> list[Column[Cause]]:
 def cause_count(value: float | None) -> str:
     """A count per run, or a dash."""
     return NONE if value is None else f"{value:,.0f}"
+
+
+def _beside_ends(one: FlowResult) -> str:
+    arrow = "→" if one.role == "client" else "←"
+    return f"{one.flow}: {one.host} {arrow} {one.peer}"
+
+
+def _counted(one: FlowResult) -> str:
+    by = one.host if one.observer == "charkha" else f"{one.peer}, it says"
+    return f"{one.direction if one.observer == 'charkha' else _SEEN_BY_PEER[one.direction]} by {by}"
+
+
+def _rate(one: FlowResult) -> str:
+    return gbps_cell(None if one.bytes_per_s is None else one.bytes_per_s * BITS_PER_BYTE)
+
+
+_SEEN_BY_PEER = {"received": "sent", "served": "read", "sent": "received", "read": "served"}
+
+
+FLOW_RESULT_COLUMNS: tuple[Column[FlowResult], ...] = (
+    Column(
+        "flow", "number of the flow in the run spec, and its ends; the arrow points from client to server",
+        cell=_beside_ends, is_number=False,
+    ),
+    Column("test", "its verb and message size", cell=lambda one: f"{one.verb} {format_size(one.size_bytes)}",
+           is_number=False, sacrifice=3),
+    Column("counted", "what, and by which end", cell=_counted, is_number=False),
+    Column("messages", "complete messages; for READ, requests", key="messages", show=count_cell),
+    Column("time", "from the first post to the last completion; received: from the first to the last arrival",
+           key="duration_ns", show=duration_cell, sacrifice=2),
+    Column("Gbit/s", "payload per time", cell=_rate, style=bold),
+    Column("re-\ntransmitted", "packets sent again", key="retransmits", show=count_cell,
+           title="retransmitted", sacrifice=1),
+    Column("latency", "median: half a round trip, for READs a whole one",
+           key="latency_median_ns", show=duration_cell, is_optional=True),
+    Column("complete", "whether both ends agreed that it is over", cell=lambda one: "yes" if one.is_complete else "no",
+           is_number=False, sacrifice=4),
+)  # fmt: skip
+
+
+def _what(one: BackgroundFlow) -> str:
+    sizes = format_size(one.size_bytes) if one.sizes == "fixed" else one.sizes
+    return f"{one.transport} {one.pattern} {sizes}"
+
+
+BACKGROUND_COLUMNS: tuple[Column[BackgroundFlow], ...] = (
+    Column("flow", "name or number in the run spec, sender and receiver",
+           cell=lambda one: f"{one.name or one.flow}: {one.sender} → {one.receiver}", is_number=False),
+    Column("traffic", "transport, pattern and sizes", cell=_what, is_number=False, sacrifice=5),
+    Column("offered\nGbit/s", "according to its schedule, on the wire: with all headers, preambles and gaps",
+           key="offered_bps", show=gbps_cell),
+    Column("sent\nGbit/s", "complete messages, on the wire; roce and tcp: acknowledged",
+           key="sent_bps", show=gbps_cell, style=lambda one: "bold red" if one.is_behind else bold(one)),
+    Column("received\nGbit/s", "complete messages, on the wire", key="received_bps", show=gbps_cell),
+    Column("messages", "sent", key="sent_messages", show=count_cell, sacrifice=3),
+    Column("lost", "packets that the receiver missed; roce and tcp retransmit them",
+           key="lost_packets", show=count_cell, sacrifice=4),
+    Column("completion\np50, p99", "time of a message from when it was due until it was complete",
+           cell=lambda one: f"{duration_cell(one.completion_median_ns)}, {duration_cell(one.completion_p99_ns)}",
+           sacrifice=2),
+    Column("n", "messages whose completion is timed", key="completions", show=count_cell, sacrifice=6),
+    Column("late\np99", "99th percentile: from when a message was due until it was offered: the tester's delay",
+           key="lateness_p99_ns", show=duration_cell, sacrifice=1),
+)  # fmt: skip
+
+
+def describe_behind(flows: Sequence[BackgroundFlow]) -> str:
+    """`Flow 1 offered 200 Mbit/s, sent 120 Mbit/s; 99 % of its messages were at most 40 ms late`, a line each."""
+    lines = []
+    for one in (one for one in flows if one.is_behind):
+        line = f"Flow {one.flow} offered {link_rate_cell(one.offered_bps)}, sent {link_rate_cell(one.sent_bps)}"
+        late = one.lateness_p99_ns
+        lines.append(line if late is None else f"{line}; 99 % of its messages were at most {duration_cell(late)} late")
+    return "\n".join(lines)

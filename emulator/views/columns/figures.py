@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from emulator.results.run_folder.manifest import Manifest, Scaling
 from emulator.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from emulator.results.run_folder.manifest import Manifest, Scaling  # loads Arrow
 
 NONE = "–"  # noqa: RUF001 (an en dash is what tables show for an unknown value)
 CCT_UNTIL_DONE = "cct until the last acknowledgement, as Charkha took it before format version 2"

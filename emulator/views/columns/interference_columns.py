@@ -11,11 +11,11 @@ from emulator.results.verdict.session import JudgedSession
 from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.comparison_columns import ratio_text
 from emulator.views.columns.figures import NONE, count_of, duration_cell
-from emulator.views.text.verdict_text import words
+from emulator.views.verdict_text import words
 
 _Row = tuple[str, ClassInterference]
 """A job, and a class of it."""
-COLUMNS: tuple[Column[_Row], ...] = (
+INTERFERENCE_COLUMNS: tuple[Column[_Row], ...] = (
     Column("job", "name of the job", cell=lambda row: row[0], is_number=False),
     Column(
         "class",
@@ -113,12 +113,9 @@ def interference_text(found: Interference) -> str:
 
 
 def session_words(judged: JudgedSession) -> tuple[str, str]:
-    """The verdict of the job that decides, or what happened, and the factors; in two parts, as of a run."""
+    """The verdict of the job that decides, or what happened to it, in two parts, as of a run."""
     word, text = words(judged.verdict)
-    if judged.verdict.rules is not None:
-        text = f"job {judged.decisive}: {text}"
-    factors = interference_text(judged.interference)
-    return word, f"{text}; {factors}" if factors else text
+    return word, f"job {judged.decisive}: {text}"
 
 
 def tester_problems(judged: JudgedSession) -> Sequence[str]:

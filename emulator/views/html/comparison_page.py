@@ -11,17 +11,17 @@ from emulator.results.run_folder.store import firmware_of
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.views.columns.columns import Header, texts
 from emulator.views.columns.comparison_columns import cause_columns, page_columns, ratio_text, statistic_name
-from emulator.views.columns.figures import NONE
-from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, PageSection, Table, table_of
-from emulator.views.html.page.pictures import Picture, Rows
-from emulator.views.html.page.reduction import distribution_curve
-from emulator.views.text.comparison_text import (
+from emulator.views.columns.figures import NONE, count_of
+from emulator.views.comparison_text import (
     answer_words,
     fact_lines,
     gravest_verdict,
     pair_sentence,
     trend_rows,
 )
+from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, PageSection, Table, table_of
+from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.page.reduction import distribution_curve
 
 CHOICES = 24
 """Classes that the reader can select: those that take most time."""
@@ -41,7 +41,7 @@ def comparison_page(comparison: GroupComparison) -> Page:
         heading=heading,
         sentence=" ".join(map(pair_sentence, comparison.pairs)),
         answer=Answer(*answer_words(comparison), _TONES.get(gravest_verdict(comparison), "open")),
-        labels=[f"{group.name}: {len(group.runs)} runs" for group in comparison.groups]
+        labels=[f"{group.name}: {count_of(len(group.runs), 'run')}" for group in comparison.groups]
         + [f"margin {100 * comparison.rules.margin:g} %"],
         warnings=list(_warnings(comparison)),
         sections=[*sections, _side_by_side(comparison), _method(comparison)],

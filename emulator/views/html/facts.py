@@ -14,9 +14,9 @@ from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.distribution import Distribution, distribution
 from emulator.results.statistics.samples.classes import JCT, ClassKey
-from emulator.results.statistics.samples.measurements import Measurements, Times, measurements
-from emulator.results.statistics.samples.steps import Steps, read_steps
-from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
+from emulator.results.statistics.samples.iterations import Measurements, Times, measurements
+from emulator.results.statistics.samples.measured_rows import labels_and_codes, to_ints
+from emulator.results.statistics.samples.transfers import Steps, read_steps
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.statistics.worst.stragglers import Lateness, lateness
 from emulator.results.verdict.judge import Verdict, judge
@@ -58,7 +58,7 @@ class PageFacts:
         usage: columns of iterations.parquet, warm-up included.
         spans: from samples.parquet.
         compute: empty if no device computed, or the run is of a Charkha that did not record it.
-        flows, flow_events, counters: tables of the run; empty if nothing was recorded.
+        flows, flow_events, timeline, counters: tables of the run; empty if nothing was recorded.
         steps: None if none were recorded.
         late_posts, late_ends: which ranks post and complete last; None during the run.
         verdict: by the rules that the run was played with.
@@ -72,6 +72,7 @@ class PageFacts:
     compute: Compute
     flows: pa.Table
     flow_events: pa.Table
+    timeline: pa.Table
     counters: pa.Table
     steps: Steps | None
     late_posts: Lateness | None
@@ -123,6 +124,7 @@ def read_facts(run: Run) -> PageFacts:
         compute=_compute(run),
         flows=run.table(RunTable.FLOWS),
         flow_events=run.table(RunTable.FLOW_EVENTS),
+        timeline=run.table(RunTable.TIMELINE),
         counters=run.table(RunTable.COUNTERS),
         steps=read_steps(run),
         late_posts=lateness(run, "post") if is_over else None,

@@ -22,8 +22,7 @@ from pathlib import Path
 from aiohttp import web
 
 from emulator.errors import EmulatorError
-from emulator.results.run_folder.layout import PARTIAL_MANIFEST
-from emulator.results.run_folder.manifest import RUNNING
+from emulator.results.run_folder.manifest import PARTIAL_MANIFEST, RUNNING
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.views.html.facts import read_facts
 from emulator.views.html.page.document import Page, PageSection, Text, render

@@ -8,20 +8,16 @@ from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
+from emulator.plugins import PluginKind, load
 from emulator.results.statistics.traffic.dut_counters import counter_series
-from emulator.views.as_json.summary import summary_to_json
-from emulator.views.as_json.verdict import verdict_to_json
+from emulator.views.as_json import summary_to_json, verdict_to_json
 from emulator.views.html.facts import PageFacts
-from emulator.views.html.page.document import Page
+from emulator.views.html.page.document import Page, PageSection
 from emulator.views.html.sections.chosen import whole_iterations
-from emulator.views.html.sections.completion import completion
-from emulator.views.html.sections.counters import device_counters
-from emulator.views.html.sections.iterations import iterations
-from emulator.views.html.sections.late import stragglers
+from emulator.views.html.sections.iterations import completion, iterations, stragglers
 from emulator.views.html.sections.method import DRAFT, description
-from emulator.views.html.sections.overview import labels, overview, sentence, warnings
-from emulator.views.html.sections.traffic import beside, pairs_of, traffic
-from emulator.views.html.sections.verdict import answer, checks
+from emulator.views.html.sections.overview import answer, checks, labels, overview, sentence, warnings
+from emulator.views.html.sections.traffic import beside, device_counters, pairs_of, traffic
 from emulator.views.html.sections.worst import recorded_steps, worst
 
 
@@ -42,6 +38,7 @@ def run_page(facts: PageFacts) -> Page:
             iterations(facts),
             stragglers(facts),
             traffic(facts),
+            *(_rates(facts) if facts.timeline.num_rows else ()),
             *worst(facts),
             *recorded_steps(facts),
             *beside(facts),
@@ -71,6 +68,11 @@ def facts_to_json(facts: PageFacts) -> dict[str, Any]:
         "manifest": asdict(facts.manifest),
         "reported_after": DRAFT,
     }
+
+
+def _rates(facts: PageFacts) -> Iterator[PageSection]:
+    found: Iterator[PageSection] = load(PluginKind.HOOKS, "rate_sections")(facts.timeline, facts.manifest)
+    return found
 
 
 def _pairs(facts: PageFacts) -> Iterator[dict[str, Any]]:

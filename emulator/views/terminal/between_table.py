@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.device.counters.profile_counters import DROPS, DUPLICATES
+from emulator.device.counters.counters import DROPS, DUPLICATES
 from emulator.device.lab.state import LabState
 from emulator.device.profile.standing import Passed
 from emulator.views.columns.columns import Column, explain, paragraphs

@@ -26,8 +26,8 @@ from emulator.views.columns.comparison_columns import (
     terminal_columns,
 )
 from emulator.views.columns.figures import NONE, duration_cell
+from emulator.views.comparison_text import fact_lines, runs_text, trend_rows
 from emulator.views.terminal.table import FittedTable, facts_grid
-from emulator.views.text.comparison_text import fact_lines, runs_text, trend_rows
 from emulator.visible import visible
 
 _LETTERS = {"baseline": "A", "other": "B"}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rich.console import RenderableType
 
-from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
+from emulator.planner.network.link_loads import FlowLoad, LinkLoad
 from emulator.planner.network.plan import Plan
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, explain, paragraphs

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from emulator.device.lab.links import PortLink
 from emulator.device.lab.model import LabPort, Node
-from emulator.device.lab.packet_sockets import SOCKET_DROPS
-from emulator.device.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
+from emulator.device.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, SOCKET_DROPS, LabStatus
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.figures import NONE, count_of, link_rate_cell, size_cell

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from emulator.results.statistics.bench.pair_bandwidths import SLOW_BELOW, Direction, SlowPair, SlowPort
-from emulator.results.statistics.bench.pair_sweep import PairTable
+from emulator.results.statistics.pair_sweep import SLOW_BELOW, Direction, PairTable, SlowPair, SlowPort
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.figures import NONE, count_of, gbps_cell, link_rate_cell
@@ -47,7 +46,8 @@ _PORTS: tuple[Column[_PairPortRow], ...] = (
 EXPLAIN = paragraphs(
     explain(_PORTS, title="Ports; bandwidth = size / time from the post of the send to the last byte's arrival:"),
     (
-        f"Slow is below {100 * SLOW_BELOW:.0f} % of the median of the others, at the median and at its best:\n"
+        f"Slow is below {100 * SLOW_BELOW:.0f} % of the median of the others, even at its best and without\n"
+        "the time in which its agents waited for a core:\n"
         "a port, if most of its pairs are slow in one direction, else a pair.\n"
         f"Up to {MOST_IN_MATRIX} ports, a second table has every pair: from the row, to the column."
     ),

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.planner.network.arrays import FloatArray
-from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
+from emulator.planner.network.link_loads import FlowLoad, LinkLoad
 from emulator.planner.network.load_balance import (
     equal_cost,
     level_names,
@@ -35,8 +35,6 @@ _HASHES = {
     "linux": "that of Linux over addresses and ports: flows take the same paths as in a lab",
     "own": "a model: a real switch has different collisions, but about as many",
 }
-
-
 EXPLAIN = paragraphs(
     explain(OPERATION_COLUMNS, title="Operations; a time is that of the slowest group:"),
     explain(TIER_COLUMNS, title="Links by tier; loads are payload of one iteration:"),

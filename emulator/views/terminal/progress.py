@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -19,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from emulator.results.run_folder.observer import RunObserver
+from emulator.results.run_folder.observer import IterationStarted, Moved, Recorded, RunEvent, WaitingFor, WritingTrace
 from emulator.units import BITS_PER_BYTE
 from emulator.visible import visible
 
@@ -30,33 +29,33 @@ MOST_NAMES = 16
 """Of agents that are waited for."""
 
 
-class RunProgress(RunObserver):
-    """Shows the progress of a run: a bar on a terminal, else a line every 10 s. A context manager.
+class RunProgress:
+    """Shows the progress of a run: a bar on a terminal, else a line every 10 s.
 
     Args:
+        display: shows the bars of all jobs; see `make_display`.
         nodes: communication nodes of one iteration, over all ranks.
         iterations: to be played, warm-up included.
         dialling: agents that are started elsewhere and connect to the controller.
         address: where the controller accepts them.
         job: name of the job, where there are several.
-        display: shows the bars of all jobs, and is entered by its owner; None: one of its own.
     """
 
     def __init__(
         self,
+        display: Progress,
         *,
         nodes: int,
         iterations: int | None,
         dialling: Sequence[str] = (),
         address: str = "",
         job: str = "",
-        display: Progress | None = None,
     ) -> None:
         self._iterations = iterations
         self._label = f"job {job}: " if job else ""
         self._dialling, self._address = dialling, address
         self._is_announced = False
-        self._progress = display or make_display()
+        self._progress = display
         self._total = nodes * (iterations or 0)
         self._task = self._progress.add_task(f"{self._label}starting agents", total=self._total or None, rate="")
         self._started = self._done = 0
@@ -65,20 +64,29 @@ class RunProgress(RunObserver):
         self._line_at = time.monotonic() + LINE_EVERY_S
         self._seen = (time.monotonic(), 0)
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
     def _describe(self, what: str, **fields: Any) -> None:
         self._progress.update(self._task, description=self._label + what, **fields)
 
-    def waiting_for(self, agents: Sequence[str]) -> None:
+    def tell(self, event: RunEvent) -> None:
         """See RunObserver."""
+        match event:
+            case WaitingFor(agents):
+                self._waits_for(agents)
+            case IterationStarted(iteration):
+                self._started += 1
+                self._began = self._began or time.monotonic()
+                what = "warm-up" if iteration < 0 else "iteration"
+                of = "" if self._iterations is None else f"/{self._iterations}"
+                self._describe(f"{what} {self._started}{of}")
+            case Recorded():
+                self._done += event.nodes
+                self._progress.advance(self._task, event.nodes)
+            case Moved(bytes_sent):
+                self._moved(bytes_sent)
+            case WritingTrace():
+                self._describe("writing the measured trace", rate="")
+
+    def _waits_for(self, agents: Sequence[str]) -> None:
         remote = [name for name in agents if name in self._dialling]
         if not remote:
             self._describe("starting agents")
@@ -91,21 +99,7 @@ class RunProgress(RunObserver):
             self._is_announced = True
             print(f"charkha: {line}", file=sys.stderr, flush=True)
 
-    def iteration_started(self, iteration: int) -> None:
-        """See RunObserver."""
-        self._started += 1
-        self._began = self._began or time.monotonic()
-        what = "warm-up" if iteration < 0 else "iteration"
-        of = "" if self._iterations is None else f"/{self._iterations}"
-        self._describe(f"{what} {self._started}{of}")
-
-    def completed(self, nodes: int) -> None:
-        """See RunObserver."""
-        self._done += nodes
-        self._progress.advance(self._task, nodes)
-
-    def moved(self, bytes_sent: int) -> None:
-        """See RunObserver."""
+    def _moved(self, bytes_sent: int) -> None:
         now = time.monotonic()
         then, before = self._seen
         if now - then >= 0.5:
@@ -115,7 +109,7 @@ class RunProgress(RunObserver):
             self._seen = (now, bytes_sent)
         if self._progress.disable and now >= self._line_at:
             self._line_at = now + LINE_EVERY_S
-            print(f"charkha: {self._label}{self._line(now)}", file=sys.stderr, flush=True)
+            print(f"charkha: {visible(self._label + self._line(now))}", file=sys.stderr, flush=True)
 
     def _line(self, now: float) -> str:
         """`iteration 3 of 6, 41 % of the communications are done, 2.13 Gbit/s payload, about 40 s left`."""
@@ -129,10 +123,6 @@ class RunProgress(RunObserver):
         if self._began is not None and share:
             line += f", about {(now - self._began) * (1 - share) / share:.0f} s left"
         return line
-
-    def writing_trace(self) -> None:
-        """See RunObserver."""
-        self._describe("writing the measured trace", rate="")
 
 
 def make_display() -> Progress:

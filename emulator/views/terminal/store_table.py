@@ -9,8 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.results.run_folder.manifest import RUNNING, Manifest
-from emulator.results.run_folder.pruning import Removal
-from emulator.results.run_folder.store import StoredRun
+from emulator.results.run_folder.store import Removal, StoredRun
 from emulator.results.statistics.method.distribution import Distribution
 from emulator.results.statistics.worst.stragglers import SIGNIFICANCE, Lateness
 from emulator.units import format_size

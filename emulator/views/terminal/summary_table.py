@@ -13,11 +13,11 @@ from emulator.results.statistics.samples.iterations import IterationSummary
 from emulator.results.statistics.samples.transfers import TransferSummary, TransferTimes
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.traffic.dut_counters import describe_device
-from emulator.results.verdict.tester import judge_tester
+from emulator.results.verdict.judge import judge_tester
 from emulator.units import format_duration, format_size
-from emulator.views.columns.beside_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
 from emulator.views.columns.class_columns import CLASS_COLUMNS
 from emulator.views.columns.columns import explain, paragraphs
+from emulator.views.columns.comparison_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
 from emulator.views.columns.figures import (
     CCT_UNTIL_DONE,
     NONE,
@@ -29,16 +29,15 @@ from emulator.views.columns.figures import (
     percent_cell,
     rate_cell,
 )
-from emulator.views.columns.worst_flow_columns import WORST_FLOW_COLUMNS
-from emulator.views.columns.worst_step_columns import WORST_STEP_COLUMNS
-from emulator.views.terminal.table import FittedTable, facts_grid
-from emulator.views.text.network_text import (
+from emulator.views.columns.worst_columns import WORST_FLOW_COLUMNS, WORST_STEP_COLUMNS
+from emulator.views.network_text import (
     describe_flows,
     describe_loss_focus,
     describe_network,
     describe_paths,
     explain_ideal,
 )
+from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import short, visible
 
 EXPLAIN = paragraphs(
@@ -192,6 +191,8 @@ def _limited_in_words(classes: Sequence[ClassSummary]) -> str:
     shown = classes[:_NAMED_CLASSES]
     names = "; ".join(f"{one.collective} {one.members} ranks {format_size(one.size_bytes)}" for one in shown)
     more = f" and {len(classes) - len(shown)} more" if len(classes) > len(shown) else ""
+    if all(one.network is not None for one in classes):
+        return f"{names}{more}: 90 % of cct or more is the tester's own time; network p50 measures the DUT"
     return f"{names}{more}: within 10 % of the tester's own time without a DUT; these figures do not measure the DUT"
 
 
@@ -209,8 +210,13 @@ def _describe_tester(summary: RunSummary) -> str:
         parts.append(state.lateness)
     elif tester.post_lateness_median_ns is not None:
         parts.append(f"posts {format_duration(tester.post_lateness_median_ns)} late at the median")
+    if summary.no_network:
+        parts.append(f"network's part not measured ({summary.no_network})")
+    if tester.late_starts:
+        parts.append(f"an agent began late in {tester.late_starts:,} of the iterations")
     if tester.peak_rss_bytes is not None:
-        parts.append(f"{format_size(tester.peak_rss_bytes)} of memory an agent")
+        a_rank = f", {format_size(tester.rank_rss_bytes)} a rank" if tester.rank_rss_bytes is not None else ""
+        parts.append(f"{format_size(tester.peak_rss_bytes)} of memory an agent{a_rank}")
     if state.steal:
         parts.append(state.steal)
     elif tester.steal_fraction is not None:

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from emulator.results.statistics.bench.sweep import SweepTable
+from emulator.results.statistics.sweep import SweepTable
 from emulator.results.statistics.traffic.dut_counters import describe_device
 from emulator.units import NS_PER_US
-from emulator.views.columns.class_columns import BUSBW_FACTOR
+from emulator.views.columns.class_columns import BUSBW_FACTOR, SWEEP_COLUMNS
 from emulator.views.columns.columns import Header, explain, paragraphs
 from emulator.views.columns.figures import describe_warning
-from emulator.views.columns.sweep_columns import SWEEP_COLUMNS
-from emulator.views.columns.worst_step_columns import describe_worst_step
+from emulator.views.columns.worst_columns import describe_worst_step
+from emulator.views.nccl_table import NcclRow, nccl_table
+from emulator.views.network_text import describe_flows, describe_paths
 from emulator.views.terminal.table import FittedTable
-from emulator.views.text.nccl_table import NcclRow, nccl_table
-from emulator.views.text.network_text import describe_flows, describe_paths
 
 NCCL_TESTS, CHARKHA = "nccl-tests", "charkha"
 LAYOUTS = (NCCL_TESTS, CHARKHA)

@@ -10,11 +10,11 @@ from rich.text import Text
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.verdict.judge import Verdict
 from emulator.views.columns.columns import explain
-from emulator.views.columns.verdict_columns import COLUMNS, STYLES
+from emulator.views.columns.result_columns import STYLES, VERDICT_COLUMNS
 from emulator.views.terminal.table import FittedTable
-from emulator.views.text.verdict_text import headline, words
+from emulator.views.verdict_text import headline, words
 
-EXPLAIN = explain(COLUMNS, title="Checks of the verdict, worst first:")
+EXPLAIN = explain(VERDICT_COLUMNS, title="Checks of the verdict, worst first:")
 
 
 def render_headline(verdict: Verdict) -> Text:
@@ -34,7 +34,7 @@ def render(verdict: Verdict) -> RenderableType:
 
 def render_findings(verdict: Verdict) -> Sequence[RenderableType]:
     """A table of every check, below an empty line; nothing without rules."""
-    return [Text(), FittedTable(COLUMNS, verdict.findings)] if verdict.findings else []
+    return [Text(), FittedTable(VERDICT_COLUMNS, verdict.findings)] if verdict.findings else []
 
 
 def metrics_table() -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from emulator.host.steal import CoreTicks, steal_fraction
+from emulator.host.core_wait import CoreTicks, steal_fraction
 
 PACKAGES = ("charkha", "numpy", "pyzmq", "uvloop")
 COMMANDS = {"iperf3": ("iperf3", "--version"), "Open MPI": ("mpirun", "--version")}

@@ -21,6 +21,7 @@ from lab.benchmarks.peers.spread import Spread
 
 FORMAT = 1
 NONE = "-"
+TOO_NOISY = "not on this machine: too noisy"
 _TIMES = ("cct", "longest", "span")
 _COLUMNS: Sequence[tuple[str, Literal["left", "right"]]] = (
     ("ours", "left"),
@@ -72,8 +73,8 @@ def _cells(comparison: Comparison) -> list[str | Text]:
         comparison.ours,
         _shown(quantity, comparison.own, ranged=comparison.peer is None),
         comparison.peer or NONE,
-        _shown(quantity, comparison.other, ranged=False),
-        _ratio(comparison.ratio),
+        _shown(quantity, comparison.other, ranged=comparison.too_noisy),
+        TOO_NOISY if comparison.too_noisy else _ratio(comparison.ratio),
         str(judged.count if judged else 0),
         _target(comparison),
     ]
@@ -159,6 +160,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "ours": comparison.ours,
         "peer": comparison.peer,
         **{key: _or_none(getattr(comparison, key)) for key in ("own", "other", "ratio", "target")},
+        "too_noisy": comparison.too_noisy,
         "verdict": verdict.value if verdict else None,
     }
 

@@ -37,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of the table: None if there is nothing to show."""
+    """One line of the table: None if there is nothing to show; there is no ratio to a peer that is `too_noisy`."""
 
     setting: Setting
     ours: str
@@ -47,6 +47,7 @@ class Comparison:
     ratio: Spread | None
     target: Target | None
     problem: str | None
+    too_noisy: bool
 
     @property
     def judged(self) -> Spread | None:
@@ -103,13 +104,16 @@ def compare(setting: Setting, series: dict[str, Series], *, judged: bool) -> lis
 def _compare(setting: Setting, series: dict[str, Series], ours: str, peer: str | None, *, judged: bool) -> Comparison:
     own, other = series[ours], None if peer is None else series[peer]
     problems = [*own.problems, *(other.problems if other else [])]
+    peers = spread(other.known) if other else None
+    too_noisy = peers is not None and peers.is_noisy
     return Comparison(
         setting=setting,
         ours=ours,
         peer=peer,
         own=spread(own.known),
-        other=spread(other.known) if other else None,
-        ratio=spread(paired_ratios(own.values, other.values)) if other else None,
+        other=peers,
+        ratio=spread(paired_ratios(own.values, other.values)) if other and not too_noisy else None,
         target=TARGETS.get((setting.key, ours, peer)) if judged else None,
         problem=problems[0] if problems else None,
+        too_noisy=too_noisy,
     )

@@ -16,6 +16,7 @@ ROCE, ZMQ = "roce", "zmq"
 OWN = (ROCE, ZMQ)
 CONGESTION_CONTROL = ("congestion=dcqcn",)
 SUMS = "Gloo and Open MPI also sum (float32); Charkha moves bytes and sums nothing"
+ZMQ_IS_FOR = "zmq is for runs over TCP, where UDP is filtered or RoCE's behaviour does not matter: reliable, not fast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ def _stream_flow(scale: Scale) -> Setting:
         quantity=Quantity.GOODPUT,
         subjects=[own, *peers],
         pairs=[(own.name, peer.name) for peer in peers],
+        remark=ZMQ_IS_FOR,
     )
 
 
@@ -130,5 +132,5 @@ def _all_reduce(
         quantity=own[0].shape.quantity,
         subjects=[*own, *peers],
         pairs=[*alone, *((subject.name, peer.name) for subject in own for peer in peers)],
-        remark=remark,
+        remark="; ".join([remark, *([ZMQ_IS_FOR] if any(subject.transport == ZMQ for subject in own) else [])]),
     )

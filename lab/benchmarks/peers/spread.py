@@ -6,6 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+NOISY = 1.5
+"""If the largest reading of a peer is more than this many times the smallest, a ratio to it says nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -15,6 +18,11 @@ class Spread:
     least: float
     most: float
     count: int
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the rounds differ by so much that the machine, and not the subject, was measured."""
+        return self.most > NOISY * self.least
 
 
 def spread(values: Sequence[float]) -> Spread | None:

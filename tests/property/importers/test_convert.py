@@ -3,8 +3,6 @@
 CHARKHA_CONVERSIONS sets how many damaged inputs of each kind are tried.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -10,7 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agents.transports.base import Address, FlowCounters
+from emulator.control.conversation import Address
+from emulator.control.observations import FlowCounters
 
 if TYPE_CHECKING:
     from tests.support.memory_transport.transport import MemoryEndpoint

@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from agents.transports.base import Address, EndpointEvents, FlowCounters, Transport
+from agents.transports.base import EndpointEvents, Transport
+from emulator.control.conversation import Address
+from emulator.control.observations import FlowCounters
 from emulator.errors import LocalProtocolError
+from emulator.roce.connection.messages import FirstSent
 from emulator.transports.registry import ZMQ
 from emulator.units import NS_PER_S
 from tests.support.memory_transport.flows import Message, Receiver, Sender
@@ -142,7 +145,7 @@ class MemoryEndpoint:
         self._directory = dict(directory)
         self.network.clock.call_at(self.network.clock.now(), lambda: self._enter(events))
 
-    def post(self, peer: int, tag: int, size: int) -> None:
+    def post(self, peer: int, tag: int, size: int, sent: FirstSent | None = None) -> None:
         """Queue a transfer of `size` bytes to rank `peer`; dropped once closed.
 
         Raises:
@@ -161,6 +164,15 @@ class MemoryEndpoint:
         """See Endpoint."""
         network = self.network
         return network.clock.now() - network.read_delay_ns if network.read_delay_ns else 0
+
+    received_ns = stalled_ns = lead_bytes = clock_steps = 0
+
+    def usual_ns(self, since_ns: int, until_ns: int) -> int:
+        """See Endpoint."""
+        return 0
+
+    def collect(self) -> None:
+        """See Endpoint."""
 
     @property
     def acknowledged_bytes(self) -> int:

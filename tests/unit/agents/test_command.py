@@ -1,7 +1,5 @@
 """`charkha agent start`: what it refuses before it connects, and what it hands on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 import agents.process
 from agents.staying_agent import StayingAgent
 from emulator.cli.main import main
-from emulator.control.wire import credentials
+from emulator.control import authentication
 
 TARGET = "192.0.2.1:4790"
 
@@ -18,7 +16,7 @@ TARGET = "192.0.2.1:4790"
 def served(monkeypatch: pytest.MonkeyPatch) -> list[StayingAgent]:
     """The agents that would have served."""
     monkeypatch.delenv("CHARKHA_TOKEN", raising=False)
-    monkeypatch.setattr(credentials, "_taken", [])
+    monkeypatch.setattr(authentication, "_taken", [])
     found: list[StayingAgent] = []
     monkeypatch.setattr(agents.process, "run_staying_agent", found.append)
     return found

@@ -1,11 +1,9 @@
 """What happened to flows since the iteration before."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.flow_history import FlowHistory
+from agents.part import FlowHistory
 from emulator.control.observations import EVENTS, FlowCounters
 
 

@@ -1,7 +1,5 @@
 """How an agent of this host begins: what it lacks while it loads its modules is named."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from types import ModuleType

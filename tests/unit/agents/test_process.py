@@ -1,7 +1,5 @@
 """How an agent process ends."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import NoReturn

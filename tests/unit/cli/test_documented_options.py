@@ -1,7 +1,5 @@
 """Command lines in the documentation use options that the commands have."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ import pytest
 from emulator.cli.main import _parser
 from emulator.cli.words import path_of, renamed
 from emulator.plugins import BUILT_IN, PluginKind
+from emulator.removed import OLD_WORDS
 from tests.support.command import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -47,6 +46,12 @@ def test_options_in_the_documentation_exist(page: Path) -> None:
             (subparsers,) = parser._subparsers._group_actions  # type: ignore[union-attr]
             parser = subparsers.choices[word]  # type: ignore[index, call-overload]
         assert option in options_of(parser), f"charkha {path} has no {option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_use_no_old_word(page: Path) -> None:
+    found = re.findall(rf"charkha\s+({'|'.join(OLD_WORDS)})\b", page.read_text(encoding="utf-8"))
+    assert not found or page.name == "commands.md", found  # which lists them
 
 
 def test_pages_have_command_lines() -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,10 @@ import pytest
 from emulator.cli.main import _parser, main
 from emulator.cli.parser import Parser
 from emulator.cli.words import SUMMARIES, renamed
+from emulator.control.authentication import token_of_environment
 from emulator.errors import HostError, InputError, RunInterrupted
+from emulator.experiment.spec.settings import SETTINGS
+from emulator.option import Level
 from emulator.plugins import BUILT_IN, PluginKind
 from emulator.removed import OLD_WORDS
 from tests.support.command import refused
@@ -31,6 +35,16 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
             main(arguments)
     assert left.value.code == 0
     return capsys.readouterr().out
+
+
+def test_no_child_of_a_command_inherits_the_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("emulator.control.authentication._taken", [])
+    monkeypatch.setenv("CHARKHA_TOKEN", "a token of the environment")
+    assert main(["help", "topics"]) == 0
+    assert "CHARKHA_TOKEN" not in os.environ
+    assert token_of_environment() == "a token of the environment"
 
 
 def leaves() -> Iterator[tuple[list[str], Parser]]:
@@ -62,8 +76,11 @@ def test_help_is_short_and_help_all_is_complete(
     brief, full = shown(capsys, *words, "--help"), shown(capsys, *words, "--help-all")
     assert brief.startswith(f"usage: charkha {' '.join(words)}")
     assert f"charkha {' '.join(words)} " in brief.partition("example")[2]
-    for option in (name for action in parser._actions for name in action.option_strings):
-        assert option in full or option in ("-h", "--help", "--help-all")
+    has_set = "--set" in parser._option_string_actions
+    experts = {flag for one in SETTINGS if has_set and one.facts.level is Level.EXPERT for flag in one.flags}
+    for action in parser._actions:
+        for option in action.option_strings:
+            assert option in ({*experts, "-h", "--help", "--help-all"} if action.help == argparse.SUPPRESS else full)
     assert len(brief.splitlines()) <= 25
     assert max(map(len, [*brief.splitlines(), *full.splitlines()])) <= 100
 
@@ -77,7 +94,7 @@ def test_explain_describes_every_column(words: list[str], capsys: pytest.Capture
 
 def test_the_global_help_lists_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "--help")
-    assert re.findall(r"^  (\w+) ", text, re.MULTILINE) == [*TWELVE, "help"]
+    assert re.findall(r"^  (\w+) ", text, re.MULTILINE) == [*TWELVE, "demo", "help"]
     assert len(text.splitlines()) <= 30
 
 
@@ -109,10 +126,11 @@ def test_an_agent_needs_no_second_word_and_says_nothing_about_it(capsys: pytest.
     ("words", "meant"),
     [
         ("chek t", "trace check"),
-        ("trace chek t", "trace check"),
-        ("trace expect r", "runs judge"),
-        ("agent prob", "lab probe"),
+        ("trace chek t", "charkha trace check"),
+        ("trace expect r", "charkha runs judge"),
+        ("agent prob", "charkha lab probe"),
         ("rnu t", "run"),
+        ("trace plan t", "charkha plan"),
     ],
 )
 def test_a_misspelt_word_is_looked_for_at_both_levels(
@@ -131,11 +149,11 @@ def test_options_before_the_command_and_paths_that_look_like_one(capsys: pytest.
     [
         (
             ["trace", "check", "/nowhere"],
-            ["emulator.device.lab", "emulator.views.html", "emulator.controller", "emulator.device", "zmq"],
+            ["emulator.device", "emulator.views.html", "emulator.controller", "zmq", "pyarrow", "yaml"],
         ),
-        (["runs", "list", "/nowhere"], ["emulator.controller", "agents.transports.zmq", "scipy"]),
-        (["run", "--help"], ["emulator.controller", "emulator.device.lab", "scipy", "grpc", "zmq", "jsonschema"]),
-        (["bench", "--help"], ["emulator.controller", "emulator.device.lab", "scipy", "grpc", "zmq", "jsonschema"]),
+        (["runs", "list", "/nowhere"], ["emulator.controller", "agents.annexes.zmq"]),
+        (["run", "--help"], ["emulator.controller", "emulator.device.lab", "grpc", "zmq", "jsonschema"]),
+        (["bench", "--help"], ["emulator.controller", "emulator.device.lab", "grpc", "zmq", "jsonschema"]),
     ],
 )
 def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str]) -> None:

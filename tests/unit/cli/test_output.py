@@ -1,7 +1,5 @@
 """Results go to stdout, notes to stderr, and names control nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Two levels of help, and usage errors in one line."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,7 +1,5 @@
 """What controller and agents say to each other: when something has moved, and what an agent keeps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Reports of agents: moved to another clock, and joined from both ends of a flow."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from random import Random
 
@@ -10,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary, join_ends
+from emulator.control.observations import Completion, Completions, ComputeSpans, FlowCounters, RankSummary, join_ends
 
 SENT = {"bytes": 900, "messages": 3, "packets": 9, "retransmits": 1, "naks": 1, "rtt_ns": 50, "source_port": 50_000}
 RECEIVED = {"ecn_marks": 2, "cnps_sent": 1, "out_of_order": 4, "duplicates": 1, "dropped_icrc": 1}
@@ -24,6 +22,15 @@ def completions() -> Completions:
         "core_wait_ns": [0, -1],
     }.items()}  # fmt: skip
     return Completions(-1, **columns)
+
+
+def test_completions_become_columns_of_the_same_names() -> None:
+    assert Completion._fields == tuple(one.name for one in fields(Completions))
+    rows = [Completion(-1, rank, (1 << 64) - 1 - rank, 5, 7, 0, 8, 9, early=rank == 1) for rank in range(2)]
+    done = Completions.of(rows)
+    assert (done.iteration, done.rank.tolist(), done.early.tolist()) == (-1, [0, 1], [False, True])
+    assert (done.node_id.tolist(), done.node_id.dtype) == ([(1 << 64) - 1, (1 << 64) - 2], np.uint64)
+    assert (done.post_ns.tolist(), done.core_wait_ns.tolist()) == ([5, 5], [-1, -1])
 
 
 def test_completions_move_to_another_clock_but_no_arrival_stays_none() -> None:

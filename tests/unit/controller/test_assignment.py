@@ -1,7 +1,5 @@
 """Who plays which ranks, and who may be let in to do it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Agents that are waited for before a run is planned: over a real socket, with the streams of agents."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +8,7 @@ import pytest
 
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
-from emulator.controller.roster import control_server
+from emulator.controller.roster import gathering
 from emulator.controller.roster.gathering import gather_agents
 from emulator.controller.roster.listen_address import ListenAddress
 from emulator.errors import ControllerRefusal, HostError, RunError
@@ -32,7 +30,7 @@ HELLO = control.Hello(
 async def join(target: str, hello: control.Hello) -> list[str]:
     """What an agent hears until the controller is gone."""
     heard = []
-    async with ControlLink(target, is_patient=True) as link:
+    async with ControlLink(target) as link:
         await link.join(hello, b"")
         try:
             while True:
@@ -78,7 +76,7 @@ def test_where_no_connection_can_be_taken_the_limit_is_named(tmp_path: Path, mon
     def refuse(*, descriptors: int) -> None:
         raise HostError("too many open files")
 
-    monkeypatch.setattr(control_server, "reserve", refuse)
+    monkeypatch.setattr(gathering, "reserve", refuse)
     with pytest.raises(HostError, match="too many open files"):
         gather(tmp_path, 1)
 

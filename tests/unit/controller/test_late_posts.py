@@ -1,7 +1,5 @@
 """What had still to move is written where a rank was late: 4 ranks on two hosts, 4,000 bytes each, 8 ns a byte."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +33,7 @@ def played(posts: Sequence[int], *, dones: Sequence[int] = (), iteration: int = 
 def remaining(folder: Path, rows: Sequence[Row]) -> dict[tuple[int, int], set[int | None]]:
     """(iteration, instance) → what its rows have."""
     with RunWriter(folder, manifest()) as writer:
-        writer.add_samples(columns(rows))
+        writer.add(RunTable.SAMPLES, columns(rows))
         add_remaining_ideals(
             writer,
             WORKLOAD,

@@ -1,18 +1,25 @@
 """What agents report of a job adds up, or the agent is named."""
 
-from __future__ import annotations
-
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.conversation import Farewell
+from emulator.control.observations import (
+    Completions,
+    ComputeSpans,
+    FlowCounters,
+    Medium,
+    RankSummary,
+    Timeline,
+    TimelineFlow,
+)
 from emulator.controller.ledger import TOLERANCE_NS, Ledger, PossibleTimes, span_of
-from emulator.controller.run_plan import RunPlan
 from emulator.errors import RemoteProtocolError
-from emulator.planner.algorithm_choice import AlgorithmChoice
-from emulator.trace.meaning.workload import build_workload
+from emulator.roce.options import RoceOptions
+from tests.support.plans import run_plan
 from tests.support.traces import coll, rank_trace
 
 SPAN = PossibleTimes(100, 200)
@@ -21,23 +28,7 @@ NODES = [7, 1 << 63, 9]
 
 def ledger() -> Ledger:
     traces = [rank_trace(rank, [coll(node, "all_reduce", 8) for node in NODES]) for rank in range(3)]
-    workload = build_workload(traces)
-    return Ledger(
-        RunPlan(
-            run_id="r",
-            workload=workload,
-            node_ids=[trace.node_id for trace in traces],
-            choice=AlgorithmChoice(workload, {}),
-            hosts=["127.0.0.1"] * 3,
-            ranks_of={"a": [0, 2], "b": [1], "c": []},
-            iterations=range(2),
-            transport="zmq",
-            message_bytes=1,
-            credits=True,
-            seed=0,
-            silence_timeout_s=1,
-        )
-    )
+    return Ledger(run_plan(traces, {"a": [0, 2], "b": [1], "c": []}, iterations=range(2)))
 
 
 def done(*nodes: tuple[int, int], iteration: int = 0, **columns: int) -> Completions:
@@ -106,6 +97,7 @@ def test_one_twice_in_place_of_another_is_found() -> None:
         ("b", done((1, 7), post_ns=99), "before the iteration began"),
         ("b", done((1, 7), done_ns=201), "in the future"),
         ("b", done((1, 7), arrival_ns=201), "in the future"),
+        ("b", done((1, 7), arrival_ns=1), "before the iteration began"),
     ],
 )
 def test_what_cannot_be_is_refused_as_it_comes(agent: str, completions: Completions, problem: str) -> None:
@@ -136,6 +128,17 @@ def test_summaries_and_compute_are_of_their_time(start_ns: int, end_ns: int) -> 
         ledger().computed("b", ComputeSpans(0, column, column * start_ns, column * end_ns), SPAN)
 
 
+def test_nothing_ends_before_it_begins_or_lasts_longer_than_the_iteration() -> None:
+    column = np.array([1], np.int64)
+    with pytest.raises(RemoteProtocolError, match="agent b sent compute spans that ended before they began"):
+        ledger().computed("b", ComputeSpans(0, column, column * 130, column * 120), SPAN)
+    with pytest.raises(RemoteProtocolError, match="agent b sent summaries that ended before they began"):
+        ledger().finished("b", 0, summaries(1, start_ns=130), SPAN)
+    for name in ("compute_ns", "communication_ns", "overlap_ns"):
+        with pytest.raises(RemoteProtocolError, match=r"agent b sent summaries with 1\.01e-07 s, longer than"):
+            ledger().finished("b", 0, [replace(one, **{name: 101}) for one in summaries(1)], SPAN)
+
+
 @pytest.mark.parametrize(("src", "dst"), [(0, 2), (1, 3), (3, 1)])
 def test_an_agent_has_an_end_of_every_flow_that_it_counts(src: int, dst: int) -> None:
     ledger().flows("b", [FlowCounters(0, 1), FlowCounters(1, 2)])
@@ -143,5 +146,83 @@ def test_an_agent_has_an_end_of_every_flow_that_it_counts(src: int, dst: int) ->
         ledger().flows("b", [FlowCounters(src, dst)])
 
 
+def test_each_end_of_a_flow_counts_once() -> None:
+    found, both, one = ledger(), FlowCounters(0, 2, qpn=17), FlowCounters(0, 1, qpn=17)
+    found.flows("a", [both, both, one, replace(one, qpn=18)])  # both ends of the first flow are of this agent
+    for flows in ([both] * 3, [one] * 2):
+        with pytest.raises(RemoteProtocolError, match=r"agent a sent counters of the flow from rank 0 to rank . twice"):
+            found.flows("a", flows)
+
+
 def test_times_may_be_off_by_the_error_of_the_clock() -> None:
     assert span_of(1000, 2000, error_ns=30) == PossibleTimes(970 - TOLERANCE_NS, 2030 + TOLERANCE_NS)
+
+
+# --- what flows carried by time -----------------------------------------------------------------------------------
+
+A_TO_B, B_TO_A = TimelineFlow(0, 1, 17), TimelineFlow(1, 0, 18)
+
+
+def timed() -> Ledger:
+    traces = [rank_trace(rank, [coll(7, "all_reduce", 8)]) for rank in range(2)]
+    plan = run_plan(traces, {"a": [0], "b": [1]}, transport="roce")
+    return Ledger(replace(plan, setup=replace(plan.setup, options=RoceOptions(timeline="1ms"))))
+
+
+def timeline(*rows: tuple[TimelineFlow, int, int, int, int]) -> Timeline:
+    """Of (flow, start, bytes, retransmits, marks)."""
+    flows = list(dict.fromkeys(one[0] for one in rows))
+    columns = np.array([(flows.index(flow), *rest) for flow, *rest in rows], np.int64).reshape(-1, 5).T
+    return Timeline(10, flows, *columns)
+
+
+def farewells(size: int = 30, again: int = 2, marks: int = 3) -> dict[str, Farewell]:
+    """Rank 0 sent 30 bytes, two packets of them again; three came marked."""
+    sent = [FlowCounters(*A_TO_B[:2], bytes=30, retransmits=2, qpn=17), FlowCounters(0, 1, 9, medium=Medium.DOMAIN)]
+    received = [FlowCounters(*A_TO_B[:2], ecn_marks=3, qpn=17)]
+    return {
+        "a": Farewell(sent, 0, 0, timeline=timeline((A_TO_B, 110, 0, again, 0))),
+        "b": Farewell(received, 0, 0, timeline=timeline((A_TO_B, 110, 10, 0, marks), (A_TO_B, 120, size - 10, 0, 0))),
+    }
+
+
+def test_a_timeline_adds_up_to_the_counters_of_its_flows() -> None:
+    timed().add_up(farewells())
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"size": 29},
+            r"agent b sent a timeline of the flow from rank 0 to rank 1 .*17\) in which 1 bytes are missing",
+        ),
+        ({"size": 31}, "agent b .* in which 1 bytes are too many"),
+        ({"again": 1}, "agent a .* in which 1 retransmits are missing"),
+        ({"marks": 4}, "agent b .* in which 1 ecn_marks are too many"),
+    ],
+)
+def test_what_does_not_add_up_has_the_name_of_who_counted_it_by_time(changes: dict[str, int], problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=problem):
+        timed().add_up(farewells(**changes))
+
+
+def test_every_agent_has_a_timeline_if_one_was_asked_for() -> None:
+    said = farewells()
+    without = said | {"b": replace(said["b"], timeline=None)}
+    with pytest.raises(RemoteProtocolError, match="agent b sent no timeline"):
+        timed().add_up(without)
+    ledger().add_up(without)
+
+
+@pytest.mark.parametrize("row", [(A_TO_B, 110, 5, 0, 0), (A_TO_B, 110, 0, 0, 1), (B_TO_A, 110, 0, 1, 0)])
+def test_an_agent_counts_by_time_what_its_end_can_count(row: tuple[TimelineFlow, int, int, int, int]) -> None:
+    timed().recorded("b", timeline((A_TO_B, 110, 5, 0, 1), (B_TO_A, 110, 0, 1, 0)), SPAN)
+    with pytest.raises(RemoteProtocolError, match=r"agent a sent a timeline of the flow .* which it cannot count"):
+        timed().recorded("a", timeline(row), SPAN)
+
+
+@pytest.mark.parametrize(("start_ns", "problem"), [(80, "before the iteration began"), (201, "in the future")])
+def test_a_timeline_is_of_its_time(start_ns: int, problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"agent b sent a timeline with times .* {problem}"):
+        timed().recorded("b", timeline((A_TO_B, start_ns, 5, 0, 0)), SPAN)

@@ -1,7 +1,5 @@
 """Where agents of other machines dial in: what is refused before anything listens."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.controller.roster.listen_address import ListenAddress

@@ -1,7 +1,5 @@
 """A program on its way to its agent."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

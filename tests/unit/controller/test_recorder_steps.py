@@ -1,7 +1,5 @@
 """What a session reports becomes rows: flows of an iteration with both ends, and steps of the slowest instances."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.control.observations import Completions, FlowCounters, FlowEvents, RankSteps, StepRecords
-from emulator.controller.recording.recorder import Recorder
-from emulator.controller.recording.worst_instances import WorstInstances
+from emulator.control.observations import Completions, FlowCounters, FlowEvents, RankSteps, RankSummary, StepRecords
+from emulator.controller.recording.recorder import Recorder, WorstInstances
+from emulator.controller.recording.session_observer import RanksDone
 from emulator.results.run_folder.catalogue import NodeCatalogue
+from emulator.results.run_folder.observer import IterationStarted
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.trace.meaning.workload import build_workload
@@ -64,14 +63,19 @@ def steps(rank: int, node_id: int) -> StepRecords:
     )
 
 
-def test_events_of_a_flow_are_joined_when_the_next_iteration_starts(writer: RunWriter) -> None:
+def test_events_of_a_flow_are_joined_even_if_an_end_speaks_after_the_next_iteration_has_started(
+    writer: RunWriter,
+) -> None:
     record = recorder(writer)
-    record.iteration_started(0)
-    record.flow_events(FlowEvents(0, [FlowCounters(0, 1, qpn=17, retransmits=3)]))
-    record.flow_events(FlowEvents(0, [FlowCounters(0, 1, qpn=17, duplicates=2)]))
+    record.tell(IterationStarted(0))
+    record.tell(RanksDone(0, [RankSummary(rank, 1, 2, 0, 0, 0) for rank in range(2)]))
+    record.tell(FlowEvents(0, [FlowCounters(0, 1, qpn=17, retransmits=3)]))
+    record.tell(IterationStarted(1))
+    record.tell(FlowEvents(0, [FlowCounters(0, 1, qpn=17, duplicates=2)]))
     assert writer.run().table(RunTable.FLOW_EVENTS).num_rows == 0
-    record.iteration_started(1)
-    record.flow_events(FlowEvents(1, [FlowCounters(1, 0, qpn=16, timeouts=1)]))
+    record.tell(RanksDone(1, [RankSummary(rank, 3, 4, 0, 0, 0) for rank in range(2)]))
+    assert writer.run().table(RunTable.FLOW_EVENTS).num_rows == 1
+    record.tell(FlowEvents(1, [FlowCounters(1, 0, qpn=16, timeouts=1)]))
     record.flush()
     rows = writer.run().table(RunTable.FLOW_EVENTS).to_pylist()
     names = ("iteration", "src", "qpn", "retransmits", "duplicates", "timeouts")
@@ -80,15 +84,15 @@ def test_events_of_a_flow_are_joined_when_the_next_iteration_starts(writer: RunW
 
 def test_the_slowest_are_wanted_once_and_missing_until_they_are_whole(writer: RunWriter) -> None:
     record = recorder(writer, WorstInstances((0, 0)))
-    record.iteration_started(0)
-    record.completed(done(1, takes=10))
+    record.tell(IterationStarted(0))
+    record.tell(done(1, takes=10))
     assert record.wanted_steps() == {0: [0]}
     assert record.wanted_steps() == {}
-    record.steps_recorded(steps(0, 1))
+    record.tell(steps(0, 1))
     assert record.steps_missing == 1
-    record.steps_recorded(steps(1, 1))
+    record.tell(steps(1, 1))
     assert record.steps_missing == 0
-    record.completed(done(2, takes=11))
+    record.tell(done(2, takes=11))
     record.write()  # if it was held
     assert record.wanted_steps() == {0: [1]}
     assert record.steps_missing == 1
@@ -102,9 +106,9 @@ def test_the_slowest_are_wanted_once_and_missing_until_they_are_whole(writer: Ru
 
 def test_without_a_choice_nothing_is_wanted_and_what_is_incomplete_is_counted(writer: RunWriter) -> None:
     record = recorder(writer)
-    record.completed(done(1, takes=10))
+    record.tell(done(1, takes=10))
     assert record.wanted_steps() == {}
-    record.steps_recorded(steps(0, 1))
+    record.tell(steps(0, 1))
     record.flush()
     assert record.steps_missing == 1
     assert writer.run().table(RunTable.STEPS).num_rows == 2

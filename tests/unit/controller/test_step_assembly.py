@@ -1,7 +1,5 @@
 """Both ends of transfers put together."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What steps get when a run is over."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,17 @@ from typing import Any
 import pytest
 
 from emulator.control.observations import FlowCounters
-from emulator.controller.recording.step_facts import StepFacts, StepQueuePair, complete_steps
+from emulator.controller.clock_offset import ClockEstimate, Offset, difference_error_ns
+from emulator.controller.recording.step_facts import (
+    ONE_CLOCK,
+    SEVERAL_CLOCKS,
+    StepFacts,
+    StepQueuePair,
+    complete_steps,
+    describe_clock,
+    settle_stamps,
+)
+from emulator.controller.run_plan import RunOutcome
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.results.run_folder.schema import RunTable
@@ -78,7 +86,7 @@ def write(folder: Path, found: StepFacts, instances: Sequence[int], kept: Any) -
     with RunWriter(folder, manifest()) as writer:
         for instance in instances:
             fixed = {"iteration": 0, "instance": instance, "lane": 0, "src": 1, "dst": 2}
-            writer.add_steps(fixed | {"step": [1, 0, 2], "start_ns": [3, 1, 5]})
+            writer.add(RunTable.STEPS, fixed | {"step": [1, 0, 2], "start_ns": [3, 1, 5]})
         complete_steps(writer, found, kept=kept)
         return writer.run().table(RunTable.STEPS).to_pylist()
 
@@ -96,3 +104,29 @@ def test_only_what_is_still_the_slowest_is_kept(tmp_path: Path) -> None:
     loopback = facts(default_loopback(3))
     rows = write(tmp_path / "run", loopback, [0], {(1, 0)})
     assert rows == []
+
+
+def estimate(offset_ns: int, *, error_ns: int) -> ClockEstimate:
+    return ClockEstimate((Offset(0, offset_ns, error_ns),), error_ns)
+
+
+def test_agents_that_share_the_controllers_clock_need_no_correction() -> None:
+    assert describe_clock({}) == ONE_CLOCK
+
+
+def test_the_largest_offset_in_either_direction_and_the_error_of_a_difference_are_reported() -> None:
+    found = describe_clock({"a": estimate(500, error_ns=20), "b": estimate(-9000, error_ns=30)})
+    assert (found.source, found.offset_ns) == (SEVERAL_CLOCKS, -9000)
+    assert found.error_ns == difference_error_ns([20, 30])
+
+
+def test_each_end_of_a_step_is_put_right_by_the_clock_of_its_rank(tmp_path: Path) -> None:
+    outcome = RunOutcome(clocks={"far": estimate(1000, error_ns=5)}, taken_off_ns={"far": {0: 900}})
+    stamps = {"start_ns": 10_000, "post_ns": 10_001, "acknowledged_ns": None, "arrival_ns": 10_003}
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        for src, dst in ((0, 1), (1, 0)):
+            writer.add(RunTable.STEPS, {"iteration": 0, "instance": 0, "lane": 0, "src": [src], "dst": [dst]} | stamps)
+        settle_stamps(writer, outcome, {"near": [0], "far": [1]})
+        there, back = writer.run().table(RunTable.STEPS).to_pylist()
+    assert [there[name] for name in stamps] == [10_000, 10_001, None, 9_903]
+    assert [back[name] for name in stamps] == [9_900, 9_901, None, 10_003]

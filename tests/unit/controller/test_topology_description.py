@@ -1,7 +1,5 @@
 """The manifest says which network and which device were tested."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
@@ -11,12 +9,11 @@ import pytest
 from emulator.controller.recording.topology_description import describe_dut, describe_path, describe_topology
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
-
-TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+from tests.support.topologies import SHIPPED, shipped_topology
 
 
 def test_the_network_is_described_with_rates_and_mtu_and_the_files_digest() -> None:
-    path = TOPOLOGIES / "two-hosts-switch.yaml"
+    path = SHIPPED / "two-hosts-switch.yaml"
     described = json.loads(json.dumps(describe_topology(load_topology(path, ranks=2))))
     assert described["digest"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert described["network"]["switches"] == [{"name": "sw0", "kind": "bridge", "queue_bytes": None}]
@@ -28,7 +25,7 @@ def test_the_network_is_described_with_rates_and_mtu_and_the_files_digest() -> N
 
 
 def test_the_device_is_described_by_what_the_file_says_and_its_boundary() -> None:
-    assert describe_dut(load_topology(TOPOLOGIES / "nic-back-to-back.yaml", ranks=2)) == {
+    assert describe_dut(shipped_topology("nic-back-to-back", ranks=2)) == {
         "name": "server",
         "kind": "nic",
         "vendor": "unknown",
@@ -40,7 +37,7 @@ def test_the_device_is_described_by_what_the_file_says_and_its_boundary() -> Non
 
 
 def test_what_the_file_leaves_out_is_null() -> None:
-    dut = describe_dut(load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8))
+    dut = describe_dut(shipped_topology("leaf-spine-2x2", ranks=8))
     assert dut["name"] == "leaf0, leaf1, spine0, spine1"
     assert [dut[fact] for fact in ("vendor", "model", "firmware")] == [None, None, None]
     assert dut["ports"] == [f"leaf{leaf}:p{port}" for leaf in (0, 1) for port in range(4)]
@@ -53,7 +50,7 @@ def test_without_a_file_there_is_neither_a_network_nor_a_device() -> None:
 
 
 def test_a_device_named_by_its_ports_is_named_after_the_topology(tmp_path: Path) -> None:
-    text = (TOPOLOGIES / "two-hosts-switch.yaml").read_text()
+    text = (SHIPPED / "two-hosts-switch.yaml").read_text()
     path = tmp_path / "lab.yaml"
     path.write_text(text.replace("nodes: [sw0]", 'ports: ["sw0:p0", "sw0:p1"]'))
     dut = describe_dut(load_topology(path, ranks=2))
@@ -77,16 +74,16 @@ def test_a_device_named_by_its_ports_is_named_after_the_topology(tmp_path: Path)
 )
 def test_the_way_between_two_ranks(topology: str, source: int, target: int, path: str | None) -> None:
     ranks = 8 if topology.startswith("leaf") else 2
-    assert describe_path(load_topology(TOPOLOGIES / f"{topology}.yaml", ranks=ranks), source, target) == path
+    assert describe_path(shipped_topology(topology, ranks=ranks), source, target) == path
 
 
 def test_the_way_is_one_where_the_links_are_known() -> None:
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
     chosen = [link for link in topology.network.links if "spine1" in (link.ends[0].node, link.ends[1].node)]
     expected = "h0:eth0 - leaf0 (p0 to u1) - spine1 (d0 to d1) - leaf1 (u1 to p3) - h7:eth0"
     assert describe_path(topology, 0, 7, among=chosen) == expected
 
 
 def test_ranks_of_one_host_have_no_way() -> None:
-    topology = load_topology(TOPOLOGIES / "two-hosts-switch.yaml", ranks=4)
+    topology = shipped_topology("two-hosts-switch", ranks=4)
     assert describe_path(topology, 0, 1) is None

@@ -1,7 +1,5 @@
 """An anonymous copy on disk."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

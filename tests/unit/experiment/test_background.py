@@ -1,7 +1,5 @@
 """Background traffic of a run spec: what it may say, and both ends of every flow on a topology."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +8,9 @@ import pytest
 
 from emulator.errors import PlanError
 from emulator.experiment.settle.background import plan_background
-from emulator.experiment.settle.flow_places import FreeAddresses, PlannedFlow
-from emulator.experiment.settle.flows import flow_parameters
-from emulator.experiment.spec.background_spec import Background, parse_background
-from emulator.flows.background.task import BackgroundTask
+from emulator.experiment.settle.flows import FreeAddresses, PlannedFlow, flow_parameters
+from emulator.experiment.spec.flow_spec import Background, parse_background
+from emulator.flows.background import BackgroundTask
 from emulator.roce.options import RoceOptions
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.load import load_topology

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from emulator.errors import HostError, InputError, RunError, RunInterrupted
 from emulator.experiment.series.campaign import CampaignProgress, play_campaign, schedule
 from emulator.experiment.series.turns import Turn
-from emulator.experiment.spec.absolute_paths import with_absolute_paths
+from emulator.experiment.spec.document import with_absolute_paths
 from emulator.experiment.spec.spec import AUTO, Campaign, Device, Experiment, Job, Trace
-from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.session import StoredSession, session_of
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.samples.classes import count_classes
 from emulator.trace.meaning.workload import build_workload
@@ -37,12 +38,12 @@ class Player:
         self.played: list[tuple[str, str | None]] = []
         self._problems = {int(name.strip("_")): error for name, error in problems.items()}
 
-    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> StoredSession:
         number = len(self.played)
         self.played.append((str(folder), experiment.device.profile))
         if number in self._problems:
             raise self._problems[number]
-        return write_run(folder, [], iterations={0: ranks((0, 1_000), (0, 2_000))})
+        return session_of(write_run(folder, [], iterations={0: ranks((0, 1_000), (0, 2_000))}))
 
 
 def campaign(tmp_path: Path, repeat: int | Literal["auto"], *profiles: str) -> CampaignProgress:

@@ -5,11 +5,17 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError, PlanError
-from emulator.experiment.spec.absolute_paths import with_absolute_paths
-from emulator.experiment.spec.document import experiment_of_run, is_file, name_of, read_experiment, to_yaml
+from emulator.experiment.spec.document import (
+    experiment_of_run,
+    name_of,
+    read_experiment,
+    to_yaml,
+    with_absolute_paths,
+)
+from emulator.experiment.spec.readers import is_algorithm_file
 from emulator.experiment.spec.spec import Agents, Campaign, Experiment, Job, Network, Observe, Trace
 from emulator.planner.algorithms import algorithm_names, choose, parse_overrides
-from emulator.planner.msccl.loaded import loaded_algorithms
+from emulator.planner.loaded_algorithms import loaded_algorithms
 from emulator.results.run_folder.manifest import TraceFacts
 from emulator.trace.files.files import find_trace
 from emulator.trace.files.load import digest
@@ -89,9 +95,11 @@ def test_a_run_without_a_spec_says_so(tmp_path: Path) -> None:
 
 def test_absolute_paths_leave_the_campaign_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    made = Experiment(jobs=(Job(trace=Trace(path="t")),), agents=Agents(tls_ca="ca.pem"), campaign=Campaign(repeat=2))
+    job = Job(trace=Trace(path="t"), algorithms={"all_reduce": "ring", "all_gather": "a.xml"})
+    made = Experiment(jobs=(job,), agents=Agents(tls_ca="ca.pem"), campaign=Campaign(repeat=2))
     found = with_absolute_paths(made)
     assert found.job.trace == Trace(path=f"{tmp_path}/t")
+    assert found.job.algorithms == {"all_reduce": "ring", "all_gather": f"{tmp_path}/a.xml"}
     assert found.agents.tls_ca == f"{tmp_path}/ca.pem"
     assert found.campaign is None
 
@@ -102,7 +110,7 @@ def test_a_name_stays_and_a_file_gets_one(tmp_path: Path) -> None:
     assert name_of("ring") == "ring"
     name = name_of(str(path))
     assert name.startswith("msccl:allreduce-by-hand-")
-    assert (is_file("ring"), is_file("a/ring.xml")) == (False, True)
+    assert (is_algorithm_file("ring"), is_algorithm_file("a/ring.xml")) == (False, True)
     assert name in algorithm_names(CommKind.ALL_REDUCE)
     assert name not in algorithm_names(CommKind.ALL_GATHER)
 

@@ -1,20 +1,24 @@
 """Flows of a run spec on a topology: who plays them, where, and what their peers must run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from emulator.control.flows import FlowFigures, FlowReport
+from emulator.control.flows import FlowDirection, FlowFigures, FlowObserver, FlowReport
 from emulator.controller.assignment import assign_ranks
 from emulator.errors import PlanError
-from emulator.experiment.settle.flow_places import FreeAddresses, PlannedFlow
-from emulator.experiment.settle.flows import assign_flows, flow_parameters, plan_flows, result_rows
+from emulator.experiment.settle.flows import (
+    FreeAddresses,
+    PlannedFlow,
+    assign_flows,
+    flow_parameters,
+    plan_flows,
+    result_rows,
+)
 from emulator.experiment.spec.flow_spec import PerftestFlow
-from emulator.flows.perftest.task import PeerTask
+from emulator.flows.perftest.parameters import PeerTask
 from emulator.roce.options import RoceOptions
 from emulator.schema import decode
 from emulator.topology.load import load_topology
@@ -122,8 +126,8 @@ def test_agents_of_a_host_take_its_flows_in_turn_and_a_host_without_ranks_has_on
 
 def test_the_table_has_a_row_for_each_direction_and_end(topology: Topology) -> None:
     flows = plan(topology, {"host": ["h0", "h1"]})
-    sent = FlowFigures(direction="sent", observer="charkha", messages=3, bytes=30, start_ns=5)
-    seen = FlowFigures(direction="received", observer="peer", messages=2, bytes=20)
+    sent = FlowFigures(direction=FlowDirection.SENT, observer=FlowObserver.CHARKHA, messages=3, bytes=30, start_ns=5)
+    seen = FlowFigures(direction=FlowDirection.RECEIVED, observer=FlowObserver.PEER, messages=2, bytes=20)
     rows = result_rows(flows, {1: FlowReport(1, True, [sent, seen])})
     assert (rows["flow"], rows["host"], rows["observer"]) == ([1, 1], ["h1", "h1"], ["charkha", "peer"])
     assert (rows["messages"], rows["start_ns"], rows["is_complete"]) == ([3, 2], [5, None], [True, True])

@@ -7,6 +7,7 @@ import pytest
 
 from emulator.experiment.play.play import has_samples, name_of, new_run_folder
 from emulator.experiment.spec.spec import Experiment, Job, Pairs
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import collective, columns, manifest, write_run
 
@@ -45,7 +46,7 @@ def test_a_folder_has_samples_if_something_was_measured(tmp_path: Path) -> None:
     write_run(tmp_path / "full", collective([0, 0], [9, 9]))
     write_run(tmp_path / "empty", [])
     with RunWriter(tmp_path / "unfinished", manifest()) as writer:
-        writer.add_samples(columns(collective([0, 0], [9, 9])))
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [9, 9])))
         writer.flush()
         assert has_samples(tmp_path / "unfinished")
     (tmp_path / "broken").mkdir()

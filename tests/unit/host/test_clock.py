@@ -1,7 +1,5 @@
 """Two processes read one clock if their ids are equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The newest delays, and their median."""
 
-from __future__ import annotations
-
 import statistics
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What `ip -json` prints, as values; and what it refuses, as one line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from ipaddress import ip_network

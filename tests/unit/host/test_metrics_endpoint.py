@@ -1,7 +1,5 @@
 """Addresses of the metrics endpoint, and what it answers."""
 
-from __future__ import annotations
-
 import io
 from wsgiref.types import StartResponse, WSGIEnvironment
 

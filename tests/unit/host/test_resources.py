@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import resource
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from emulator.errors import HostError
-from emulator.host.resources import exhausted, reserve
+from emulator.host.resources import (
+    FIRST,
+    LATER,
+    below_agents,
+    exhausted,
+    free_memory_bytes,
+    lower_priority,
+    raise_priority,
+    reserve,
+)
 from tests.support.limits import limited
 
 MIB = 1 << 20
@@ -30,6 +43,12 @@ def test_missing_descriptors_are_named_with_the_limit() -> None:
 def test_missing_memory_is_named() -> None:
     with pytest.raises(HostError, match=r"out of memory.*`ulimit -v`"):
         reserve(memory_bytes=1 << 50)
+
+
+def test_free_memory_is_what_the_kernel_says_or_not_known(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal:  4000 kB\nMemFree:  1 kB\nMemAvailable:   2000 kB\n")
+    assert free_memory_bytes(tmp_path / "meminfo") == 2000 << 10
+    assert free_memory_bytes(tmp_path / "none") is None
 
 
 def test_missing_threads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,3 +89,122 @@ def test_a_cause_is_found() -> None:
 )
 def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
     assert exhausted(error) is None
+
+
+class Kernel:
+    """The nice value of a process, and whether it may be lowered again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, user: int, may_undo: bool = True) -> None:
+        self.nice, self.may_undo, self.history = 0, may_undo, list[int]()
+        monkeypatch.setattr("os.geteuid", lambda: user)
+        monkeypatch.setattr("os.getpriority", lambda which, pid: self.nice)
+        monkeypatch.setattr("os.setpriority", lambda which, pid, value: self.set(value))
+        monkeypatch.setattr("os.nice", lambda more: self.set(self.nice + more))
+
+    def set(self, value: int) -> None:
+        if value < self.nice and not self.may_undo:
+            raise PermissionError
+        self.nice = value
+        self.history.append(value)
+
+
+def test_a_lowered_priority_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, user=1000)
+    lower_priority()
+    assert kernel.nice == LATER
+
+
+def test_an_agent_comes_first_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, user=0)
+    raise_priority()
+    assert kernel.nice == -FIRST
+
+
+def test_an_agent_without_the_right_plays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, user=1000, may_undo=False)
+    raise_priority()
+    assert kernel.history == []
+
+
+def test_root_runs_below_agents_and_returns_to_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, user=0)
+    with below_agents():
+        assert kernel.nice == LATER
+    assert kernel.history == [LATER, 0]
+
+
+def test_it_returns_after_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, user=0)
+    with pytest.raises(ValueError, match="inside"), below_agents():
+        raise ValueError("inside")
+    assert kernel.nice == 0
+
+
+def test_a_user_who_could_not_return_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, user=1000)
+    with below_agents():
+        assert kernel.history == []
+
+
+def test_root_of_a_container_that_may_not_return_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(monkeypatch, user=0, may_undo=False)
+    with below_agents():
+        pass
+    assert kernel.nice == LATER
+
+
+_CHILD = """
+import signal
+from emulator.host.resources import die_with_parent
+
+die_with_parent()
+signal.alarm(20)
+print("ready", flush=True)
+signal.pause()
+"""
+_PARENT = f"""
+import os, signal, subprocess, sys
+
+child = subprocess.Popen([sys.executable, "-c", {_CHILD!r}], stdout=subprocess.PIPE)
+child.stdout.readline()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_ends_when_its_parent_is_killed() -> None:
+    # The child holds stderr too: reading to its end is waiting for both.
+    ran = subprocess.run([sys.executable, "-c", _PARENT], stderr=subprocess.PIPE, timeout=10, check=False)
+    assert (ran.returncode, ran.stderr) == (-9, b"")
+
+
+HEAPS = """
+import ctypes, sys, threading
+from emulator.host.resources import share_heap
+if sys.argv[1:] == ["shared"]:
+    share_heap()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+everybody, kept = threading.Barrier(4), []
+def work():
+    kept.append(bytearray(100_000))
+    everybody.wait()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+file = ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt")
+def test_threads_share_a_heap() -> None:
+    own, shared = (
+        subprocess.run(
+            [sys.executable, "-P", "-c", HEAPS, *words], check=True, capture_output=True, text=True
+        ).stdout.count("<heap nr=")
+        for words in ([], ["shared"])
+    )
+    assert shared == 1 < own

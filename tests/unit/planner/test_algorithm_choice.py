@@ -1,15 +1,18 @@
 """Which algorithm plays which communication."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.errors import PlanError
 from emulator.planner.algorithm_choice import AlgorithmChoice
-from emulator.planner.algorithms import POINT_TO_POINT, parse_overrides
-from emulator.planner.default_algorithms import PARALLEL_BLOCK_BYTES, PARALLEL_GROUP, default_algorithm
+from emulator.planner.algorithms import (
+    PARALLEL_BLOCK_BYTES,
+    PARALLEL_GROUP,
+    POINT_TO_POINT,
+    default_algorithm,
+    parse_overrides,
+)
 from emulator.planner.group_layout import Layouts
-from emulator.planner.msccl.loaded import load_algorithm
+from emulator.planner.loaded_algorithms import load_algorithm
 from emulator.trace.meaning.model import CommKind, Workload
 from emulator.trace.meaning.workload import build_workload
 from tests.support.msccl_files import all_pairs_all_to_all, ring_all_reduce
@@ -123,6 +126,6 @@ def test_agents_are_told_layouts_only_where_an_algorithm_depends_on_them() -> No
 def test_in_scale_up_domains_all_rails_are_used(hosts: tuple[int, ...], names: list[str]) -> None:
     kinds = ("all_reduce", "all_gather", "reduce_scatter_block", "all_to_all", "broadcast")
     workload = build_workload(everyone(4, [coll(at, kind, 1 << 22) for at, kind in enumerate(kinds, 1)]))
-    layouts = Layouts(hosts, [0, 1, 0, 1], domains=hosts)
+    layouts = Layouts(hosts, [0, 1, 0, 1], domains=frozenset(hosts))
     assert AlgorithmChoice(workload, {}, layouts).names == names
     assert AlgorithmChoice(workload, {}, Layouts(hosts, layouts.rails)).names == ["ring", "parallel"]

@@ -1,7 +1,5 @@
 """Built-in algorithms by name, and the parameter that names can have."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.errors import PlanError

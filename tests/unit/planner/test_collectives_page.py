@@ -1,7 +1,5 @@
 """docs/collectives.md is kept true: its tables, and its example, which is installed and run."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib
@@ -10,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from emulator.planner.algorithms import ENTRY_POINT_GROUP, installed_algorithms, parse_overrides, schedule
+from emulator.planner.algorithms import (
+    ENTRY_POINT_GROUP,
+    default_table,
+    installed_algorithms,
+    parse_overrides,
+    schedule,
+)
 from emulator.planner.built_in import BUILT_IN
-from emulator.planner.default_algorithms import default_table
 from emulator.planner.schedule import Collective
 from emulator.trace.meaning.model import CommKind
 from tests.support.collective_simulator import members_of, play, unroll

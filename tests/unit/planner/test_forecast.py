@@ -1,7 +1,5 @@
 """What a run will move and how long that takes at least."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

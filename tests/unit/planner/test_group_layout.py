@@ -1,7 +1,5 @@
 """Where members are: nodes, columns, and who stands in where a node has no member at a rail."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

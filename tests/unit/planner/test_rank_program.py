@@ -1,7 +1,5 @@
 """A chunk of a program has as many nodes as positions."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from emulator.planner.rank_program import Chunk

@@ -1,7 +1,5 @@
 """Blocks of an array, and the defaults of steps."""
 
-from __future__ import annotations
-
 from emulator.planner.schedule import Step, block
 
 

@@ -1,7 +1,5 @@
 """Messages of the communication manager: those of Linux, and our own."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import ProtocolError
-from emulator.roce.connection.gid import address_of_gid, gid_of
+from emulator.roce.connection.qp_facts import address_of_gid, gid_of
 from emulator.roce.wire.cm import (
     MAD_BYTES,
     Drep,

@@ -1,7 +1,5 @@
 """Facts of RoCEv2 agree with one another and with the specification."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.roce import constants

@@ -3,7 +3,7 @@
 import pytest
 
 from emulator.errors import PlanError
-from emulator.roce.rate.dcqcn import PRESET_NAMES, DcqcnParameters, NotificationPoint, ReactionPoint, preset
+from emulator.roce.dcqcn import PRESET_NAMES, DcqcnParameters, NotificationPoint, ReactionPoint, preset
 
 G = 1 / 256
 LINE = 40e9

@@ -1,7 +1,5 @@
 """Packets of a peer that is not ours: any operation, any payload, any IP ID."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.roce.connection.foreign_receiver import ForeignReceiver

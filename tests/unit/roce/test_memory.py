@@ -1,7 +1,5 @@
 """Memory regions: which accesses they allow, and what writing, reading and atomics do to them."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

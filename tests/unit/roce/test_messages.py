@@ -1,7 +1,5 @@
 """Messages, runs and the settings of a connection in figures."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

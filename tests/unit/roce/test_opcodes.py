@@ -1,7 +1,5 @@
 """Opcodes against the table of the specification (IBTA volume 1, table of BTH opcodes)."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.roce.wire.headers import Aeth, AtomicAckEth, AtomicEth, Deth, ExtensionType, Ieth, ImmDt, Reth

@@ -1,7 +1,5 @@
 """Headers and packets: the bytes of the specification, and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

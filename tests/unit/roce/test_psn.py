@@ -1,7 +1,5 @@
 """24-bit arithmetic, where it wraps and where it does not."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

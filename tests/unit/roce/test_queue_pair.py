@@ -1,7 +1,5 @@
 """A queue pair: what the pacer, the window and congestion notifications let it send, and what it counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -9,8 +7,8 @@ import pytest
 from emulator.roce.connection.messages import Arrival, ConnectionSettings, Message, Verb
 from emulator.roce.connection.queue_pair import PACKET_OVERHEAD_BYTES, QueuePair
 from emulator.roce.connection.requester import NEVER
-from emulator.roce.rate.congestion import FixedRate
-from emulator.roce.rate.dcqcn import ReactionPoint, preset
+from emulator.roce.dcqcn import ReactionPoint, preset
+from emulator.roce.pacing import FixedRate
 from emulator.roce.wire.headers import Syndrome
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.psn import Psn

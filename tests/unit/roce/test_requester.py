@@ -1,4 +1,4 @@
-"""What a requester sends, sends again and gives up; the window alone is in test_window.py."""
+"""What a requester sends, sends again and gives up; the window alone is in test_pacing.py."""
 
 from emulator.roce.connection.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
 from emulator.roce.connection.requester import NEVER, Requester

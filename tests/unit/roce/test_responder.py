@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from emulator.roce.connection.credits import credit_code
 from emulator.roce.connection.memory import Access, Memory, MemoryRegion
 from emulator.roce.connection.messages import (
     LEAST_REACH_PACKETS,
@@ -16,7 +15,7 @@ from emulator.roce.connection.messages import (
 )
 from emulator.roce.connection.responder import Responder
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
-from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome, credit_code
 from emulator.roce.wire.opcodes import Opcode, PacketOperation
 from emulator.roce.wire.psn import Psn
 

@@ -1,7 +1,5 @@
 """Relations between facts and tuned values that must hold whatever a benchmark sets them to."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.roce import constants, tuning

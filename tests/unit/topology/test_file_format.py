@@ -1,7 +1,5 @@
 """The exported JSON Schema accepts what is shipped and refuses what loading refuses."""
 
-from __future__ import annotations
-
 import jsonschema
 import pytest
 import yaml

@@ -1,7 +1,5 @@
 """Topologies whose hosts come from agents: the machines that joined, and what is wrong with one."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

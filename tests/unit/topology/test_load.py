@@ -1,7 +1,5 @@
 """A topology file as a whole: what is shipped loads, and a mistake is reported with file, line and key."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A topology without a file: loopback, and hosts with one port each."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.errors import PlanError

@@ -1,7 +1,5 @@
 """The network as a graph."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.topology.network import End, Interface, Link, Network, Switch, assumed_network

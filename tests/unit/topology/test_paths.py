@@ -1,8 +1,11 @@
 """Equal-cost next hops, explicit routes, and the numbering of nodes, links and ports."""
 
-from __future__ import annotations
-
 from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from emulator.topology.paths import Paths
 from tests.support.topologies import SHIPPED, shipped_topology, write_topology
@@ -41,6 +44,23 @@ def test_equal_cost_next_hops_are_on_shortest_paths() -> None:
     assert vias(paths, "leaf0", "h5") == ["spine0", "spine1"]
     assert vias(paths, "leaf0", "h3") == ["h3"]
     assert vias(paths, "spine1", "h5") == ["leaf1"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_next_hops_are_one_nearer_by_the_distances_of_scipy(tmp_path: Path, seed: int) -> None:
+    random, switches = np.random.default_rng(seed), 8
+    pairs = [pair for pair in random.integers(switches, size=(12, 2)).tolist() if pair[0] != pair[1]]
+    lines = ["hosts: [{name: h, address: 10.0.0.1}]", "switches:", *(f"  - {{name: s{n}}}" for n in range(switches))]
+    lines += ["links:", '  - endpoints: ["h:eth0", "s0:h"]']
+    lines += [f'  - endpoints: ["s{one}:a{n}", "s{other}:b{n}"]' for n, (one, other) in enumerate(pairs)]
+    paths = Paths(write_topology(tmp_path, "\n".join(lines), ranks=0).network)
+    begin, end = np.array(pairs).T
+    links = csr_array((np.ones(len(pairs)), (begin, end)), shape=(switches, switches))
+    away = dijkstra(links, directed=False, unweighted=True, indices=[0])[0]
+    for switch in range(1, switches):
+        near = [b if a == switch else a for a, b in pairs if switch in (a, b)]
+        expected = sorted(f"s{one}" for one in near if np.isfinite(away[one]) and away[one] < away[switch])
+        assert sorted(vias(paths, f"s{switch}", "h")) == expected
 
 
 def test_every_interface_of_a_host_has_its_own_paths() -> None:

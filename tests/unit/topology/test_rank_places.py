@@ -1,7 +1,5 @@
 """Host, interface and address of every rank."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Traffic goes to safe addresses, and anywhere else only if the user allows it."""
 
-from __future__ import annotations
-
 from ipaddress import ip_network
 
 import pytest

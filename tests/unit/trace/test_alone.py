@@ -1,14 +1,12 @@
 """One rank of many: what it says of its operations, of which nothing else is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from emulator.errors import TraceError
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.traffic.from_trace import traffic_of_workload
-from emulator.planner.traffic.pair_bytes import pair_bytes
+from emulator.planner.traffic.operation import pair_bytes
 from emulator.trace.analysis.critical_path import CriticalPath
 from emulator.trace.analysis.summary import summarise
 from emulator.trace.analysis.time_line import computed_time_line

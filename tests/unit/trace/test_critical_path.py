@@ -1,8 +1,6 @@
 """How long a run takes at least: by hand, and against other algorithms on random graphs."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -16,12 +14,10 @@ from emulator.trace.analysis.critical_path import (
     CriticalPath,
     PathStep,
     longest_path_ns,
-    order_by_counting,
-    topological_order,
     traced_ns,
 )
-from emulator.trace.meaning.merged_graph import Graph, graph_of
-from emulator.trace.meaning.model import IntArray, Workload
+from emulator.trace.meaning.model import Workload
+from emulator.trace.meaning.trace_graphs import Graph, graph_of
 from emulator.trace.meaning.workload import build_workload
 from tests.support.random_traces import random_traces
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
@@ -49,10 +45,24 @@ def test_critical_path_of_a_message() -> None:
     assert traced_ns(workload).tolist() == [7_000]
 
 
-def test_a_receive_waits_for_its_own_rank_too() -> None:
-    workload = build([send(1, 1)], [node(1, duration=20), recv(2, 0, deps=[1])])
-    assert longest_path_ns(workload, communication_ns=[100]) == 20_000
-    assert longest_path_ns(workload, communication_ns=[30_000]) == 30_000
+BOTH = [coll(1, "all_reduce"), coll(2, "all_reduce")]
+LATE_RECEIVE = ([send(1, 1)], [node(1, duration=20), recv(2, 0, deps=[1])])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "communication_ns", "length_ns"),
+    [
+        pytest.param(LATE_RECEIVE, [100], 20_000, id="a receive waits for its own rank"),
+        pytest.param(LATE_RECEIVE, [30_000], 30_000, id="a receive waits for the network"),
+        pytest.param((BOTH, BOTH), [3, 4], 7, id="collectives of a group follow each other"),
+        pytest.param(
+            ([node(1, duration=5), node(2, duration=9), coll(3, "barrier", deps=[1])],), [1_000], 9_000, id="overlap"
+        ),
+        pytest.param(([],), [], 0, id="an empty trace"),
+    ],
+)
+def test_the_longest_path(ranks: Sequence[list[Node]], communication_ns: list[int], length_ns: int) -> None:
+    assert longest_path_ns(build(*ranks), communication_ns=communication_ns) == length_ns
 
 
 @dataclass
@@ -82,23 +92,9 @@ def test_a_late_member_leaves_less_to_do() -> None:
     assert longest_path_ns(workload, communication_ns=[100_000] * 2) == 260_000
 
 
-def test_collectives_of_a_group_follow_each_other_without_a_dependency() -> None:
-    both = [coll(1, "all_reduce"), coll(2, "all_reduce")]
-    assert longest_path_ns(build(both, both), communication_ns=[3, 4]) == 7
-
-
-def test_independent_nodes_overlap() -> None:
-    workload = build([node(1, duration=5), node(2, duration=9), coll(3, "barrier", deps=[1])])
-    assert longest_path_ns(workload, communication_ns=[1_000]) == 9_000
-
-
 def test_one_path_serves_several_durations() -> None:
     path = CriticalPath(build([coll(1, "all_reduce"), node(2, duration=1, deps=[1])]))
     assert [path.length_ns([time]) for time in (500, 0, 500)] == [1_500, 1_000, 1_500]
-
-
-def test_an_empty_trace_takes_no_time() -> None:
-    assert longest_path_ns(build([]), communication_ns=[]) == 0
 
 
 def test_an_operation_without_a_recorded_duration_has_none() -> None:
@@ -117,12 +113,9 @@ def graphs(draw: st.DrawFn) -> Graph:
     return graph_of(size, [(number[source], number[target])])
 
 
-@pytest.mark.parametrize("order_of", [topological_order, order_by_counting])
 @given(graph=graphs())
-def test_every_vertex_comes_once_and_after_its_predecessors(
-    order_of: Callable[[Graph], IntArray], graph: Graph
-) -> None:
-    order = order_of(graph).tolist()
+def test_every_vertex_comes_once_and_after_its_predecessors(graph: Graph) -> None:
+    order = graph.order().tolist()
     assert sorted(order) == list(range(graph.vertices))
     place = {vertex: index for index, vertex in enumerate(order)}
     for vertex in order:

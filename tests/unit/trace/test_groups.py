@@ -1,6 +1,6 @@
 """Process groups: the file, the node, the metadata, the world."""
 
-from __future__ import annotations
+from typing import Any
 
 import pytest
 
@@ -28,14 +28,14 @@ def played(workload: Workload) -> tuple[str, tuple[int, ...]]:
 
 
 def test_group_file_is_parsed() -> None:
-    assert parse_group_file('{"1": [0, 1], "x": [3]}', "g.json") == {"1": (0, 1), "x": (3,)}
+    assert parse_group_file(b'{"1": [0, 1], "x": [3]}', "g.json") == {"1": (0, 1), "x": (3,)}
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("{", "is not JSON"),
-        ("[" * 100_000, "nests too deeply"),
+        ("[" * 100_000, "is nested too deeply"),
         ("[1]", "one JSON object"),
         ('{"1": 3}', "'1' must be a list"),
         ('{"1": []}', "'1' must be a list of at least one rank"),
@@ -47,18 +47,37 @@ def test_group_file_is_parsed() -> None:
 )
 def test_bad_group_file_is_refused_with_file_and_key(text: str, problem: str) -> None:
     with pytest.raises(TraceError, match=problem) as error:
-        parse_group_file(text, "g.json")
+        parse_group_file(text.encode(), "g.json")
     assert str(error.value).startswith("g.json: ")
 
 
-@pytest.mark.parametrize("pg", [None, "", "0"])
-def test_no_name_and_zero_mean_the_world(pg: str | None) -> None:
-    workload = build(3, pg=pg)
-    assert (played(workload), workload.programs[0].communications[0].group) == (("", (0, 1, 2)), 0)
+DIFFERENT, SORTED = {"group defined twice, differently": 2}, {"group ranks not ascending": 2}
 
 
-def test_zero_defined_as_all_ranks_is_the_world() -> None:
-    assert build(2, pg="0", groups={"0": (0, 1)}).warnings == {}
+@pytest.mark.parametrize(
+    ("pg", "given", "name", "warnings"),
+    [
+        (None, {}, "", {}),
+        ("", {}, "", {}),
+        ("0", {}, "", {}),
+        ("0", {"groups": {"0": (0, 1)}}, "", {}),
+        ("1", {"groups": {"1": (0, 1)}}, "1", {}),
+        ("7", {"own": {"7": ()}}, "7", {}),
+        ("7", {"own": {"7": (0, 1)}}, "7", {}),
+        ("7", {"group_ranks": (0, 1)}, "7", {}),
+        (None, {"group_ranks": (0, 1)}, "", {}),
+        ("7", {"groups": {"7": (0, 1)}, "own": {"7": (0,)}}, "7", DIFFERENT),
+        ("7", {"groups": {"7": (1, 0)}}, "7", SORTED),
+        (None, {"groups": {"7": (0, 5)}}, "", {"unused group with absent ranks": 1}),
+    ],
+)
+def test_a_group_comes_from_the_file_the_metadata_or_the_node(
+    pg: str | None, given: dict[str, Any], name: str, warnings: dict[str, int]
+) -> None:
+    workload = build(2, pg=pg, **given)
+    assert played(workload) == (name, (0, 1))
+    assert (workload.programs[0].communications[0].group == 0) == (name == "")
+    assert workload.warnings == warnings
 
 
 def test_zero_defined_as_fewer_ranks_is_that_group_with_a_warning() -> None:
@@ -66,24 +85,6 @@ def test_zero_defined_as_fewer_ranks_is_that_group_with_a_warning() -> None:
     workload = build_workload(traces, groups={"0": (0, 1)})
     assert played(workload) == ("0", (0, 1))
     assert workload.warnings == {"group 0 is not the world": 2}
-
-
-def test_other_name_with_all_ranks_is_a_group_of_its_own() -> None:
-    assert played(build(2, pg="1", groups={"1": (0, 1)})) == ("1", (0, 1))
-    assert build(2, pg="1", groups={"1": (0, 1)}).programs[0].communications[0].group == 1
-
-
-def test_groups_come_from_metadata_and_from_the_node() -> None:
-    assert played(build(2, pg="7", own={"7": ()})) == ("7", (0, 1))
-    assert played(build(2, pg="7", own={"7": (0, 1)})) == ("7", (0, 1))
-    assert played(build(2, pg="7", group_ranks=(0, 1))) == ("7", (0, 1))
-    assert played(build(2, pg=None, group_ranks=(0, 1))) == ("", (0, 1))
-
-
-def test_the_file_has_precedence_and_a_difference_is_counted() -> None:
-    workload = build(2, pg="7", groups={"7": (0, 1)}, own={"7": (0,)})
-    assert played(workload) == ("7", (0, 1))
-    assert workload.warnings == {"group defined twice, differently": 2}
 
 
 def test_one_name_may_be_different_groups_on_different_ranks() -> None:
@@ -98,16 +99,6 @@ def test_a_world_of_one_has_no_group_with_others() -> None:
     with pytest.raises(TraceError, match=r"group 7 lists rank 1, which is absent: .*; record all ranks: .* --ranks N"):
         build(1, pg="7", own={"7": (0, 1, 2)})
     assert played(build(1, pg="unknown")) == ("unknown", (0,))
-
-
-def test_ranks_are_sorted_with_a_warning() -> None:
-    workload = build(2, pg="7", groups={"7": (1, 0)})
-    assert played(workload) == ("7", (0, 1))
-    assert workload.warnings == {"group ranks not ascending": 2}
-
-
-def test_unused_group_of_absent_ranks_is_only_a_warning() -> None:
-    assert build(2, pg=None, groups={"7": (0, 5)}).warnings == {"unused group with absent ranks": 1}
 
 
 @pytest.mark.parametrize(

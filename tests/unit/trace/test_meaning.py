@@ -1,15 +1,14 @@
 """What one communication node means: kinds, sizes, roots, peers, and what makes it unplayable."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from emulator.errors import TraceError
+from emulator.trace.meaning.meaning import TraceOptions
 from emulator.trace.meaning.model import CommKind, Communication, Resource, Workload
-from emulator.trace.meaning.workload import TraceOptions, build_workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 
@@ -36,9 +35,11 @@ def test_every_collective_number_is_its_kind(kind: CommKind) -> None:
     assert only(build([coll(4, kind.value, 64)])).kind == kind
 
 
-def test_what_the_file_said_is_kept() -> None:
+def test_what_the_file_said_is_kept_and_what_is_trivial_is_counted() -> None:
     item = only(build([node(1), coll(4, "all_reduce", 64, name="x", duration=7, deps=[1])]))
     assert (item.node_id, item.name, item.row, item.traced_duration_micros) == (4, "x", 1, 7)
+    assert build([coll(4, "all_reduce", 0)]).warnings == {"collective of size zero": 2}
+    assert build([coll(4, "all_reduce", 8)], ranks=1).warnings == {"collective in a group of one": 1}
 
 
 @pytest.mark.parametrize(
@@ -94,11 +95,6 @@ def test_barrier_needs_no_size_and_ignores_one() -> None:
     workload = build([coll(4, "barrier", None), coll(5, "barrier", 12)])
     assert [item.size_bytes for item in workload.programs[0].communications.values()] == [0, 0]
     assert workload.warnings == {"barrier with a size": 2}
-
-
-def test_trivial_collectives_are_counted() -> None:
-    assert build([coll(4, "all_reduce", 0)]).warnings == {"collective of size zero": 2}
-    assert build([coll(4, "all_reduce", 8)], ranks=1).warnings == {"collective in a group of one": 1}
 
 
 def test_root_is_the_lowest_rank_unless_named() -> None:

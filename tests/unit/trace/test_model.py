@@ -1,7 +1,5 @@
 """Numbers and names of the trace model are those of Chakra's schema."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator._pb import et_pb2

@@ -1,14 +1,19 @@
 """Dependencies of one rank: what is refused, what --lenient lets pass."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import RankTrace
-from emulator.trace.meaning.order import canonical_order, short_cycle, shortest_cycle_through
-from tests.support.traces import Node, node, rank_trace
+from emulator.trace.meaning.order import (
+    canonical_order,
+    communication_dependencies,
+    short_cycle,
+    shortest_cycle_through,
+)
+from emulator.trace.meaning.workload import build_workload
+from tests.support.random_traces import random_traces
+from tests.support.traces import Node, coll, node, rank_trace
 
 
 def ids(trace: RankTrace, *, lenient: bool = False) -> list[int]:
@@ -16,14 +21,13 @@ def ids(trace: RankTrace, *, lenient: bool = False) -> list[int]:
     return played
 
 
-def test_file_order_does_not_matter() -> None:
+def test_file_order_does_not_matter_and_ids_are_unsigned() -> None:
     nodes = [node(2, deps=[9]), node(9), node(1, ctrl=[2]), node(5)]
     assert ids(rank_trace(0, nodes)) == ids(rank_trace(0, nodes[::-1])) == [5, 9, 2, 1]
-
-
-def test_ids_beyond_signed_numbers_are_ordered_as_unsigned() -> None:
     huge = 2**64 - 1
-    assert ids(rank_trace(0, [node(huge), node(1, deps=[huge]), node(0)])) == [0, huge, 1]
+    order = canonical_order(rank_trace(0, [node(huge), node(1, deps=[huge]), node(0)]))
+    assert order.order.tolist() == [2, 0, 1]
+    assert order.position[order.order].tolist() == [0, 1, 2]
 
 
 def test_rank_without_nodes_is_fine() -> None:
@@ -31,12 +35,9 @@ def test_rank_without_nodes_is_fine() -> None:
     assert (len(order.order), order.dep_offset.tolist()) == (0, [0])
 
 
-def test_same_dependency_in_both_lists_is_one_and_no_oddity() -> None:
+def test_a_dependency_twice_in_one_list_is_counted_and_once_in_each_is_no_oddity() -> None:
     order = canonical_order(rank_trace(0, [node(1), node(2, ctrl=[1], deps=[1])]))
     assert (order.dep_position.tolist(), order.duplicates) == ([0], 0)
-
-
-def test_dependency_twice_in_one_list_is_counted() -> None:
     order = canonical_order(rank_trace(0, [node(1), node(2), node(3, ctrl=[2, 2], deps=[1, 1, 2])]))
     assert (order.dep_position.tolist(), order.duplicates) == ([0, 1], 2)
 
@@ -62,6 +63,7 @@ def test_lenient_drops_dangling_dependencies_and_keeps_the_others() -> None:
         ([node(4, deps=[4])], "4 → 4"),
         ([node(1, deps=[2]), node(2, ctrl=[1])], "1 → 2 → 1"),
         ([node(1), node(8, deps=[1, 5]), node(5, deps=[6]), node(6, deps=[8]), node(9, deps=[8])], "8 → 5 → 6 → 8"),
+        ([node(1, deps=[2]), node(2, deps=[3]), node(3, deps=[4]), node(4, deps=[3])], "3 → 4 → 3"),
     ],
 )
 def test_cycle_is_refused_naming_its_nodes(nodes: list[Node], shown: str) -> None:
@@ -79,24 +81,12 @@ def test_long_cycle_is_cut() -> None:
         canonical_order(rank_trace(0, [node(i, deps=[(i + 1) % 50]) for i in range(50)]))
 
 
-def test_the_shown_cycle_is_none_of_the_nodes_that_merely_wait_for_it() -> None:
-    nodes = [node(1, deps=[2]), node(2, deps=[3]), node(3, deps=[4]), node(4, deps=[3])]
-    with pytest.raises(TraceError, match="cycle") as error:
-        canonical_order(rank_trace(0, nodes))
-    assert {int(text) for text in str(error.value).split(": ")[-1].split(" → ")} == {3, 4}
-
-
 def test_lenient_opens_cycles_of_control_dependencies_only() -> None:
     by_control = [node(1, deps=[]), node(2, ctrl=[3, 2, 1]), node(3, deps=[2])]
     order = canonical_order(rank_trace(0, by_control), lenient=True)
     assert (order.opened, order.dropped, order.dep_position.tolist()) == (2, 0, [0, 1])
     with pytest.raises(TraceError, match="cycle"):
         canonical_order(rank_trace(0, [node(2, deps=[3]), node(3, deps=[2])]), lenient=True)
-
-
-def test_positions_and_rows_are_inverse() -> None:
-    order = canonical_order(rank_trace(0, [node(5), node(3, deps=[5]), node(4)]))
-    assert np.array_equal(order.position[order.order], [0, 1, 2])
 
 
 # 0 → 1 → 2 → 3 → 0, and 2 → 4 → 2
@@ -111,3 +101,67 @@ def test_shortest_cycle_through_a_vertex() -> None:
 
 def test_shortest_of_several_is_shown_wherever_it_comes() -> None:
     assert short_cycle([5, 0, 4, 1], GRAPH.__getitem__) == [4, 2]
+
+
+def waits(*nodes: Node) -> list[tuple[int, ...]]:
+    workload = build_workload([rank_trace(0, nodes)])
+    return communication_dependencies(workload.programs[0])
+
+
+def test_what_lies_between_communications_is_left_out() -> None:
+    assert waits(
+        coll(1, "all_reduce"), node(2, deps=[1]), node(3, deps=[2]), coll(4, "all_reduce", deps=[3]), coll(5, "barrier")
+    ) == [(), (0,), ()]
+
+
+def test_a_communication_hides_those_before_it() -> None:
+    assert waits(coll(1, "barrier"), coll(2, "barrier", deps=[1]), node(3, deps=[2]), coll(4, "barrier", deps=[3])) == [
+        (),
+        (0,),
+        (1,),
+    ]
+
+
+def test_what_follows_from_others_is_left_out() -> None:
+    """The third one depends on both of the others, of which the second waits for the first."""
+    assert waits(coll(1, "barrier"), coll(2, "barrier", deps=[1]), coll(3, "barrier", deps=[1, 2])) == [(), (0,), (1,)]
+    assert waits(
+        coll(1, "barrier"),
+        node(2, deps=[1]),
+        coll(3, "barrier", deps=[2]),
+        node(4, deps=[2, 3]),
+        coll(5, "barrier", deps=[4]),
+    ) == [(), (0,), (1,)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_order_of_any_two_is_that_of_the_whole_graph(seed: int) -> None:
+    for program in build_workload(random_traces(seed, operations=20)).programs:
+        everything: list[set[int]] = []
+        for needed in np.split(program.dep_position, program.dep_offset[1:-1]):
+            everything.append({int(one) for one in needed}.union(*(everything[one] for one in needed)))
+        positions = list(program.communications)
+        before: list[set[int]] = []
+        for needed in communication_dependencies(program):
+            assert not any(one in before[other] for one in needed for other in needed)
+            before.append({*needed}.union(*(before[one] for one in needed)))
+        assert [{positions[one] for one in mine} for mine in before] == [
+            everything[position] & {*positions} for position in positions
+        ]
+
+
+def test_paths_join() -> None:
+    assert waits(
+        *(
+            coll(1, "barrier"),
+            coll(2, "barrier"),
+            node(3, deps=[1]),
+            node(4, ctrl=[2, 3]),
+            coll(5, "barrier", deps=[4]),
+        ),
+    ) == [(), (), (0, 1)]
+
+
+def test_the_order_is_the_canonical_one() -> None:
+    """Node 2 waits for node 9, so it is the second communication."""
+    assert waits(coll(2, "barrier", deps=[9]), node(9, deps=[5]), coll(5, "barrier")) == [(), (0,)]

@@ -1,17 +1,15 @@
 """Ranks made to agree: the k-th of a group, the k-th message, uneven all-to-all, roots."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.errors import TraceError
-from emulator.trace.meaning.meaning import Meaning
+from emulator.trace.meaning.meaning import Meaning, TraceOptions
 from emulator.trace.meaning.model import CommKind, Communication, NodeType, RawCommunication, Workload
 from emulator.trace.meaning.pairing import split_matrix
-from emulator.trace.meaning.workload import TraceOptions, build_workload
+from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 
@@ -114,29 +112,32 @@ def test_what_one_side_does_not_say_is_taken_from_the_other(ranks: tuple[list[No
     assert splits(build(*ranks)) == EXPECTED
 
 
-def test_a_member_without_splits_sends_even_blocks() -> None:
-    assert splits(build(a2a(10, (3, 7)), a2a(5))) == [(10, (3, 7), (3, 3)), (5, (3, 2), (7, 2))]
+@pytest.mark.parametrize(
+    ("ranks", "scale", "expected", "warnings"),
+    [
+        ((a2a(10, (3, 7)), a2a(5)), 1, [(10, (3, 7), (3, 3)), (5, (3, 2), (7, 2))], {}),
+        ((a2a(10), a2a(10, ())), 1, [(10, None, None), (10, None, None)], {}),
+        (
+            (a2a(100, (3, 7), (3, 1)), a2a(60, (1, 5), (7, 5))),
+            1,
+            [(100, (30, 70), (30, 10)), (60, (10, 50), (70, 50))],
+            {"all-to-all splits count rows": 2},
+        ),
+        ((a2a(None, (3, 7)), a2a(None, (1, 5))), 1, EXPECTED, {"all-to-all size taken from its splits": 2}),
+        ((a2a(10, (1, 9)), a2a(6, (6, 0))), 0.25, [(3, (1, 2), (1, 2)), (2, (2, 0), (2, 0))], {}),
+    ],
+    ids=["even blocks", "no splits", "rows", "no size", "scaled"],
+)
+def test_splits_are_bytes_that_add_up(
+    ranks: tuple[list[Node], ...], scale: float, expected: object, warnings: dict[str, int]
+) -> None:
+    workload = build(*ranks, scale=scale)
+    assert splits(workload) == expected
+    assert workload.warnings == warnings
 
 
-def test_even_all_to_all_has_no_splits() -> None:
-    assert splits(build(a2a(10), a2a(10, ()))) == [(10, None, None), (10, None, None)]
+def test_an_even_all_to_all_is_of_one_size() -> None:
     assert "disagrees" in refusal(a2a(10), a2a(11))
-
-
-def test_splits_may_count_rows() -> None:
-    workload = build(a2a(100, (3, 7), (3, 1)), a2a(60, (1, 5), (7, 5)))
-    assert splits(workload) == [(100, (30, 70), (30, 10)), (60, (10, 50), (70, 50))]
-    assert workload.warnings == {"all-to-all splits count rows": 2}
-
-
-def test_size_may_come_from_the_splits() -> None:
-    workload = build(a2a(None, (3, 7)), a2a(None, (1, 5)))
-    assert splits(workload) == EXPECTED
-    assert workload.warnings == {"all-to-all size taken from its splits": 2}
-
-
-def test_scaled_splits_add_up_to_the_scaled_size() -> None:
-    assert splits(build(a2a(10, (1, 9)), a2a(6, (6, 0)), scale=0.25)) == [(3, (1, 2), (1, 2)), (2, (2, 0), (2, 0))]
 
 
 @pytest.mark.parametrize(
@@ -230,42 +231,37 @@ def matrix(*members: Meaning) -> list[list[int]] | None:
     return None if found is None else found.tolist()
 
 
-def test_without_any_splits_there_is_no_matrix() -> None:
-    assert matrix(member(0, 10), member(1, 10)) is None
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ([member(0, 10), member(1, 10)], None),
+        ([member(0, 10, (3, 7)), member(1, 6, (6, 0))], [[3, 7], [6, 0]]),
+        ([member(0, 10, recv=(3, 6)), member(1, 6, recv=(7, 0))], [[3, 7], [6, 0]]),
+        ([member(0, 10, recv=(3, 6)), member(1, 6, (6, 0), (7, 0))], [[3, 7], [6, 0]]),
+        ([member(0, 8), member(1, 6, (0, 5, 1)), member(2, 0, (0, 0, 0))], [[3, 3, 2], [0, 5, 1], [0, 0, 0]]),
+    ],
+    ids=["no splits", "senders", "receivers", "both", "near-equal blocks, longer ones first"],
+)
+def test_the_matrix_is_filled_by_what_members_say(members: list[Meaning], expected: list[list[int]] | None) -> None:
+    assert matrix(*members) == expected
 
 
-def test_the_senders_alone_fill_the_matrix() -> None:
-    assert matrix(member(0, 10, (3, 7)), member(1, 6, (6, 0))) == [[3, 7], [6, 0]]
-
-
-def test_the_receivers_alone_fill_the_matrix() -> None:
-    assert matrix(member(0, 10, recv=(3, 6)), member(1, 6, recv=(7, 0))) == [[3, 7], [6, 0]]
-
-
-def test_what_a_sender_does_not_say_its_receivers_do() -> None:
-    assert matrix(member(0, 10, recv=(3, 6)), member(1, 6, (6, 0), (7, 0))) == [[3, 7], [6, 0]]
-
-
-def test_a_member_that_says_nothing_sends_near_equal_blocks_longer_ones_first() -> None:
-    assert matrix(member(0, 8), member(1, 6, (0, 5, 1)), member(2, 0, (0, 0, 0))) == [[3, 3, 2], [0, 5, 1], [0, 0, 0]]
-
-
-def test_a_receiver_that_expects_something_else_is_named_with_both_files() -> None:
-    with pytest.raises(TraceError) as error:
-        split_matrix([member(0, 10, (3, 7)), member(1, 6, (6, 0), (8, 0))])
-    assert str(error.value) == (
-        "trace.0.et, node 40: sends 7 bytes to rank 1, whose node 41 (trace.1.et) expects 8 bytes from it"
-    )
+UNEXPECTED = "sends 7 bytes to rank 1, whose node 41 (trace.1.et) expects 8 bytes from it"
+OTHER_SIZE = "sends 9 bytes by the splits of its all_to_all, but its comm_size says 10 bytes"
 
 
 @pytest.mark.parametrize(
-    "members", [(member(0, 10, (3, 6)), member(1, 6)), (member(0, 10, recv=(3, 3)), member(1, 6, recv=(6, 3)))]
+    ("members", "problem"),
+    [
+        ((member(0, 10, (3, 7)), member(1, 6, (6, 0), (8, 0))), UNEXPECTED),
+        ((member(0, 10, (3, 6)), member(1, 6)), OTHER_SIZE),
+        ((member(0, 10, recv=(3, 3)), member(1, 6, recv=(6, 3))), OTHER_SIZE),
+    ],
 )
-def test_a_row_that_is_not_the_size_of_its_member_is_an_error(members: tuple[Meaning, ...]) -> None:
-    with pytest.raises(
-        TraceError, match=r"node 40: sends 9 bytes by the splits of its all_to_all, but .* says 10 bytes"
-    ):
+def test_a_matrix_that_contradicts_is_refused(members: tuple[Meaning, ...], problem: str) -> None:
+    with pytest.raises(TraceError) as error:
         split_matrix(members)
+    assert str(error.value) == f"trace.0.et, node 40: {problem}"
 
 
 @given(

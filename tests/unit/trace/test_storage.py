@@ -1,7 +1,5 @@
 """File operations on the network, where there are storage hosts."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.errors import TraceError

@@ -1,7 +1,5 @@
 """The numbers of a trace set, and how they are shown."""
 
-from __future__ import annotations
-
 import io
 import json
 
@@ -9,7 +7,7 @@ from rich.console import Console
 
 from emulator.trace.analysis.summary import OperationClass, Spread, StorageUse, Summary, summarise
 from emulator.trace.meaning.workload import build_workload
-from emulator.views.as_json.trace import trace_to_json
+from emulator.views.as_json import trace_to_json
 from emulator.views.terminal.trace_summary import render
 from tests.support.traces import coll, example_summary, node, rank_trace, storage
 
@@ -20,7 +18,7 @@ def shown(summary: Summary) -> str:
     return stream.getvalue()
 
 
-def test_nodes_and_operations_are_counted() -> None:
+def test_nodes_operations_groups_and_times_are_counted() -> None:
     summary = example_summary()
     assert (summary.ranks, summary.nodes) == (3, 10)
     assert summary.nodes_by_type == {"METADATA": 1, "COMP": 2, "COMM_SEND": 1, "COMM_RECV": 1, "COMM_COLL": 5}
@@ -30,6 +28,13 @@ def test_nodes_and_operations_are_counted() -> None:
         OperationClass("all_gather", 2, operations=1, nodes=2, payload_bytes=100, payload_bytes_all_ranks=200),
         OperationClass("send", 2, operations=1, nodes=2, payload_bytes=30, payload_bytes_all_ranks=30),
     ]
+    assert [(group.name, len(group)) for group in summary.groups] == [("", 3), ("tp", 2)]
+    assert summary.groups_defined == 3
+    assert summary.cpu_ns == Spread(0, 0, 7_000)
+    assert summary.device_ns == Spread(0, 0, 5_000)
+    assert summary.traced_communication_ns == Spread(4_000, 45_000, 51_000)
+    assert summary.critical_path_compute_ns == 7_000
+    assert summary.critical_path_traced_ns == 7_000 + 40_000 + 3_000 + 1_000
 
 
 def test_storage_is_counted_and_named() -> None:
@@ -41,21 +46,6 @@ def test_storage_is_counted_and_named() -> None:
     assert "1 read of 5 B in all, 2 writes of 4 MiB in all" in shown(summary)
     assert trace_to_json(summary)["storage"]["write"] == {"operations": 2, "size_bytes": 4 << 20}
     assert example_summary().storage == {}
-
-
-def test_groups_used_and_defined() -> None:
-    summary = example_summary()
-    assert [(group.name, len(group)) for group in summary.groups] == [("", 3), ("tp", 2)]
-    assert summary.groups_defined == 3
-
-
-def test_times() -> None:
-    summary = example_summary()
-    assert summary.cpu_ns == Spread(0, 0, 7_000)
-    assert summary.device_ns == Spread(0, 0, 5_000)
-    assert summary.traced_communication_ns == Spread(4_000, 45_000, 51_000)
-    assert summary.critical_path_compute_ns == 7_000
-    assert summary.critical_path_traced_ns == 7_000 + 40_000 + 3_000 + 1_000
 
 
 def test_without_recorded_communication_there_is_no_such_time() -> None:

@@ -1,7 +1,5 @@
 """When nodes run: by hand, and against the rules on random sets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

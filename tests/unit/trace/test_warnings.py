@@ -1,7 +1,5 @@
 """Every warning has a name of its own, and docs/traces.md explains it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from emulator.errors import PlanError
+from emulator.plugins import BUILT_IN, PluginKind
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TRANSPORTS, transport_named
 
 
@@ -17,7 +18,7 @@ def test_every_transport_is_described_and_implemented(name: str) -> None:
     facts = transport_named(name)
     assert facts.name == name
     assert facts.message_bytes > 0
-    assert find_spec(f"agents.transports.{name}.transport") is not None
+    assert find_spec(BUILT_IN[PluginKind.TRANSPORTS][name].partition(":")[0]) is not None
 
 
 def test_options_and_packets_of_transports() -> None:

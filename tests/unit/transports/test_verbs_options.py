@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import PlanError
-from emulator.transports.verbs_options import VERBS_OPTIONS, VerbsOptions
+from emulator.option import options_of
+from emulator.transports.registry import VerbsOptions
 
 
 def test_defaults_leave_the_choice_to_the_host() -> None:
@@ -42,4 +43,4 @@ def test_what_cannot_be_is_refused(field: str, text: str, message: str) -> None:
 
 
 def test_every_option_says_what_it_is() -> None:
-    assert all(facts.text(name, VerbsOptions()) for name, facts in VERBS_OPTIONS.items())
+    assert all(one.text.endswith(")") for one in options_of(VerbsOptions))

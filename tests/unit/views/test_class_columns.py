@@ -1,7 +1,5 @@
 """Cells of the tables with a row per class of collectives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

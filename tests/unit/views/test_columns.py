@@ -1,7 +1,5 @@
 """Columns that terminal tables and reports share."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.views.columns.columns import Column, Header, explain, filled, row_to_json, unshown

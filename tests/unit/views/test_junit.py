@@ -1,7 +1,5 @@
 """JUnit XML of runs and comparisons."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree

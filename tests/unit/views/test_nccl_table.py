@@ -1,7 +1,5 @@
 """The table of nccl-tests, read by what people read nccl-tests with."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -9,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.trace.meaning.model import CommKind
-from emulator.views.text.nccl_table import NcclRow, nccl_number, nccl_table
+from emulator.views.nccl_table import NcclRow, nccl_number, nccl_table
 
 GOLDEN = """\
 # Collective test starting: all_reduce

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
+from emulator.planner.forecast import Forecast
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.traffic.network_traffic import NetworkTraffic, PortLoad
 from emulator.results.statistics.worst.worst_flows import LossFocus
-from emulator.views.text.network_text import (
+from emulator.views.network_text import (
     describe_flows,
+    describe_forecast,
     describe_loss_focus,
     describe_network,
     explain_ideal,
@@ -58,3 +62,19 @@ def test_small_messages_far_from_their_ideal_are_explained_by_latency() -> None:
 
 def test_ordinary_shares_need_no_explanation() -> None:
     assert not [*explain_ideal([row(92.0, 1e6), row(4.0, 9e8), row(None, 1e6)])]
+
+
+MOVES = "plays 6 iterations (1 warm-up) of 3 MiB payload from 2 ranks (at most 2 MiB each) in 14 communications: 18 MiB"
+
+
+@pytest.mark.parametrize(
+    ("least_ns", "has_rates", "time"),
+    [
+        (3_000_000, True, "at least 18 ms at the rates of the ports"),
+        (3_000_000, False, "at least 18 ms of compute, the ports have no rate"),
+        (0, False, "no estimate of the time, the ports have no rate"),
+    ],
+)
+def test_bytes_and_the_shortest_time_are_on_one_line(least_ns: int, has_rates: bool, time: str) -> None:
+    found = Forecast(6, 1, 14, [1 << 20, 2 << 20], least_ns, has_rates)
+    assert describe_forecast(found) == f"{MOVES} in total; {time}"

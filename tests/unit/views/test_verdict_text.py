@@ -13,7 +13,7 @@ from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.statistics.traffic.flow_figures import FlowKey
 from emulator.results.verdict.judge import Finding, Outcome, judge
 from emulator.results.verdict.rules import MetricBound, Rule, Rules, Selection
-from emulator.views.text.verdict_text import describe_finding, describe_subject, headline, metric_cell, value_cell
+from emulator.views.verdict_text import describe_finding, describe_subject, headline, metric_cell, value_cell
 from tests.support.runs import collective, ranks, write_run
 
 

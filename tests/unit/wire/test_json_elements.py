@@ -1,7 +1,5 @@
 """However a document is cut into blocks, its elements are those of the whole; what is no document says where."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

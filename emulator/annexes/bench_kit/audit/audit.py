@@ -1,18 +1,33 @@
-"""The audit of a capture: frames in, report out. No IO: the caller reads the file."""
+"""The audit of a capture: frames of a pcap or pcapng file, plain or gzip, in; report out."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from pathlib import Path
 
+from emulator.annexes.bench_kit.audit import pcap
 from emulator.annexes.bench_kit.audit.collect import Collector
-from emulator.annexes.bench_kit.audit.flow import CapturedFlow, CapturedFlowKey, CapturedPacket
-from emulator.annexes.bench_kit.audit.messages import assemble, path_mtu
-from emulator.annexes.bench_kit.audit.reads import path_mtu_of_reads
+from emulator.annexes.bench_kit.audit.flow import (
+    NEED_EVERY_FRAME,
+    CapturedFlow,
+    CapturedFlowKey,
+    CapturedPacket,
+    Violation,
+)
+from emulator.annexes.bench_kit.audit.messages import (
+    assemble,
+    check_answers,
+    count_answers,
+    path_mtu,
+    path_mtu_of_reads,
+)
+from emulator.annexes.bench_kit.audit.pcap import ByteStream, CapturedFrame, Damaged, PcapReader, is_pcap
 from emulator.annexes.bench_kit.audit.report import AuditedFlow, AuditReport, goodput_bps, opcode_name
-from emulator.annexes.bench_kit.audit.responses import check_answers, count_answers
-from emulator.annexes.bench_kit.audit.rules import NEED_EVERY_FRAME, Violation
 from emulator.annexes.bench_kit.audit.tracking import Tracker
+from emulator.errors import InputError
+from emulator.roce.constants import UDP_PORT
 from emulator.roce.multipath.wire import SELECTIVE_ACK
 from emulator.roce.wire.psn import Psn
 
@@ -216,3 +231,67 @@ def _score(first_frames: dict[Psn, int], responses: list[CapturedPacket]) -> int
     step = max(1, len(responses) // _SAMPLE)
     last = responses[-1].frame if responses else 0
     return sum(first_frames.get(one.psn, last + 1) < one.frame for one in responses[::step])
+
+
+class Capture:
+    """The frames of a capture file, in its order.
+
+    `notes` is complete once the iteration has ended: it reports a file that ends in the middle of a record.
+
+    Raises:
+        InputError: the file cannot be read, or is not a capture; raised while iterating.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.notes: list[str] = []
+
+    def __iter__(self) -> Iterator[CapturedFrame]:
+        try:
+            with self._path.open("rb") as file:
+                yield from self._frames(file)
+        except OSError as error:
+            raise InputError(f"{self._path}: {error.strerror or error}") from error
+
+    def _frames(self, file: BufferedReader) -> Iterator[CapturedFrame]:
+        reader = self._reader(ByteStream(file))
+        number = 0
+        try:
+            for frame in reader:
+                number = frame.number
+                yield frame
+        except Damaged as problem:
+            self.notes.append(f"the file is damaged or ends early after frame {number}: {problem}")
+
+    def _reader(self, stream: ByteStream) -> PcapReader | pcap.PcapngReader:
+        try:
+            magic = stream.take_unless_at_end(4)
+        except Damaged as problem:
+            raise InputError(f"{self._path}: neither pcap nor pcapng ({problem})") from problem
+        if magic != pcap.MAGIC and not is_pcap(magic):
+            raise InputError(f"{self._path}: neither pcap nor pcapng")
+        try:
+            return pcap.PcapngReader(stream) if magic == pcap.MAGIC else PcapReader(magic, stream)
+        except Damaged as problem:
+            raise InputError(f"{self._path}: the header of the file is damaged or incomplete ({problem})") from problem
+
+
+def audit_file(path: Path, *, port: int = UDP_PORT) -> AuditReport:
+    """Audit the RoCEv2 frames of a capture file.
+
+    Args:
+        path: pcap or pcapng, plain or gzip.
+        port: UDP destination port of RoCEv2.
+
+    Raises:
+        InputError: the file cannot be read, or has no frame for this port.
+    """
+    capture, audit = Capture(path), Audit(port=port)
+    for frame in capture:
+        audit.add(frame)
+    report = audit.finish(str(path), notes=tuple(capture.notes))
+    if not report.roce_frames:
+        because = "".join(f"; {note}" for note in report.notes)
+        problem = f"none of its {report.frames} frames goes to UDP port {port} (choose another with --port){because}"
+        raise InputError(f"{path}: {problem}")
+    return report

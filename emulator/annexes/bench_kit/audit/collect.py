@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from emulator.annexes.bench_kit.audit.datagram import Datagram, Skipped
+from emulator.annexes.bench_kit.audit.datagram import (
+    LARGEST_PACKET,
+    Datagram,
+    Skipped,
+    exceeds_one_packet,
+    is_segment_intact,
+    split,
+)
 from emulator.annexes.bench_kit.audit.encapsulation import Opened, open_frame
-from emulator.annexes.bench_kit.audit.flow import CapturedFlow, CapturedFlowKey, CapturedPacket
-from emulator.annexes.bench_kit.audit.link import CapturedFrame, is_supported
-from emulator.annexes.bench_kit.audit.rules import FrameRule, Violation
-from emulator.annexes.bench_kit.audit.superframe import LARGEST_PACKET, exceeds_one_packet, is_segment_intact, split
+from emulator.annexes.bench_kit.audit.flow import CapturedFlow, CapturedFlowKey, CapturedPacket, FrameRule, Violation
+from emulator.annexes.bench_kit.audit.pcap import CapturedFrame, is_supported
 from emulator.errors import InputError
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.wire.headers import P_KEYS, Bth

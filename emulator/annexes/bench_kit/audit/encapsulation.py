@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from emulator.annexes.bench_kit.audit.datagram import Datagram, IpHeader, Skipped, read_datagram, read_header
-from emulator.annexes.bench_kit.audit.link import ETHERNET, IP_TYPES, IPV4, IPV6, Content, content_of
+from emulator.annexes.bench_kit.audit.pcap import ETHERNET, IP_TYPES, IPV4, IPV6, Content, content_of
 
 _GRE_HEADER = struct.Struct(">HH")
 _CHECKSUM, _ROUTING, _KEY, _SEQUENCE, _VERSION = 0x8000, 0x4000, 0x2000, 0x1000, 0x0007

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from emulator.annexes.bench_kit.audit.flow import CapturedPacket
-from emulator.annexes.bench_kit.audit.reads import Read, Reads
+from emulator.annexes.bench_kit.audit.messages import Read, Reads
 from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.psn import PSN_SPACE, distance, unwrapped
 

@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from emulator.annexes.bench_kit.audit.flow import CapturedFlow, address
-from emulator.annexes.bench_kit.audit.messages import Messages
-from emulator.annexes.bench_kit.audit.responses import Answers
-from emulator.annexes.bench_kit.audit.rules import FrameRule, Violation
+from emulator.annexes.bench_kit.audit.flow import CapturedFlow, FrameRule, Violation, address
+from emulator.annexes.bench_kit.audit.messages import Answers, Messages
 from emulator.annexes.bench_kit.audit.tracking import RequestStats
 from emulator.roce.wire.opcodes import MEANINGS, Opcode
 from emulator.units import BITS_PER_BYTE, NS_PER_S

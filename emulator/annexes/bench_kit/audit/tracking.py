@@ -17,11 +17,16 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from emulator.annexes.bench_kit.audit.flow import CapturedFlow, CapturedPacket
-from emulator.annexes.bench_kit.audit.messages import SentPacket
+from emulator.annexes.bench_kit.audit.flow import CapturedFlow, CapturedPacket, FrameRule, Violation
+from emulator.annexes.bench_kit.audit.messages import (
+    Read,
+    Reads,
+    SentPacket,
+    psns_taken,
+    repeat_problem,
+    response_problem,
+)
 from emulator.annexes.bench_kit.audit.order import Reordered, reordered_read_responses, reordered_requests
-from emulator.annexes.bench_kit.audit.reads import Read, Reads, psns_taken, repeat_problem, response_problem
-from emulator.annexes.bench_kit.audit.rules import FrameRule, Violation
 from emulator.roce.wire.headers import Syndrome
 from emulator.roce.wire.opcodes import PacketOperation, TransportService
 from emulator.roce.wire.psn import PSN_SPACE, Psn, distance, wrap

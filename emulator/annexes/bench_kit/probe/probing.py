@@ -1,16 +1,104 @@
-"""Sends crafted frames one at a time, and compares what the other side receives."""
+"""Sends crafted frames one at a time from one of two interfaces, and compares what the other one receives."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import socket
+import struct
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from ipaddress import ip_address, ip_network
+from typing import Self
+
+from pyroute2 import netns
 
 from emulator.annexes.bench_kit.probe.frames import Probe, Wire, probes
-from emulator.annexes.bench_kit.probe.ports import FrameRefusal, ProbePort
-from emulator.annexes.bench_kit.probe.side import Side
 from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict, judge
+from emulator.device.lab.model import Node
+from emulator.device.lab.playing import LabPlace
+from emulator.errors import HostError, InputError, PlanError
 from emulator.planner.network.header_overhead import DEFAULT_MTU
+from emulator.topology.model import Topology
+from emulator.topology.network import Interface
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An interface of the topology, and where it is on this machine.
+
+    Attributes:
+        host: the host of the topology.
+        interface: one of its interfaces.
+        device: the name of the interface where it is.
+        namespace: the network namespace it is in; None: this process's own.
+        node: the host in a lab; None outside labs.
+    """
+
+    host: str
+    interface: Interface
+    device: str
+    namespace: str | None = None
+    node: Node | None = None
+
+    @property
+    def address(self) -> str:
+        """An address that ranks use there."""
+        if self.interface.prefix is not None:
+            return str(next(iter(ip_network(self.interface.prefix).hosts())))
+        return self.interface.addresses[0]
+
+    def next_mac(self, address: str) -> str | None:
+        """The MAC address of the first hop to an address, as configured in the lab; None if it is not known."""
+        if self.node is None:
+            return None
+        hops = [address] + [
+            hop.address
+            for route in self.node.routes
+            if ip_address(address) in ip_network(route.prefix)
+            for hop in route.hops
+        ]
+        known = {one.address: one.mac for one in self.node.neighbours if one.device == self.device}
+        return next((known[hop] for hop in hops if hop in known), None)
+
+
+def find_sides(topology: Topology, place: LabPlace | None, source: str, destination: str) -> tuple[Side, Side]:
+    """The sides that the user named.
+
+    Args:
+        topology: has the interfaces.
+        place: the lab they are in; None: this machine's own interfaces.
+        source: HOST or HOST:PORT where to send frames; without a port, the host's first interface.
+        destination: the same where to receive them.
+
+    Raises:
+        InputError: the topology has no such host or interface.
+        PlanError: both are the same interface.
+    """
+    near, far = (_find_side(topology, place, text) for text in (source, destination))
+    if (near.host, near.interface.name) == (far.host, far.interface.name):
+        raise PlanError(f"--from and --to are both {near.host}:{near.interface.name}: name two interfaces")
+    return near, far
+
+
+def _find_side(topology: Topology, place: LabPlace | None, text: str) -> Side:
+    host, _, port = text.partition(":")
+    interfaces = topology.network.interfaces.get(host)
+    if interfaces is None:
+        raise InputError(f"there is no host {host!r}; hosts: {', '.join(topology.network.interfaces)}")
+    interface = next((one for one in interfaces if port in ("", one.name)), None)
+    if interface is None:
+        raise InputError(f"host {host} has no interface {port!r}; it has {', '.join(one.name for one in interfaces)}")
+    if place is None:
+        return Side(host, interface, interface.name)
+    node = next(node for node in place.state.design.nodes if node.name == host)
+    return Side(host, interface, place.devices[host, interface.name], place.namespaces[host], node)
+
 
 WAIT_S, COPIES_S = 0.1, 0.005
 """How long to wait for a frame, and then for copies of it."""
@@ -86,3 +174,182 @@ def _verdict(receiver: ProbePort, probe: Probe, refusal: FrameRefusal | None) ->
     frames = receiver.received(probe.fingerprint, within_s=WAIT_S, more_within_s=COPIES_S)
     verdict = judge(probe.group, probe.name, probe.frame, frames)
     return replace(verdict, copies=len(frames))
+
+
+_OWN = "/proc/thread-self/ns/net"
+_ETH_P_ALL = 0x0003  # linux/if_ether.h
+_SIOCGIFMTU, _SIOCSIFMTU, _SIOCGIFHWADDR = 0x8921, 0x8922, 0x8927  # linux/sockios.h
+_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_AUXDATA, _PACKET_MR_PROMISC = 263, 1, 8, 1  # linux/if_packet.h
+_PACKET_OUTGOING = 4
+_STATUS_VLAN_VALID, _STATUS_VLAN_TPID_VALID = 1 << 4, 1 << 6
+_AUXDATA = struct.Struct("=IIIHHHH")
+_MACS = 12
+_LARGEST = 1 << 16
+
+
+class FrameRefusal(Enum):
+    """Why a frame did not leave this host."""
+
+    TOO_LONG = "it is longer than the MTU of the interface"
+    QUEUE = "the queue of the interface dropped it, as a shaper does with frames above the MTU"
+
+
+@contextlib.contextmanager
+def inside(namespace: str | None) -> Iterator[None]:
+    """Run the body of the `with` in a network namespace.
+
+    Args:
+        namespace: its name; None for the present one.
+
+    Raises:
+        HostError: it cannot be entered.
+    """
+    if namespace is None:
+        yield
+        return
+    own = os.open(_OWN, os.O_RDONLY)
+    try:
+        try:
+            netns.setns(namespace)
+        except OSError as error:
+            raise HostError(f"namespace {namespace} cannot be entered ({error}): run the command with sudo") from error
+        yield
+    finally:
+        netns.setns(own)
+        os.close(own)
+
+
+def with_vlan_tag(frame: bytes, control: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """A frame as it was on the wire: the kernel removes the VLAN tag, and reports it in the control messages."""
+    for level, kind, value in control:
+        if (level, kind) == (_SOL_PACKET, _PACKET_AUXDATA):
+            status, *_, tag, protocol = _AUXDATA.unpack_from(value)
+            if status & _STATUS_VLAN_VALID:
+                protocol = protocol if status & _STATUS_VLAN_TPID_VALID else 0x8100
+                return frame[:_MACS] + struct.pack("!HH", protocol, tag) + frame[_MACS:]
+    return frame
+
+
+class ProbePort:
+    """A context manager around a packet socket at an interface.
+
+    Args:
+        device: the interface.
+        namespace: its network namespace; None for the present one.
+
+    Raises:
+        HostError: the interface does not exist, or the user lacks the privilege.
+    """
+
+    def __init__(self, device: str, namespace: str | None = None) -> None:
+        self.device = device
+        with inside(namespace):
+            try:
+                self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK)
+            except PermissionError as error:
+                raise HostError("probes need CAP_NET_RAW: run the command with sudo") from error
+        try:
+            self._socket.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
+            self._socket.bind((device, _ETH_P_ALL))
+            index = self._socket_index()
+            promiscuous = struct.pack("=iHH8s", index, _PACKET_MR_PROMISC, 0, b"")
+            self._socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, promiscuous)
+        except OSError as error:
+            self._socket.close()
+            raise HostError(
+                f"interface {device} cannot be used ({error.strerror}): `ip link` lists the interfaces"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._socket.close()
+
+    @property
+    def mac(self) -> str:
+        """The MAC address of the interface."""
+        reply = self._ioctl(_SIOCGIFHWADDR, bytes(24))
+        return ":".join(f"{byte:02x}" for byte in reply[18:24])
+
+    @property
+    def mtu(self) -> int:
+        """The MTU of the interface, bytes of an IP packet."""
+        (mtu,) = struct.unpack_from("=i", self._ioctl(_SIOCGIFMTU, bytes(24)), 16)
+        return int(mtu)
+
+    @contextlib.contextmanager
+    def with_mtu(self, mtu: int) -> Iterator[None]:
+        """Set the MTU of the interface during the body of the `with`.
+
+        Raises:
+            HostError: the interface does not support it.
+        """
+        before = self.mtu
+        try:
+            self._ioctl(_SIOCSIFMTU, struct.pack("=i20x", mtu))
+        except OSError as error:
+            raise HostError(f"{self.device} cannot send {mtu} bytes ({error.strerror})") from error
+        try:
+            yield
+        finally:
+            self._ioctl(_SIOCSIFMTU, struct.pack("=i20x", before))
+
+    def send(self, frame: bytes) -> FrameRefusal | None:
+        """Send a frame.
+
+        Returns:
+            None, or why the frame did not leave this host.
+
+        Raises:
+            HostError: the interface cannot send.
+        """
+        try:
+            self._socket.send(frame)
+        except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                return FrameRefusal.TOO_LONG
+            if error.errno == errno.ENOBUFS:
+                return FrameRefusal.QUEUE
+            raise HostError(f"{self.device} cannot send ({error.strerror}): `ip link set {self.device} up`") from error
+        return None
+
+    def received(self, fingerprint: bytes, *, within_s: float, more_within_s: float) -> list[bytes]:
+        """Received frames that contain a fingerprint, VLAN tag included.
+
+        Args:
+            fingerprint: the bytes.
+            within_s: how long to wait for the first frame.
+            more_within_s: how long to wait for copies after each.
+        """
+        found: list[bytes] = []
+        deadline = time.monotonic() + within_s
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([self._socket], [], [], left)[0]:
+                break
+            frame = self._take()
+            if frame is not None and fingerprint in frame:
+                found.append(frame)
+                deadline = min(deadline, time.monotonic() + more_within_s)
+        return found
+
+    def discard_received(self) -> None:
+        """Discard the frames received so far."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._socket.recv(_LARGEST)
+
+    def _take(self) -> bytes | None:
+        """The next received frame; None for a frame that this host sends."""
+        frame, control, _, where = self._socket.recvmsg(_LARGEST, socket.CMSG_SPACE(_AUXDATA.size))
+        if where[2] == _PACKET_OUTGOING:
+            return None
+        return with_vlan_tag(frame, control)
+
+    def _ioctl(self, request: int, argument: bytes) -> bytes:
+        reply: bytes = fcntl.ioctl(self._socket, request, self.device.encode().ljust(16, b"\0") + argument)
+        return reply
+
+    def _socket_index(self) -> int:
+        (index,) = struct.unpack_from("=i", self._ioctl(0x8933, bytes(24)), 16)  # SIOCGIFINDEX
+        return int(index)

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from emulator.trace.meaning.model import CommKind, IntArray
+from emulator.trace.meaning.model import CommKind
 from emulator.units import NS_PER_S
+
+Floats = npt.NDArray[np.float64]
 
 GOOD = 0.10
 """Largest relative residual of a good fit."""
@@ -136,25 +139,34 @@ def _limit(observations: Sequence[Observation]) -> float | None:
     return max(rates, default=None)
 
 
-def _solve(observations: Sequence[Observation], limit: float | None) -> IntArray:
+def _solve(observations: Sequence[Observation], limit: float | None) -> Floats:
     """(ns per message, ns per byte), neither negative, the latter above 0 and of at most the limit's bandwidth."""
-    from scipy.optimize import lsq_linear
-
     columns = _columns(observations)
     times = np.array([one.cct_ns for one in observations], np.float64)
     least = np.array([0.0, NS_PER_S / limit if limit else np.finfo(np.float64).tiny])
     if not _is_determined(observations):
         per_byte = float(np.mean(times[columns[:, 1] > 0] / columns[columns[:, 1] > 0, 1]))
         return np.array([0.0, max(per_byte, float(least[1]))])
-    # Scaled to like sizes, or the solver's tolerances would not see the bytes' column.
-    scale = columns.max(axis=0)
-    solved = lsq_linear(
-        columns / scale / times[:, None], np.ones(len(times)), bounds=(least * scale, np.inf), tol=1e-14
+    relative, ones = columns / times[:, None], np.ones(len(times))
+    scale = relative.max(axis=0)  # to like sizes, or the bytes' column would have no weight
+    free = np.linalg.lstsq(relative / scale, ones)[0] / scale
+    if np.all(free >= least):
+        return np.asarray(free)
+    # The squares are convex: then the least is where one of both is at its bound.
+    return min(
+        (_one_bound(relative, least, at) for at in (0, 1)), key=lambda one: float(np.sum((relative @ one - 1) ** 2))
     )
-    return np.asarray(solved.x / scale)
 
 
-def _columns(observations: Sequence[Observation]) -> IntArray:
+def _one_bound(relative: Floats, least: Floats, at: int) -> Floats:
+    """The best pair with one of both at its bound."""
+    found, other = least.copy(), relative[:, 1 - at]
+    rest = 1 - relative[:, at] * least[at]
+    found[1 - at] = max(least[1 - at], float(other @ rest / (other @ other)))
+    return found
+
+
+def _columns(observations: Sequence[Observation]) -> Floats:
     return np.array([[one.messages, one.port_bytes] for one in observations], np.float64)
 
 

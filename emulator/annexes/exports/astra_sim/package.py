@@ -11,6 +11,10 @@
 
 Source: ASTRA-sim, astra-sim/system/Sys.cc (system), astra-network-analytical (network: GB/s of 2^30 B/s; a message
 through a Switch costs twice the latency and, in the congestion-unaware backend, its size over the bandwidth once).
+
+ASTRA-sim keeps one communication node in flight per rank, receives excepted; it queues the others. Its iteration is
+therefore longer than the measured one if a trace overlaps communication. Source: ASTRA-sim,
+astra-sim/workload/HardwareResource.cc.
 """
 
 from __future__ import annotations
@@ -21,18 +25,117 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from emulator.annexes.exports.astra_sim.fit import FittedPoint, fit
-from emulator.annexes.exports.astra_sim.judgement import Judged, judge, limits_of
-from emulator.annexes.exports.astra_sim.network import Dimension, dimensions, to_yaml
 from emulator.annexes.exports.astra_sim.observe import observe
-from emulator.annexes.exports.astra_sim.overlap import overlapping
-from emulator.annexes.exports.astra_sim.readme import readme
-from emulator.annexes.exports.astra_sim.simulator import SimulatedPoint, choose_algorithms
-from emulator.annexes.exports.astra_sim.workload import write_workload
+from emulator.annexes.exports.astra_sim.simulator import (
+    Dimension,
+    Judged,
+    SimulatedPoint,
+    choose_algorithms,
+    dimensions,
+    judge,
+    limits_of,
+    to_yaml,
+)
+from emulator.annexes.exports.astra_sim.workload import PREFIX, write_workload
 from emulator.annexes.exports.formats import Format
 from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.statistics.samples.measured_rows import labels_and_codes, read_measured, to_ints
 from emulator.trace.meaning.model import CommKind
+from emulator.units import format_duration
+
+
+def overlapping(run: Run) -> tuple[int, int]:
+    """(measurements posted on a rank before an earlier one was complete, all measurements); receives do not count.
+
+    Raises:
+        ResultError: the samples are missing or damaged.
+    """
+    names = ["iteration", "rank", "kind", "group_size", "post_ns", "done_ns"]
+    table = read_measured(run, RunTable.SAMPLES, names)
+    labels, codes = labels_and_codes(table["kind"])
+    is_recv = np.array([label == CommKind.RECV.label for label in labels], bool)[codes]
+    keep = ~is_recv & (to_ints(table["group_size"]) != 1)
+    iteration, rank, post, done = (to_ints(table[name])[keep] for name in ("iteration", "rank", "post_ns", "done_ns"))
+    order = np.lexsort((post, rank, iteration))
+    count, lane, busy_until = 0, (-1, -1), 0
+    for row in order.tolist():
+        here = (int(iteration[row]), int(rank[row]))
+        if here != lane:
+            lane, busy_until = here, int(done[row])
+            continue
+        count += int(post[row]) < busy_until
+        busy_until = max(busy_until, int(done[row]))
+    return count, len(order)
+
+
+_BACKEND = "AstraSim_Analytical_Congestion_Unaware"
+
+
+def readme(
+    run_id: str, judged: Sequence[Judged], limits: Sequence[str], *, has_groups: bool, can_simulate: bool
+) -> str:
+    """The text.
+
+    Args:
+        run_id: of the run.
+        judged: the dimensions of the network.
+        limits: where the simulator differs from the run, a sentence each.
+        has_groups: whether groups.json has groups.
+        can_simulate: whether system-simulate.json exists.
+    """
+    group_option = " --comm-group-configuration=groups.json" if has_groups else ""
+    parts = [
+        f"""Charkha run {run_id} for ASTRA-sim (analytical backend). In this folder:
+
+  {_BACKEND} --workload-configuration={PREFIX}{group_option} \\
+    --system-configuration=system-replay.json --network-configuration=network.yml \\
+    --remote-memory-configuration=memory.json
+
+replays the measured durations.""",
+        _SIMULATION if can_simulate else _NO_SIMULATION,
+    ]
+    if limits:
+        parts.append("Where ASTRA-sim differs from the run:\n" + "\n".join(f"  - {one}." for one in limits))
+    parts.append("Fit of network.yml, details in fit.json:\n" + "\n".join(f"  {one}" for one in judged))
+    parts.extend(filter(None, map(_table, judged)))
+    return "\n\n".join(parts) + "\n"
+
+
+_SIMULATION = """With system-simulate.json instead, ASTRA-sim simulates the collectives on the fitted network. The
+congestion-aware backend stores and forwards at the switch: there the time of a large message is twice that of the fit.
+The congestion-unaware backend does not share a port between messages that a rank sends at the same time."""
+_NO_SIMULATION = (
+    "Collectives cannot be simulated: the run gives no fit for the network, so there is no system file for it."
+)
+
+
+def _table(judged: Judged) -> str:
+    """Measured, fitted and simulated time of each class; "" without a fit."""
+    if judged.dimension.fit is None:
+        return ""
+    simulated = {id(point.fitted): point for point in judged.points}
+    rows = [("class", "measured", "fit", "off", "simulated", "off", "as")]
+    for point in judged.dimension.fit.points:
+        row = (
+            point.observation.label,
+            format_duration(point.observation.cct_ns),
+            format_duration(point.predicted_ns),
+            f"{100 * point.residual:+.1f} %",
+        )
+        found = simulated.get(id(point))
+        rows.append(
+            (*row, format_duration(found.simulated_ns), f"{100 * found.residual:+.1f} %", found.algorithm or "message")
+            if found
+            else (*row, "replayed", "", "")
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return f"{judged.dimension.link.value}:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def write(run: Run, folder: Path) -> Sequence[str]:

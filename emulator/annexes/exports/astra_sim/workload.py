@@ -18,7 +18,7 @@ import numpy as np
 from emulator.errors import ResultError
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
+from emulator.results.statistics.samples.measured_rows import labels_and_codes, to_ints
 from emulator.trace.files.astra_sim import (
     Node,
     has_uneven_splits,
@@ -31,8 +31,8 @@ from emulator.trace.files.et import read_rank
 from emulator.trace.files.files import find_trace
 from emulator.trace.files.records import read_nodes
 from emulator.trace.files.rewrite import write_trace
-from emulator.trace.meaning.exclusive_durations import exclusive_micros
 from emulator.trace.meaning.model import CommKind
+from emulator.trace.meaning.program import exclusive_micros
 
 PREFIX = "trace"
 TRUE_TYPE = "charkha.comm_type"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
-from emulator.annexes.importers.pytorch.names import LARGEST_WORLD, collective_kind, is_from_any
 from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
 from emulator.trace.meaning.model import CommKind
@@ -28,11 +29,14 @@ class Call:
         group: name of the process group.
         handle: what tells unnamed process groups apart.
         group_size, ranks: of the process group.
+        unread_ranks: what is recorded of the ranks, if it cannot be read.
         send_splits, recv_splits: as recorded: rows, elements or bytes; empty: even.
+        is_short_of_splits: some are recorded and cannot be read.
         root, peer: rank within the group.
         peer_in_world: world rank of the peer.
         own_rank: of this process within the group.
         reads, writes: storages of the tensors.
+        unread: names of what is recorded and cannot be read.
     """
 
     name: str
@@ -44,8 +48,10 @@ class Call:
     handle: object = None
     group_size: int | None = None
     ranks: tuple[int, ...] | None = None
+    unread_ranks: str | None = None
     send_splits: tuple[int, ...] | None = None
     recv_splits: tuple[int, ...] | None = None
+    is_short_of_splits: bool | None = None
     root: int | None = None
     peer: int | None = None
     peer_in_world: int | None = None
@@ -53,6 +59,27 @@ class Call:
     own_rank: int | None = None
     reads: frozenset[int] | None = None
     writes: frozenset[int] | None = None
+    unread: frozenset[str] = frozenset()
+
+    def number(self, said: Mapping[str, Any], name: str) -> int | None:
+        """What a record says under a name; None: nothing, or, which is noted, no whole number."""
+        value = said.get(name)
+        if type(value) is int:
+            return value
+        if value not in (None, ""):
+            self.unread |= {name}
+        return None
+
+    def set_sizes(self, said: Mapping[str, Any], *, sent: str, received: str) -> None:
+        """Take the bytes of the tensors from their type (`dtype`) and the number of their elements."""
+        elements = self.number(said, sent), self.number(said, received)
+        width = element_bytes(str(said.get("dtype", "")))
+        if width is None and said.get("dtype") not in (None, "") and elements != (None, None):
+            self.unread |= {"dtype"}
+        if width is not None and elements[0] is not None:
+            self.sent_bytes = elements[0] * width
+        if width is not None and elements[1] is not None:
+            self.received_bytes = elements[1] * width
 
     def completed_by(self, other: Call) -> Call:
         """This call, with what another record of it says in addition."""
@@ -86,9 +113,17 @@ def operation_of(call: Call, losses: Losses) -> RecordedOperation | None:
     if kind in _OWN_KINDS and not from_any and max(_or_unknown(call.peer), _or_unknown(call.peer_in_world)) < 0:
         losses.count(Fate.DROPPED, f"{kind.label} whose peer is not recorded", call.where)
         return None
-    if kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER) and call.root is None:
+    if kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER) and _or_unknown(call.root) < 0:
         losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", call.where)
+    for name in sorted(call.unread):
+        losses.count(Fate.DROPPED, f"values of {name!r} that cannot be read: as if there were none", call.where)
+    if call.unread_ranks and not call.ranks:
+        if "..." in call.unread_ranks:
+            losses.count(Fate.INFERRED, "process group whose list of ranks is shortened: by its name", call.where)
+        else:
+            losses.count(Fate.GUESSED, "process group whose list of ranks cannot be read: by its name", call.where)
     send, recv = _splits(call, size, losses) if kind is CommKind.ALL_TO_ALL else (None, None)
+    are_open = kind is CommKind.ALL_TO_ALL and None in (call.send_splits, call.recv_splits)
     return RecordedOperation(
         where=call.where,
         name=call.name,
@@ -96,9 +131,10 @@ def operation_of(call: Call, losses: Losses) -> RecordedOperation | None:
         size_bytes=size,
         group=call.group,
         ranks=call.ranks,
-        group_size=call.group_size or _size_of_group(call, kind),
+        group_size=call.group_size,
         send_splits=send,
         recv_splits=recv,
+        open_splits="" if not are_open else "shortened in the record" if call.is_short_of_splits else "not recorded",
         root=_or_unknown(call.root),
         peer=_or_unknown(call.peer),
         peer_in_world=_or_unknown(call.peer_in_world),
@@ -107,6 +143,7 @@ def operation_of(call: Call, losses: Losses) -> RecordedOperation | None:
         reads=call.reads or frozenset(),
         writes=call.writes or frozenset(),
         handle=call.handle,
+        output_bytes=call.received_bytes,
     )
 
 
@@ -143,21 +180,12 @@ def _size_bytes(call: Call, kind: CommKind) -> int | None:
     return call.sent_bytes
 
 
-def _size_of_group(call: Call, kind: CommKind) -> int:
-    """Ranks of the process group by what goes in and comes out; 0: that does not tell it."""
-    one, all_of_them = call.sent_bytes or 0, call.received_bytes or 0
-    if kind is CommKind.REDUCE_SCATTER:
-        one, all_of_them = all_of_them, one
-    elif kind is not CommKind.ALL_GATHER:
-        return 0
-    return all_of_them // one if 0 < one < all_of_them and all_of_them % one == 0 else 0
-
-
 def _splits(call: Call, size: int, losses: Losses) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Bytes to and from each member, None if they are even."""
+    """Bytes to and from each member, None if they are even or not recorded."""
     if call.send_splits is None or call.recv_splits is None:
-        losses.count(Fate.GUESSED, "splits of an all_to_all are not recorded: even", call.where)
-        return None, None
+        sizes = (call.send_splits, size), (call.recv_splits, call.received_bytes)
+        known = [None if total is None else scaled(splits, total) if splits else splits for splits, total in sizes]
+        return known[0], known[1]
     if not call.send_splits and not call.recv_splits:
         return None, None
     received = call.received_bytes
@@ -183,3 +211,136 @@ def scaled(splits: Sequence[int] | None, total_bytes: int) -> tuple[int, ...] | 
     if total_bytes % rows:
         return None
     return tuple(one * (total_bytes // rows) for one in splits)
+
+
+LARGEST_WORLD = 1 << 20
+"""Ranks of a job; more is a damaged file."""
+LATEST_US = 1e17
+"""Times after the year 5000, in µs, are a damaged file."""
+CALL = "record_param_comms"
+"""Name of the records that ProcessGroupNCCL makes of its calls."""
+DISPATCHED = "c10d::"
+"""What the names of dispatched operators begin with."""
+GROUP_NOTE = re.compile(r"(?:^|\s)pg=(?P<group>[^\s,;#]+)")
+"""How a user names the process group of a call that does not record it: `with record_function("pg=tp"): …`."""
+LIBRARY = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(?P<call>\w+)(?: (?P<from>\d+)(?P<way>->|<-)(?P<to>\d+))?")
+"""Names of a library's own records."""
+WITHOUT_TRAFFIC = frozenset(
+    {
+        *("wait", "init", "startcoalescing", "endcoalescing", "coalesced", "abort", "shutdown", "groupstart"),
+        *("groupend", "pgconfiginfo"),
+    }
+)
+"""Calls that move nothing."""
+_KINDS: Mapping[str, CommKind] = {
+    "allreduce": CommKind.ALL_REDUCE,
+    "reduce": CommKind.REDUCE,
+    "allgather": CommKind.ALL_GATHER,
+    "gather": CommKind.GATHER,
+    "scatter": CommKind.SCATTER,
+    "broadcast": CommKind.BROADCAST,
+    "alltoall": CommKind.ALL_TO_ALL,
+    "reducescatter": CommKind.REDUCE_SCATTER,
+    "barrier": CommKind.BARRIER,
+    "monitoredbarrier": CommKind.BARRIER,
+    "send": CommKind.SEND,
+    "recv": CommKind.RECV,
+    "recvanysource": CommKind.RECV,
+}
+_VARIANTS = ("intotensorcoalesced", "tensorcoalesced", "coalesced", "base", "oop", "single", "sparse", "v")
+_ELEMENT_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(("byte", "char", "bool", "unsignedchar", "signedchar", "uint8", "int8"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short", "shortint", "int16", "uint16", "unsignedshort", "float16"), 2),
+    **dict.fromkeys(("float", "int", "float32", "int32", "uint32", "unsignedint", "complexhalf"), 4),
+    **dict.fromkeys(("double", "long", "longint", "float64", "int64", "uint64", "unsignedlong", "complexfloat"), 8),
+    **dict.fromkeys(("complexdouble", "c10complexdouble"), 16),
+}
+
+
+def squeezed(name: str) -> str:
+    """A name in lower case, without underscores: `_reduce_scatter_base_` → `reducescatterbase`."""
+    return name.lower().replace("_", "")
+
+
+def collective_kind(name: str) -> CommKind | None:
+    """What a call does: `allreduce`, `_allgather_base`, `all_to_allv`, `c10d::broadcast_`; None: unknown."""
+    word = squeezed(name.removeprefix(DISPATCHED).partition(" ")[0])
+    if word in _KINDS:
+        return _KINDS[word]
+    for variant in _VARIANTS:
+        if word.endswith(variant) and word.removesuffix(variant) in _KINDS:
+            return _KINDS[word.removesuffix(variant)]
+    return None
+
+
+def is_from_any(name: str) -> bool:
+    """Whether a call receives from whichever rank sends."""
+    return "recvanysource" in squeezed(name)
+
+
+def element_bytes(dtype: str) -> int | None:
+    """Bytes of an element: `Float`, `BFloat16`, `c10::Half`, `long int`, `Float8_e4m3fn`; None: unknown type."""
+    word = squeezed(dtype).replace("c10::", "").replace(" ", "")
+    if word.startswith("float8"):
+        return 1
+    return _ELEMENT_BYTES.get(word)
+
+
+_OTHER_LIBRARIES = re.compile(
+    r"deep_?ep|(?:nv|roc)shmem|msccl|symm_?mem|multimem|cross_device_reduce|quick_?reduce|pplx|\bmori\b|\bflux::|uccl"
+    r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|a2a",
+    re.IGNORECASE,
+)
+"""In the names of kernels of DeepEP, PPLX, MORI, UCCL, NVSHMEM, rocSHMEM, MSCCL++, symmetric memory, Flux, vLLM,
+TensorRT-LLM and the like."""
+
+
+def is_other_communication(name: str) -> bool:
+    """Whether a task of the device that is none of NCCL or RCCL looks like communication all the same."""
+    return _OTHER_LIBRARIES.search(name) is not None
+
+
+def is_library_kernel(name: str) -> bool:
+    """Whether a task of the device is one of NCCL or RCCL."""
+    lower = name.lower()
+    return "nccl" in lower or "rccl" in lower
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Positions of an operator's arguments; -1: it has none such."""
+
+    inputs: int
+    outputs: int
+    root: int = -1
+    peer: int = -1
+    tag: int = -1
+    send_splits: int = -1
+    recv_splits: int = -1
+
+
+_IN_PLACE = Arguments(inputs=0, outputs=0)
+_OUT_IN = Arguments(inputs=1, outputs=0)
+ARGUMENTS: Mapping[str, Arguments] = {
+    "allreduce": _IN_PLACE,
+    "allreducecoalesced": _IN_PLACE,
+    "broadcast": Arguments(inputs=0, outputs=0, root=2),
+    "reduce": Arguments(inputs=0, outputs=0, root=3),
+    "allgather": _OUT_IN,
+    "allgatherbase": _OUT_IN,
+    "allgathercoalesced": _OUT_IN,
+    "allgatherintotensorcoalesced": _OUT_IN,
+    "gather": Arguments(inputs=1, outputs=0, root=3),
+    "scatter": Arguments(inputs=1, outputs=0, root=3),
+    "reducescatter": _OUT_IN,
+    "reducescatterbase": _OUT_IN,
+    "reducescattertensorcoalesced": _OUT_IN,
+    "alltoallbase": Arguments(inputs=1, outputs=0, recv_splits=3, send_splits=4),
+    "alltoall": _OUT_IN,
+    "send": Arguments(inputs=0, outputs=-1, peer=2, tag=3),
+    "recv": Arguments(inputs=-1, outputs=0, peer=2, tag=3),
+    "recvanysource": Arguments(inputs=-1, outputs=0, tag=2),
+    "barrier": Arguments(inputs=-1, outputs=-1),
+    "monitoredbarrier": Arguments(inputs=-1, outputs=-1),
+}
+"""Arguments of the operators of c10d by name, without `c10d::` and underscores."""

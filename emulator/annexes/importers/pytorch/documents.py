@@ -18,8 +18,8 @@ from emulator.annexes.importers.pytorch.host_trace import HostTrace
 from emulator.annexes.importers.pytorch.kineto import DistributedInfo, KinetoTrace
 from emulator.annexes.importers.pytorch.kineto_events import EventCollector, RawEvent
 from emulator.errors import TraceError
+from emulator.trace.files.attributes import UnreadableGroups
 from emulator.trace.files.json_elements import NOT_READ, BadDocument, ElementReader
-from emulator.trace.files.process_groups import UnreadableGroups
 
 _HOST = re.compile(rb'^\s*\{\s*"schema"\s*:\s*"')
 _KINETO = re.compile(rb'"(schemaVersion|deviceProperties|traceEvents)"\s*:')
@@ -128,7 +128,7 @@ def read_kineto(document: JsonDocument, *, wanted: Collection[int] = ()) -> Kine
         if len(events.processes) > 1:
             listed = ", ".join(str(one)[:20] for one in events.processes[:4])
             problem = (
-                f"has operators of {len(events.processes)} processes ({listed}{', …' * (len(events.processes) > 4)})"
+                f"has threads of {len(events.processes)} processes ({listed}{', …' * (len(events.processes) > 4)})"
             )
             raise TraceError(
                 f"{problem}: traces of several ranks merged into one; give the file of each rank", path=document.name

@@ -6,6 +6,7 @@ Source: PyTorch, torch/csrc/profiler/standalone/execution_trace_observer.cpp; sc
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from emulator.annexes.importers.pytorch.names import CALL, DISPATCHED, GROUP_NOTE
+from emulator.annexes.importers.pytorch.call import CALL, DISPATCHED, GROUP_NOTE
 
 GROUPS = "## process_group:init ##"
 Integers = npt.NDArray[np.int64]
 _TENSOR_FIELDS = 6  # id, storage, offset, elements, bytes of an element, device
+_DEVICE = re.compile(r"[a-z]{2,20}(:\d{1,4})?")
 _LARGEST_NUMBER = 1 << 62
 _NONE = -1
 _Id = Annotated[int, Meta(ge=0, le=_LARGEST_NUMBER)]
@@ -87,6 +89,15 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
         return
     for one in value:
         yield from tensors_of(one)
+
+
+def has_unread_tensor(value: Any) -> bool:
+    """Whether something in an argument looks like a tensor, by its place in memory, and cannot be read."""
+    if not isinstance(value, list):
+        return False
+    if len(value) == _TENSOR_FIELDS and isinstance(value[-1], str) and _DEVICE.fullmatch(value[-1]):
+        return sum(type(one) is int for one in value) < _TENSOR_FIELDS - 1
+    return any(map(has_unread_tensor, value))
 
 
 @dataclass(frozen=True, slots=True)

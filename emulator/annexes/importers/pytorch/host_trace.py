@@ -14,17 +14,23 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from emulator.annexes.importers.pytorch.call import Call
-from emulator.annexes.importers.pytorch.host_records import GROUPS, HostNode, HostRecords, Integers, tensors_of
-from emulator.annexes.importers.pytorch.names import (
+from emulator.annexes.importers.pytorch.call import (
     ARGUMENTS,
     CALL,
     DISPATCHED,
     LARGEST_WORLD,
-    element_bytes,
+    Call,
     squeezed,
 )
-from emulator.trace.files.process_groups import parse_process_groups
+from emulator.annexes.importers.pytorch.host_records import (
+    GROUPS,
+    HostNode,
+    HostRecords,
+    Integers,
+    has_unread_tensor,
+    tensors_of,
+)
+from emulator.trace.files.attributes import parse_process_groups
 
 _BLOCK = 1 << 16
 
@@ -203,8 +209,10 @@ def parameter_call(node: HostNode, where: str) -> Call:
     """A record_param_comms: tensors, sequence number, group, a rank, name, splits to send and to receive."""
     values, attributes = node.input_values, node.attributes()
     at = next((index for index, one in enumerate(values) if index >= 2 and isinstance(one, str)), None)
-    name = attributes.get("collective_name") or (values[at] if at is not None else "")
-    call = Call(name=str(name), where=where)
+    said, said_before = attributes.get("collective_name"), values[at] if at is not None else ""
+    call = Call(name=said if said and isinstance(said, str) else said_before, where=where)
+    if not isinstance(said, str | None):
+        call.unread |= {"collective_name"}
     if at is not None:
         tensors = [one for value in values[: max(0, at - 3)] for one in tensors_of(value)]
         if tensors:
@@ -221,9 +229,12 @@ def parameter_call(node: HostNode, where: str) -> Call:
         elif isinstance(group, int):
             call.handle = group
         _set_rank(call, number)
-        following = values[at + 1 : at + 3]
-        if len(following) == len(("send", "recv")) and all(map(_is_splits, following)):
-            call.send_splits, call.recv_splits = tuple(following[0]), tuple(following[1])
+        if has_unread_tensor([values[: at - 2], node.output_values]) or any(
+            map(_is_no_tensor, values[: max(0, at - 3)])
+        ):
+            call.unread |= {"tensors"}
+        following = [*values[at + 1 : at + 3], None, None]
+        call.send_splits, call.recv_splits = _splits(following[0]), _splits(following[1])
     _use_attributes(call, attributes)
     return call
 
@@ -240,15 +251,13 @@ def _regular_ranks(values: list[Any]) -> tuple[int, ...] | None:
 
 def _use_attributes(call: Call, attributes: dict[str, Any]) -> None:
     """What newer schemas say by name, which is more certain than a position."""
-    if isinstance(name := attributes.get("pg_name"), str) and name:
-        call.group = name
-    if isinstance(size := attributes.get("pg_size"), int) and size > 0:
-        call.group_size = size
-    width = element_bytes(str(attributes.get("dtype", "")))
-    if width is not None:
-        for source, target in (("in_msg_nelems", "sent_bytes"), ("out_msg_nelems", "received_bytes")):
-            if isinstance(count := attributes.get(source), int):
-                setattr(call, target, count * width)
+    if isinstance(name := attributes.get("pg_name"), str | None):
+        call.group = name or call.group
+    else:
+        call.unread |= {"pg_name"}
+    size = call.number(attributes, "pg_size")
+    call.group_size = size if size and size > 0 else call.group_size
+    call.set_sizes(attributes, sent="in_msg_nelems", received="out_msg_nelems")
 
 
 def _set_rank(call: Call, number: Any) -> None:
@@ -259,6 +268,8 @@ def _set_rank(call: Call, number: Any) -> None:
             call.root = number
         else:
             call.own_rank = number
+    elif number is not None:
+        call.unread |= {"rank"}
 
 
 def _operator_call(node: HostNode, where: str) -> Call:
@@ -275,20 +286,32 @@ def _operator_call(node: HostNode, where: str) -> Call:
     ):
         if at >= 0:
             tensors = list(tensors_of(value(at)))
+            if _is_no_tensor(value(at)):
+                call.unread |= {"tensors"}
             setattr(call, target, sum(one.size_bytes for one in tensors))
             setattr(call, storages, frozenset(one.storage for one in tensors))
     for at, target in ((arguments.root, "root"), (arguments.peer, "peer"), (arguments.tag, "tag")):
         if type(number := value(at)) is int:
             setattr(call, target, number)
+    if has_unread_tensor([values, node.output_values]):
+        call.unread |= {"tensors"}
     if arguments.send_splits >= 0:
-        send, recv = value(arguments.send_splits), value(arguments.recv_splits)
-        if _is_splits(send) and _is_splits(recv):
-            call.send_splits, call.recv_splits = tuple(send), tuple(recv)
+        call.send_splits, call.recv_splits = (
+            _splits(value(arguments.send_splits)),
+            _splits(value(arguments.recv_splits)),
+        )
     return call
 
 
-def _is_splits(value: Any) -> bool:
-    return isinstance(value, list) and all(type(one) is int for one in value)
+def _is_no_tensor(value: Any) -> bool:
+    """Whether something stands where a tensor should, and not even none."""
+    if isinstance(value, list):
+        return any(map(_is_no_tensor, value)) and not any(True for _ in tensors_of(value))
+    return value not in (None, "", "<None>")
+
+
+def _splits(value: Any) -> tuple[int, ...] | None:
+    return tuple(value) if isinstance(value, list) and all(type(one) is int for one in value) else None
 
 
 def _is_known(name: str) -> bool:

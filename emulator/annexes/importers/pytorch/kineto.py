@@ -14,20 +14,20 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from emulator.annexes.importers.pytorch.call import Call
-from emulator.annexes.importers.pytorch.kineto_events import KinetoEvent, KinetoEvents
-from emulator.annexes.importers.pytorch.names import (
+from emulator.annexes.importers.pytorch.call import (
     ARGUMENTS,
     CALL,
     DISPATCHED,
     GROUP_NOTE,
     LARGEST_WORLD,
     LIBRARY,
+    Call,
     collective_kind,
     element_bytes,
     squeezed,
 )
-from emulator.trace.files.process_groups import UnreadableGroups, parse_rank_list
+from emulator.annexes.importers.pytorch.kineto_events import KinetoEvent, KinetoEvents
+from emulator.trace.files.attributes import UnreadableGroups, parse_rank_list
 
 _INTEGER = re.compile(r"-?\d{1,18}")
 
@@ -166,23 +166,26 @@ def _parameters(event: KinetoEvent, where: str) -> Call:
     """record_param_comms: named arguments, in older versions only the shapes of its arguments."""
     said = event.args
     call = Call(name=str(said.get("Collective name", "")), where=where)
-    width = element_bytes(str(said.get("dtype", "")))
-    if width is not None and call.kind is not None:
-        for source, target in (("In msg nelems", "sent_bytes"), ("Out msg nelems", "received_bytes")):
-            if isinstance(count := said.get(source), int):
-                setattr(call, target, count * width)
-    call.group = str(said["Process Group Name"]) if said.get("Process Group Name") not in (None, "") else None
-    if isinstance(size := said.get("Group size"), int):
-        call.group_size = size
-    call.ranks = _rank_list(said.get("Process Group Ranks"))
-    call.send_splits, call.recv_splits = _rank_list(said.get("In split size")), _rank_list(said.get("Out split size"))
     if call.kind is not None:
-        peer = said.get("Dst Rank") if call.kind.name == "SEND" else said.get("Src Rank")
-        if call.kind.name in ("SEND", "RECV") and isinstance(peer, int):
-            call.peer_in_world = peer
+        call.set_sizes(said, sent="In msg nelems", received="Out msg nelems")
+    call.group = str(said["Process Group Name"]) if said.get("Process Group Name") not in (None, "") else None
+    call.group_size = call.number(said, "Group size")
+    listed = said.get("Process Group Ranks")
+    call.ranks = _rank_list(listed)
+    if call.ranks is None and listed not in (None, ""):  # without a list both are defaults that say nothing
+        start, stride = call.number(said, "Global rank start"), call.number(said, "Global rank stride")
+        call.ranks = _strided(start, stride, call.group_size or 0)
+    if call.ranks is None and listed not in (None, ""):
+        call.unread_ranks = str(listed)
+    splits = said.get("In split size"), said.get("Out split size")
+    call.send_splits, call.recv_splits = (() if one == [] else _rank_list(one) for one in splits)
+    call.is_short_of_splits = any(one and _rank_list(one) is None for one in splits)
+    if call.kind is not None:
+        if call.kind.name in ("SEND", "RECV"):
+            call.peer_in_world = call.number(said, "Dst Rank" if call.kind.name == "SEND" else "Src Rank")
         if call.kind.name in ("BROADCAST", "REDUCE", "GATHER", "SCATTER"):
-            root = said.get("Rank")  # ProcessGroupNCCL passes the root there, and this rank for other collectives
-            call.root = root if isinstance(root, int) else _concrete(said, 3)
+            root = call.number(said, "Rank")  # ProcessGroupNCCL passes the root there, and this rank for others
+            call.root = _concrete(said, 3) if root is None else root
     if not call.name:
         call.sent_bytes = _shape_bytes(said, 0)
     return call
@@ -259,7 +262,18 @@ def _argument(said: dict[str, Any], at: int) -> Any:
     return values[at] if isinstance(values, list) and 0 <= at < len(values) else None
 
 
+def _strided(start: int | None, stride: int | None, size: int) -> tuple[int, ...] | None:
+    """Ranks that follow each other at one distance, which Kineto says beside a list that it may shorten; else None."""
+    if start is None or stride is None or not 0 <= start < LARGEST_WORLD or size < 2:
+        return None
+    if not 0 < stride < LARGEST_WORLD or start + (size - 1) * stride >= LARGEST_WORLD:
+        return None
+    return tuple(range(start, start + size * stride, stride))
+
+
 def _rank_list(text: Any) -> tuple[int, ...] | None:
+    if isinstance(text, list):
+        return tuple(text) if text and all(type(one) is int for one in text) else None
     if not isinstance(text, str) or not text:
         return None
     try:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -12,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from emulator.annexes.importers.pytorch.names import (
+from emulator.annexes.importers.pytorch.call import (
     CALL,
     DISPATCHED,
     GROUP_NOTE,
@@ -26,6 +29,8 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime", "xpu_runtime"})
+_WITHOUT_EFFECT = frozenset({"Trace"})
+"""Categories that carry nothing to play: how long the profiler recorded."""
 WAITS = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "MemcpyWithStream")
 """Ends of names of calls of the runtime that wait for the device."""
 STREAM_WAIT = "StreamWaitEvent"
@@ -135,7 +140,7 @@ class KinetoEvents:
         recorded: record function id → operator, of those asked for.
         others: kernels that look like communication of other libraries: their number, and one of them.
         ignored: category → number of other events.
-        processes: ids of the processes whose operators there are: several, if traces were merged.
+        processes: ids of the processes of threads: several, if traces were merged.
     """
 
     names: Sequence[str]
@@ -219,7 +224,7 @@ class EventCollector:
         elif category == "user_annotation":
             if LIBRARY.match(event.name) or GROUP_NOTE.search(event.name):
                 self._notes.append(_whole(event))
-        else:
+        elif category not in _WITHOUT_EFFECT:
             category = category or "uncategorized"
             self._ignored[category] = self._ignored.get(category, 0) + 1
 
@@ -251,6 +256,8 @@ class EventCollector:
         return self._names.setdefault(event.name, len(self._names))
 
     def _add_to_thread(self, event: RawEvent) -> int:
+        if event.pid is not None:
+            self._processes[event.pid] = None
         number = self._thread_numbers.setdefault(event.tid, len(self._threads))
         if number == len(self._threads):
             self._threads.append(_Columns())
@@ -259,8 +266,6 @@ class EventCollector:
 
     def _add_operator(self, event: RawEvent) -> None:
         self._operators += 1
-        if event.pid is not None:
-            self._processes[event.pid] = None
         self._add_to_thread(event)
         if event.name == CALL or event.name.startswith(DISPATCHED):
             self._calls.append(_whole(event))
@@ -355,3 +360,39 @@ def _correlation(said: _DeviceArguments) -> int:
 def _key(value: Any) -> int | str | None:
     """A value that can be compared, whatever a damaged file has."""
     return value if isinstance(value, int | str) else None
+
+
+class Intervals:
+    """Events, each with a number; those of a thread may be nested.
+
+    Args:
+        events: by start.
+    """
+
+    def __init__(self, events: Iterable[KinetoEvent]) -> None:
+        self._numbered: defaultdict[object, list[tuple[int, KinetoEvent]]] = defaultdict(list)
+        for number, event in enumerate(events):
+            self._numbered[event.tid].append((number, event))
+        self._starts = {tid: [one.ts for _, one in events] for tid, events in self._numbered.items()}
+        self._reached = {
+            tid: list(accumulate((one.end for _, one in events), max)) for tid, events in self._numbered.items()
+        }
+
+    def around(self, event: KinetoEvent) -> int | None:
+        """Number of the innermost event during which this one starts on the same thread; None: there is none."""
+        reached = self._reached.get(event.tid, ())
+        for at in range(self._count_before(event) - 1, -1, -1):
+            if reached[at] < event.ts:
+                break
+            number, found = self._numbered[event.tid][at]
+            if found.end >= event.ts:
+                return number
+        return None
+
+    def before(self, event: KinetoEvent) -> Iterator[int]:
+        """Numbers of events that have started on the same thread, the last one first."""
+        for at in range(self._count_before(event) - 1, -1, -1):
+            yield self._numbered[event.tid][at][0]
+
+    def _count_before(self, event: KinetoEvent) -> int:
+        return bisect_right(self._starts.get(event.tid, ()), event.ts)

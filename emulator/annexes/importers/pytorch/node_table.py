@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from emulator.annexes.importers.model import ImportedNode, NodeResource, RecordedOperation
 from emulator.errors import HostError
-from emulator.host.scratch import scratch_folder
+from emulator.host.files import scratch_folder
 
 Integers = npt.NDArray[np.int64]
 PLACES = tuple(NodeResource)

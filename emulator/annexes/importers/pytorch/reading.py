@@ -6,21 +6,27 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from emulator.annexes.importers.importer import Importer, Version
-from emulator.annexes.importers.model import Fate, ImportedNode, ImportedRank, ImportedTrace, Losses, RecordedOperation
+from emulator.annexes.importers.model import (
+    Fate,
+    ImportedNode,
+    ImportedRank,
+    ImportedTrace,
+    Importer,
+    Losses,
+    RecordedOperation,
+    Version,
+)
 from emulator.annexes.importers.pytorch.call import operation_of
 from emulator.annexes.importers.pytorch.documents import find_traces, is_pytorch, read_host, read_kineto
-from emulator.annexes.importers.pytorch.groups import GroupFinder
 from emulator.annexes.importers.pytorch.host_order import host_order
 from emulator.annexes.importers.pytorch.host_trace import HostCall, HostTrace
-from emulator.annexes.importers.pytorch.intervals import Intervals
-from emulator.annexes.importers.pytorch.joining import is_traffic, issued_operations, joined_calls
+from emulator.annexes.importers.pytorch.joining import Process, is_traffic, issued_operations, joined_calls, processes
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
+from emulator.annexes.importers.pytorch.kineto_events import Intervals
 from emulator.annexes.importers.pytorch.node_table import NodeShelf, NodeTable
-from emulator.annexes.importers.pytorch.processes import Process, processes
 from emulator.annexes.importers.pytorch.time_line import IssuedOperation, time_line
-from emulator.annexes.importers.pytorch.unnamed_groups import settle_unnamed_groups
-from emulator.annexes.importers.workers import run_all
+from emulator.annexes.importers.pytorch.unnamed_groups import GroupFinder, settle_unnamed_groups
+from emulator.annexes.importers.writing import run_all
 from emulator.errors import TraceError
 
 NAME = "pytorch"
@@ -82,7 +88,7 @@ def _read(process: Process) -> ImportedRank:
         assert host is not None
         by_record = _host_operations(recorded, losses)
         operations, notes = list(by_record.values()), _host_notes(host, by_record)
-    known = {**(host.groups if host else {}), **(kineto.groups if kineto else {})}
+    known = _known_groups(host, kineto)
     descriptions = {**(host.descriptions if host else {}), **(kineto.descriptions if kineto else {})}
     world_size = _world_size(host, kineto, known, operations)
     handles = [one.handle for one in operations]
@@ -131,6 +137,15 @@ def _kineto_notes(kineto: KinetoTrace, issued: list[IssuedOperation]) -> dict[in
     return {id(one.operation): notes[number][1] for one, number in around if number is not None}
 
 
+def _known_groups(host: HostTrace | None, kineto: KinetoTrace | None) -> dict[str, tuple[int, ...]]:
+    known = {**(host.groups if host else {}), **(kineto.groups if kineto else {})}
+    for name, ranks in host.groups.items() if host and kineto else ():
+        if ranks and known[name] != ranks:
+            problem = f"process group {name!r} has ranks {list(known[name])[:8]}, in the host trace {list(ranks)[:8]}"
+            raise TraceError(problem, path=None if kineto is None else kineto.name)
+    return known
+
+
 def _world_size(
     host: HostTrace | None,
     kineto: KinetoTrace | None,
@@ -143,7 +158,7 @@ def _world_size(
     if host is not None and host.world_size:
         return host.world_size
     everyone = {name for name, ranks in known.items() if not ranks}
-    return max((one.group_size for one in operations if one.group in everyone), default=0)
+    return max((one.shown_group_size for one in operations if one.group in everyone), default=0)
 
 
 _HOST_SCHEMA = Version(

@@ -18,11 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
-from emulator.annexes.importers.pytorch.cpu_threads import CpuThread, Edges, Moment, ThreadSegments
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
 from emulator.annexes.importers.pytorch.kineto_events import WAITS, Floats, Integers, KinetoEvent, LibraryTask
 from emulator.annexes.importers.pytorch.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeTable
-from emulator.annexes.importers.pytorch.streams import SLACK_US, previous_on_stream, streams_of, waits_between_streams
+from emulator.annexes.importers.pytorch.streams import (
+    SLACK_US,
+    CpuThread,
+    Edges,
+    Moment,
+    ThreadSegments,
+    previous_on_stream,
+    streams_of,
+    waits_between_streams,
+)
 
 SHORTEST_GAP_US = 2.0
 """Shorter gaps between operators are not looked into."""

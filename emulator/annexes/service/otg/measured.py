@@ -11,8 +11,8 @@ from pathlib import Path
 
 from emulator.annexes.service.otg.model import Communicator, IterationRecording, Plain
 from emulator.annexes.service.otg.translation import StageRun
-from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.session import is_session, load_session
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.session import load_session
 from emulator.results.statistics.method.nccl_conventions import busbw_factor
 from emulator.results.statistics.metric import IterationKey
 from emulator.results.statistics.metrics import METRICS
@@ -122,7 +122,8 @@ class Measured:
 
 
 def _run_of(folder: Path, job: str) -> Run:
-    return load_session(folder).jobs[job] if is_session(folder) else read_run(folder)
+    session = load_session(folder)
+    return session.run if session.is_run else session.jobs[job]
 
 
 def _value(summary: RunSummary, metric: str) -> float | None:

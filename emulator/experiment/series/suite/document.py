@@ -14,11 +14,11 @@ import yaml
 from msgspec import Meta
 
 from emulator.errors import EmulatorError, InputError
-from emulator.experiment.series.settings import find_setting, with_setting
 from emulator.experiment.series.suite.search import Quantity, Search
-from emulator.experiment.settle.resolve import overrides_of
+from emulator.experiment.settle.defaults import overrides_of
 from emulator.experiment.spec.document import relative_to
 from emulator.experiment.spec.parts import Part, build_experiment, check_jobs, common_of, merge, part_of
+from emulator.experiment.spec.settings import with_settings
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.statistics.metric import Unit
 from emulator.results.verdict.rules import BoundSection, MetricBound, Rules, RuleSection, bound_in, rules_in
@@ -205,7 +205,11 @@ class _CaseReader:
         if not sections:
             raise self._error("has no rules, and the suite has no common rules", ())
         rules = Rules(f"{self._file.name}: {case.name}", rules_in(sections, self._document, place))
-        experiment = self._set(self._experiment(over), settings)
+        experiment = self._experiment(over)
+        try:
+            experiment = with_settings(experiment, settings)
+        except InputError as error:
+            raise InputError(f"case {case.name}: {error}") from error
         text = yaml.safe_dump(
             {"charkha_rules": 1, "name": rules.name, "rules": self._plain_rules()}, sort_keys=False, allow_unicode=True
         )
@@ -219,16 +223,6 @@ class _CaseReader:
             search=self._search(experiment),
             interference=self._interference(experiment),
         )
-
-    def _set(self, experiment: Experiment, settings: Sequence[tuple[str, str]]) -> Experiment:
-        for name, value in settings:
-            try:
-                experiment = with_setting(experiment, find_setting(name, experiment, option="--set"), value)
-            except SchemaProblem as problem:
-                raise InputError(f"case {self._case.name}: --set {name}={value}: {problem}") from problem
-            except InputError as error:
-                raise InputError(f"case {self._case.name}: {error}") from error
-        return experiment
 
     def _plain_rules(self) -> Any:
         value = self._document.value

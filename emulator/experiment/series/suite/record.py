@@ -6,29 +6,24 @@ even if the suite was killed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from emulator.errors import InputError
-from emulator.experiment.series.suite.document import Case, Suite
-from emulator.host.files import write_text
+from emulator.experiment.series.suite.document import Case, ClauseSection, Suite
+from emulator.experiment.series.turns import SeriesRecord
 from emulator.results.run_folder.manifest import Manifest, RunFigures
 from emulator.results.run_folder.reader import Run
 from emulator.results.statistics.metric import MetricKind
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.verdict.judge import Finding, Outcome, Verdict, gravest, judge
 from emulator.results.verdict.rules import Rule, Rules
-from emulator.schema import SchemaProblem, decode, parse_json
 from emulator.views.columns.figures import count_of, link_rate_cell
 from emulator.views.columns.result_columns import result_of
-from emulator.views.text.verdict_text import describe_finding, describe_subject
+from emulator.views.verdict_text import describe_finding, describe_subject
 
-RECORD = "suite.json"
 OFFERED = 0.75
 """Share of a load, as payload at the busiest port over the median iteration, from which on the load was offered."""
 
@@ -110,16 +105,19 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
         return next((run for run in alike if run.load is not None and run.load == self.value), next(iter(alike), None))
 
 
-class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
+class SuiteRecord(SeriesRecord, frozen=True, kw_only=True):
     """The result of a suite, so far.
 
     Attributes:
         digest: of what is played, see `Suite.digest`.
         started: ISO 8601 with zone.
         planned: number of cases.
+        clauses: of the document that the suite follows; of a Charkha that did not store them, none.
         cases: those that are done, in order.
     """
 
+    FILE: ClassVar[str] = "suite.json"
+    SERIES: ClassVar[str] = "suite"
     charkha_suite_result: Literal[1] = 1
     suite: str
     description: str = ""
@@ -129,6 +127,7 @@ class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     topology: str | None = None
     planned: int
+    clauses: tuple[ClauseSection, ...] = ()
     cases: tuple[CaseRecord, ...] = ()
 
     @property
@@ -162,32 +161,7 @@ class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values, for JSON; outcome and text first."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return {"outcome": self.outcome.value, "text": self.text, **plain}
-
-
-def write_record(record: SuiteRecord, folder: Path) -> None:
-    """Write the file; a reader sees the old one or the new one.
-
-    Raises:
-        HostError: it cannot be written.
-    """
-    write_text(folder / RECORD, json.dumps(record.to_plain(), indent=1, ensure_ascii=False) + "\n")
-
-
-def read_record(folder: Path) -> SuiteRecord:
-    """The result of a suite from its folder.
-
-    Raises:
-        InputError: the folder is not that of a suite, or its file is damaged.
-    """
-    path = folder / RECORD
-    try:
-        return decode(parse_json(path.read_bytes()), SuiteRecord)
-    except OSError as error:
-        raise InputError(f"{folder}: is not the folder of a suite ({RECORD}: {error.strerror})") from error
-    except SchemaProblem as problem:
-        raise InputError(f"{path}: is not the result of a suite ({problem})") from problem
+        return {"outcome": self.outcome.value, "text": self.text, **SeriesRecord.to_plain(self)}
 
 
 def new_record(suite: Suite, *, digest: str, started: str) -> SuiteRecord:
@@ -202,6 +176,7 @@ def new_record(suite: Suite, *, digest: str, started: str) -> SuiteRecord:
         started=started,
         topology=topologies.pop() if len(topologies) == 1 else None,
         planned=len(suite.cases),
+        clauses=suite.clauses,
     )
 
 

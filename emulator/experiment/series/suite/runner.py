@@ -10,9 +10,10 @@ DIR/CASE/250000000-1/    of a search: the run folder of the first trial at 250 M
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,41 +21,82 @@ from msgspec.structs import replace
 from emulator.errors import InputError
 from emulator.experiment.series.suite.document import Case, Suite
 from emulator.experiment.series.suite.record import (
-    RECORD,
     CaseRecord,
     RunRecord,
     SuiteRecord,
     case_record,
     new_record,
-    read_record,
     run_record,
-    write_record,
 )
 from emulator.experiment.series.suite.search import Search
-from emulator.experiment.series.suite.search_record import search_record
+from emulator.experiment.series.suite.table import BITS_PER_S, BYTES, SHARE, Records, load_text
 from emulator.experiment.series.turns import Play, Series, Turn
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Experiment
 from emulator.host.files import write_text
 from emulator.results.comparison.interference import measure_interference
-from emulator.results.run_folder.claim import claimed
-from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.session import StoredSession, complete_session, job_folder, load_session
-from emulator.results.run_folder.session import is_session as has_session
-from emulator.results.run_folder.store import is_run_folder
+from emulator.results.run_folder.places import claimed
+from emulator.results.run_folder.session import StoredSession, found_session, job_folder
 from emulator.results.statistics.metric import Metric, MetricKind, Reading, Scope, TesterEffect, Unit
-from emulator.results.verdict.judge import Outcome
+from emulator.results.verdict.judge import Outcome, gravest
 from emulator.results.verdict.rules import MetricBound, Rule, Selection
 from emulator.shipped import TOPOLOGIES
 from emulator.topology.load import load_topology
+
+UNITS = {"rate": BITS_PER_S, "share": SHARE, "size": BYTES}
+_NAMES = {"rate": "rate", "share": "share of the port's rate", "size": "size"}
+
+
+def search_record(case: Case, search: Search, runs: Sequence[RunRecord]) -> CaseRecord:
+    """The highest load that passed, and what the lowest load that failed shows.
+
+    A load that the tester limits is not one that the device loses: the case is then TESTER-LIMITED, not FAIL.
+    """
+    outcomes = {load: gravest(run.outcome for run in runs if run.load == load) for load in _loads(runs)}
+    tried = {load: outcome is Outcome.PASS for load, outcome in outcomes.items()}
+    found, failed = search.found(tried), search.failed(tried)
+    is_reached = found is not None and found >= search.at_least
+    outcome = Outcome.PASS if is_reached or failed is None else outcomes[failed]
+    return CaseRecord(
+        name=case.name,
+        about=case.about,
+        clause=case.clause,
+        outcome=outcome,
+        text=_text(search, found, failed, runs),
+        metric=f"highest_{search.quantity}",
+        value=found,
+        unit=UNITS[search.quantity],
+        limit=f"at least {load_text(search.at_least, UNITS[search.quantity])}",
+        runs=tuple(runs),
+    )
+
+
+def _text(search: Search, found: int | None, failed: int | None, runs: Sequence[RunRecord]) -> str:
+    name, unit = _NAMES[search.quantity], UNITS[search.quantity]
+    low, high = (load_text(load, unit) for load in (search.low, search.high))
+    if found is None:
+        text = f"no {name} from {low} to {high} passes"
+    elif found == search.high:
+        text = f"the highest {name} of the range, {high}, passes"
+    else:
+        text = f"highest {name} that passes is {load_text(found, unit)}"
+    if failed is None:
+        return text
+    run = next(run for run in runs if run.load == failed and run.outcome is not Outcome.PASS)
+    return f"{text} (at {load_text(failed, unit)}: {run.why})"
+
+
+def _loads(runs: Sequence[RunRecord]) -> list[int]:
+    return sorted({run.load for run in runs if run.load is not None})
+
 
 SUITES = Path("suites")
 """Default root of the folders of suites."""
 SHARES = 10_000
 """Shares of the rate of a port are counted in hundredths of a percent."""
 
-OnRun = Callable[[int, Path], None]
-"""Called before a run with the number of its case, from 1, and its folder."""
+OnRun = Callable[[str, int, Path], None]
+"""Called before a run with its group, the number of its case, from 1, and its folder."""
 
 
 def latest_folder(name: str) -> Path:
@@ -63,46 +105,65 @@ def latest_folder(name: str) -> Path:
     Raises:
         InputError: there is none.
     """
-    found = sorted(path.parent for path in SUITES.glob(f"*-{name}/{RECORD}") if read_record(path.parent).suite == name)
+    found = sorted(
+        path.parent
+        for path in SUITES.glob(f"*-{name}/{SuiteRecord.FILE}")
+        if SuiteRecord.read(path.parent).suite == name
+    )
     if not found:
         raise InputError(f"{SUITES}: has no folder of suite {name}; give one with --out DIR")
     return found[-1]
 
 
-def play_suite(
-    suite: Suite,
+def play_suites(
+    suites: Mapping[str, Suite],
     root: Path,
     play: Play,
     *,
     resume: bool = False,
-    on_run: OnRun = lambda number, folder: None,
-) -> Generator[SuiteRecord, None, None]:
-    """Play the cases in order; yields the result so far before the first and after every case.
+    on_run: OnRun = lambda group, number, folder: None,
+) -> Generator[Records, None, None]:
+    """Play the cases in order, each with every profile before the next; yields the results so far after each.
 
-    A run that fails leaves its case UNDECIDED, unless what it measured fails a rule; the next case is played.
+    The first results are yielded before the first case. A run that fails leaves its case UNDECIDED, unless what it
+    measured fails a rule; the next case is played.
 
     Args:
-        suite: to play.
-        root: folder of the suite; empty or missing, unless `resume`.
-        play: plays one run, or one session.
-        resume: continue in a folder of this suite: complete runs are kept, others are played again.
+        suites: group of a profile → the suite with it; "" → the only suite.
+        root: each group gets the folder of its suite below it; empty or missing, unless `resume`.
+        play: plays the jobs of a turn.
+        resume: continue in a folder of these suites: complete runs are kept, others are played again.
         on_run: called before each run.
 
     Raises:
-        EmulatorError: another suite uses the folder, or it holds another suite; bad input, a host that lacks something.
+        EmulatorError: another suite uses a folder, or it holds another suite; bad input, a host that lacks something.
         KeyboardInterrupt, RunInterrupted: the same; what is complete stays.
     """
-    if resume and not (root / RECORD).is_file():
-        raise InputError(f"{root}: there is no suite to resume (no {RECORD})")
+    folders = {group: root / group for group in suites}
+    for folder in folders.values() if resume else ():
+        if not (folder / SuiteRecord.FILE).is_file():
+            raise InputError(f"{folder}: there is no suite to resume (no {SuiteRecord.FILE})")
+    records: dict[str, SuiteRecord] = {}
+    with ExitStack() as stack:
+        for folder in dict.fromkeys([root, *folders.values()]):
+            stack.enter_context(claimed(folder, is_new=not resume))
+        playing = {
+            group: _play_suite(suite, folders[group], play, partial(on_run, group)) for group, suite in suites.items()
+        }
+        for _ in range(1 + max(len(suite.cases) for suite in suites.values())):
+            for group, results in playing.items():
+                records[group] = next(results)
+                yield dict(records)
+
+
+def _play_suite(suite: Suite, root: Path, play: Play, on_run: Callable[[int, Path], None]) -> Iterator[SuiteRecord]:
     series = Series(root, play, lambda _, folder: on_run(len(record.cases) + 1, folder), has_record=True)
-    with claimed(root, is_new=not resume):
-        record = _begin(suite, root)
+    record = _begin(suite, root)
+    yield record
+    for player in [_CasePlayer(case, series) for case in suite.cases]:
+        record = record.with_case(player.play())
+        record.write(root)
         yield record
-        players = [_CasePlayer(case, series) for case in suite.cases]
-        for player in players:
-            record = record.with_case(player.play())
-            write_record(record, root)
-            yield record
 
 
 def _begin(suite: Suite, root: Path) -> SuiteRecord:
@@ -112,15 +173,15 @@ def _begin(suite: Suite, root: Path) -> SuiteRecord:
         InputError: the folder holds another suite.
     """
     record = new_record(suite, digest=_digest(suite), started=datetime.now().astimezone().isoformat(timespec="seconds"))
-    if (root / RECORD).exists():
-        before = read_record(root)
+    if (root / SuiteRecord.FILE).exists():
+        before = SuiteRecord.read(root)
         if before.digest != record.digest:
             what = f"suite {before.suite}" if before.suite != suite.name else "another version of the suite or topology"
             raise InputError(
                 f"{root}: holds {what}; resume with the same files and options, or choose a different --out"
             )
         record = replace(record, started=before.started)
-    write_record(record, root)
+    record.write(root)
     return record
 
 
@@ -143,16 +204,12 @@ class _CasePlayer:
         self._port_bps = slowest_port_bps(case) if is_share else 0
 
     def play(self) -> CaseRecord:
-        write_text(self._rules_file, self._case.rules_text)
-        if self._case.search is not None:
-            return search_record(self._case, self._case.search, list(self._trials(self._case.search)))
-        turn = Turn("", self._case.name, self._experiment(None), solo=self._case.interference is not None)
-        if len(self._case.experiment.jobs) == 1:
-            return case_record(self._case, [self._run(turn, None)])
-        outcome = self._series.take(turn)
-        return case_record(
-            self._case, session_records(self._case, outcome.folder, turn.name, problem=outcome.problem or "")
-        )
+        case, search = self._case, self._case.search
+        write_text(self._rules_file, case.rules_text)
+        if search is not None:
+            return search_record(case, search, list(self._trials(search)))
+        turn = Turn("", case.name, self._experiment(None), solo=case.interference is not None)
+        return case_record(case, self._runs(turn))
 
     def _trials(self, search: Search) -> Iterator[RunRecord]:
         """Runs of a search; those that are complete tell which load comes next, so a search can be resumed."""
@@ -160,19 +217,34 @@ class _CasePlayer:
         while (load := search.next_load(tried)) is not None:
             tried[load] = True
             for number in range(1, search.trials + 1):
-                record = self._run(Turn(self._case.name, f"{load}-{number}", self._experiment(load)), load)
+                (record,) = self._runs(Turn(self._case.name, f"{load}-{number}", self._experiment(load)), load)
                 yield record
                 if record.outcome is not Outcome.PASS:
                     tried[load] = False
                     break
 
-    def _run(self, turn: Turn, load: int | None) -> RunRecord:
-        outcome = self._series.take(turn)
+    def _runs(self, turn: Turn, load: int | None = None) -> list[RunRecord]:
+        """The jobs of a turn by the rules of the case, in their order; also what an aborted one measured."""
+        outcome, jobs, bound = self._series.take(turn), turn.experiment.jobs, self._case.interference
+        session = outcome.played or found_session(outcome.folder)
+        factors = _factors(outcome.played) if outcome.played is not None and bound is not None else {}
         name, problem = outcome.folder.relative_to(self._series.root).as_posix(), outcome.problem or ""
-        if outcome.problem is not None and not is_run_folder(outcome.folder):
-            return RunRecord(folder=name, run_id=None, outcome=Outcome.UNDECIDED, load=load, problem=problem)
-        run = outcome.played if isinstance(outcome.played, Run) else read_run(outcome.folder)
-        return run_record(self._case, run, name, load=load, rate_bps=self._rate_bps(load), problem=problem)
+        records = []
+        for job in jobs:
+            run = None if session is None else session.run if session.is_run else session.jobs.get(job.name)
+            place, of = (name, None) if len(jobs) == 1 else (job_folder(Path(name), job.name).as_posix(), job.name)
+            if run is None:
+                left = RunRecord(
+                    folder=place, run_id=None, outcome=Outcome.UNDECIDED, job=of, load=load, problem=problem
+                )
+                records.append(left)
+                continue
+            more = [] if bound is None else [_rule(bound, factors.get(job.name))]
+            rate_bps = self._rate_bps(load)
+            records.append(
+                run_record(self._case, run, place, job=of, load=load, rate_bps=rate_bps, problem=problem, more=more)
+            )
+        return records
 
     def _rate_bps(self, load: int | None) -> int | None:
         """A load as a rate; None if it is a size, or there is none."""
@@ -214,36 +286,9 @@ def slowest_port_bps(case: Case) -> int:
     return min(known)
 
 
-def session_records(case: Case, folder: Path, name: str, *, problem: str = "") -> list[RunRecord]:
-    """The jobs of a session by the rules of its case, in their order.
-
-    Args:
-        case: what was played.
-        folder: of the session; need not hold one if `problem` says why.
-        name: of the folder, below that of the suite.
-        problem: why the session failed.
-
-    Raises:
-        ResultError: a run cannot be read.
-    """
-    session = load_session(folder) if has_session(folder) else None
-    factors = _factors(complete_session(folder)) if case.interference is not None else {}
-    records = []
-    for job in case.experiment.jobs:
-        of_job = job_folder(Path(name), job.name).as_posix()
-        run = None if session is None else session.jobs.get(job.name)
-        if run is None:
-            record = RunRecord(folder=of_job, run_id=None, outcome=Outcome.UNDECIDED, problem=problem, job=job.name)
-            records.append(record)
-            continue
-        more = [] if case.interference is None else [_rule(case.interference, factors.get(job.name))]
-        records.append(run_record(case, run, of_job, problem=problem, job=job.name, more=more))
-    return records
-
-
-def _factors(session: StoredSession | None) -> Mapping[str, float]:
+def _factors(session: StoredSession) -> Mapping[str, float]:
     """Job → interference factor of its JCT, of those that have one."""
-    found = () if session is None else measure_interference([session]).jobs
+    found = measure_interference([session]).jobs
     return {one.name: one.jct.effect.ratio for one in found if one.jct is not None and one.jct.effect is not None}
 
 

@@ -1,23 +1,19 @@
-"""The result of a suite for a terminal: the answer on the first line, then a row per case."""
+"""Columns of the result of a suite: a row per case; with several firmware profiles, what changes with them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-from rich.console import RenderableType
-from rich.text import Text
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from emulator.experiment.series.suite.record import CaseRecord, SuiteRecord
 from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.statistics.metric import Unit
+from emulator.results.verdict.judge import Outcome, gravest
 from emulator.units import format_size
 from emulator.views.columns.columns import Column, bold
-from emulator.views.columns.figures import NONE, link_rate_cell
-from emulator.views.columns.result_columns import RunResult, result_columns
-from emulator.views.columns.verdict_columns import STYLES
-from emulator.views.terminal.table import FittedTable
-from emulator.views.text.verdict_text import metric_cell
+from emulator.views.columns.figures import NONE, count_of, link_rate_cell
+from emulator.views.columns.result_columns import STYLES, RunResult, result_columns
+from emulator.views.verdict_text import metric_cell
 from emulator.visible import visible
 
 BITS_PER_S, BYTES, SHARE = "bit/s", "By", "0.01 %"
@@ -82,8 +78,92 @@ RESULTS: tuple[Column[CaseRecord], ...] = (
 )
 
 
-def render_result(record: SuiteRecord, folder: Path) -> Sequence[RenderableType]:
-    """The answer, a row per case, and where everything is."""
-    answer = Text.assemble((record.outcome.value, STYLES[record.outcome]), f": {visible(record.text)}")
-    table: list[RenderableType] = [Text(), FittedTable(RESULTS, record.cases)] if record.cases else []
-    return [answer, *table, f"Folder of the suite: {visible(str(folder))}"]
+def outcome_column(header: str, record: SuiteRecord) -> Column[str]:
+    """Name of a case → its outcome in a suite, with the figure that decides."""
+    cases = {one.name: one for one in record.cases}
+    return Column(
+        header,
+        cell=lambda name: _outcome_cell(cases.get(name)),
+        is_number=False,
+        style=lambda name: STYLES[cases[name].outcome] if name in cases else "",
+    )
+
+
+def _outcome_cell(one: CaseRecord | None) -> str:
+    """`PASS 98.1 %`."""
+    if one is None:
+        return NONE
+    return one.outcome.value if one.value is None else f"{one.outcome.value} {deciding_cell(one)}"
+
+
+Records: TypeAlias = Mapping[str, SuiteRecord]
+"""Group of a profile → the result of the suite with it, in the folder of this name; "" where there is only one."""
+
+
+def is_one(records: Records) -> bool:
+    """Whether the suite was played once, without other profiles."""
+    return list(records) == [""]
+
+
+def outcome_of(records: Records) -> Outcome:
+    """The gravest of all profiles."""
+    return gravest(one.outcome for one in records.values())
+
+
+def results_to_json(records: Records) -> dict[str, Any]:
+    """The result; with several profiles the outcome, what changed with the profile by case, and every result."""
+    if is_one(records):
+        return next(iter(records.values())).to_plain()
+    return {
+        "outcome": outcome_of(records).value,
+        "changes": {name: changes(records, name) for name in cases_of(records)},
+        "profiles": {group: one.to_plain() for group, one in records.items()},
+    }
+
+
+def changes(records: Records, case: str) -> list[str]:
+    """What another profile changes against the first one: the outcome, or the figure that decides."""
+    first, *others = ({one.name: one for one in record.cases}.get(case) for record in records.values())
+    groups = list(records)[1:]
+    return [
+        f"{group}: {text}"
+        for group, other in zip(groups, others, strict=True)
+        if first is not None and other is not None and (text := _change(first, other))
+    ]
+
+
+def _change(first: CaseRecord, other: CaseRecord) -> str:
+    if other.outcome is not first.outcome:
+        return f"{first.outcome.value} → {other.outcome.value}"
+    if not first.value or other.value is None or first.metric != other.metric or first.value == other.value:
+        return ""
+    return f"{first.metric} {other.value / first.value - 1:+.1%}"
+
+
+def text_of(records: Records) -> str:
+    """The answer on one line, after the outcome."""
+    if is_one(records):
+        return next(iter(records.values())).text
+    altered = [name for name in cases_of(records) if any(" → " in one for one in changes(records, name))]
+    verdicts = f"the verdict of {', '.join(altered)} changes" if altered else "no verdict changes"
+    left = sum(one.left for one in records.values())
+    missing = f"{count_of(left, 'case')} not played" if left else ""
+    return "; ".join(filter(None, [f"{verdicts} with the profile" if cases_of(records) else "", missing]))
+
+
+def cases_of(records: Records) -> list[str]:
+    """Names of the cases, in order."""
+    return list(dict.fromkeys(case.name for record in records.values() for case in record.cases))
+
+
+def columns_of(records: Records) -> list[Column[str]]:
+    """Name of a case → its outcome with each profile, and what changed."""
+    first: Column[str] = Column("case", "name of the case, and of its folder", cell=lambda name: name, is_number=False)
+    change: Column[str] = Column(
+        "change",
+        "against the first profile: another verdict, or the figure that decides (one run each)",
+        cell=lambda name: "; ".join(changes(records, name)) or NONE,
+        is_number=False,
+        folds=30,
+    )
+    return [first, *(outcome_column(group, record) for group, record in records.items()), change]

@@ -1,29 +1,28 @@
-"""The points of a sweep: every combination of the values of its axes, as a run spec of its own."""
+"""What a sweep varies, from `NAME=LIST` or `NAME=RANGE`, and its points: every combination, as a run spec."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from emulator.errors import HostError, InputError
 from emulator.experiment.play.play import prepare
-from emulator.experiment.play.session import check_session, load_jobs
 from emulator.experiment.series.campaign import in_turns
-from emulator.experiment.series.settings import START, with_setting
-from emulator.experiment.series.sweep.axis import MOST_VALUES, Axis
 from emulator.experiment.series.turns import Play, Turn
-from emulator.experiment.settle.workload import LatestJob
+from emulator.experiment.settle.workload import LatestJobs
+from emulator.experiment.spec.settings import START, find_setting, with_setting
 from emulator.experiment.spec.spec import AUTO, Experiment
-from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.session import StoredSession
 from emulator.results.verdict.rules import load_rules
 from emulator.schema import SchemaProblem
+from emulator.units import format_size, parse_rate, parse_size
 
 SWEEPS = Path("sweeps")
 """Default root of the folders of sweeps."""
@@ -113,7 +112,7 @@ def solo_once(play: Play) -> Play:
     """Plays the jobs of a session alone only the first time: they take as long alone wherever they meet."""
     alone = set[str]()
 
-    def play_turn(experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | StoredSession:
+    def play_turn(experiment: Experiment, folder: Path, *, solo: bool = False) -> StoredSession:
         shared = apart_from_starts(experiment)
         played = play(experiment, folder, solo=len(experiment.jobs) > 1 and shared not in alone)
         alone.add(shared)
@@ -128,12 +127,12 @@ def apart_from_starts(experiment: Experiment) -> str:
     return json.dumps(replace(experiment, jobs=jobs).to_plain(), sort_keys=True)
 
 
-def check_points(sweep: Sweep, jobs: LatestJob, *, on_step: Callable[[str], None] = lambda _: None) -> None:
+def check_points(sweep: Sweep, jobs: LatestJobs, *, on_step: Callable[[str], None] = lambda _: None) -> None:
     """Settle every point as a run does, but for its traffic.
 
     Args:
         sweep: to play.
-        jobs: loads the job of every point.
+        jobs: loads the jobs of every point.
         on_step: receives the current step, for a status line.
 
     Raises:
@@ -144,26 +143,22 @@ def check_points(sweep: Sweep, jobs: LatestJob, *, on_step: Callable[[str], None
         try:
             if point.experiment.observe.expect is not None:
                 load_rules(point.experiment.observe.expect)
-            if len(point.experiment.jobs) > 1:
-                _check_session(point)
-            else:
-                with prepare(point.experiment, jobs.load(point.experiment.job)):
-                    pass
+            _check_pace(point)
+            with prepare(point.experiment, jobs.load(point.experiment.jobs)):
+                pass
         except (InputError, HostError) as error:
             kind = InputError if isinstance(error, InputError) else HostError
             raise kind(f"point {point}: {error}") from error
 
 
-def _check_session(point: Point) -> None:
-    if START in point.settings:
+def _check_pace(point: Point) -> None:
+    if START in point.settings and len(point.experiment.jobs) > 1:
         for job in point.experiment.jobs:
             if job.pace != CONTINUOUS:
                 raise InputError(
                     f"job {job.name} needs `pace: {CONTINUOUS}`: with a barrier, the gaps between iterations move the "
                     "jobs against each other"
                 )
-    with load_jobs(point.experiment) as loaded:
-        check_session(point.experiment, loaded)
 
 
 def _point(base: Experiment, axes: Sequence[Axis], values: Sequence[str], folder: str) -> Point:
@@ -184,3 +179,113 @@ def _folders(axis: Axis) -> Mapping[str, str]:
         name = f"{axis.name}={_UNSAFE.sub('_', value)[-_LONGEST_VALUE:]}"
         found[value] = name if name not in found.values() else f"{name}-{len(found) + 1}"
     return found
+
+
+MOST_VALUES = 1_000
+VALUES = "1,2,4 or FIRST:LAST:STEP or FIRST:LAST:xFACTOR"
+FORMS = f"write NAME=VALUES, with values as {VALUES}"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A setting and its values.
+
+    Attributes:
+        name: of the setting, in a word, as the user wrote it.
+        path: of the setting in a run spec.
+        values: as text, in the order they are played; no two are the same.
+    """
+
+    name: str
+    path: str
+    values: tuple[str, ...]
+
+
+def parse_axis(text: str, experiment: Experiment) -> Axis:
+    """An axis from text.
+
+    Args:
+        text: `qps=1,2,4`, `size=64K:16M:x4`, `flow-rate=100Mbit:500Mbit:100Mbit`.
+        experiment: the run spec that is varied.
+
+    Raises:
+        InputError: not in one of these forms, a setting that the run spec does not have, or a value twice.
+    """
+    name, equals, listed = text.partition("=")
+    if not equals or not name or not listed:
+        raise InputError(f"--vary {text!r}: {FORMS}")
+    try:
+        values = parse_values(listed)
+    except ValueError as error:
+        raise InputError(f"--vary {name}: {error}") from error
+    return Axis(name.strip().replace("-", "_"), find_setting(name, experiment), values)
+
+
+def parse_values(text: str) -> tuple[str, ...]:
+    """The values of a list, or of a range.
+
+    Raises:
+        ValueError: a value is empty or there twice, or the range is none.
+    """
+    values = tuple(parse_range(text) if ":" in text else map(str.strip, text.split(",")))
+    if not all(values):
+        raise ValueError(f"{text!r}: a value is empty")
+    if twice := [one for at, one in enumerate(values) if one in values[:at]]:
+        raise ValueError(f"{twice[0]} is given twice")
+    return values
+
+
+def parse_range(text: str) -> list[str]:
+    """The values of FIRST:LAST:STEP, or of FIRST:LAST:xFACTOR; the last one is there if a step meets it.
+
+    Raises:
+        ValueError: not a range, or one that has no end.
+    """
+    parts = text.split(":")
+    if len(parts) != 3:
+        raise ValueError(f"{text!r}: write {VALUES}")
+    first, last, step = parts
+    read, write = _unit_of(first)
+    low, high = read(first), read(last)
+    grows = step.startswith("x")
+    by = Fraction(step[1:]) if grows else read(step)
+    if low > high or by <= (1 if grows else 0) or (grows and low <= 0):
+        raise ValueError(f"{text!r} never gets from {first} to {last}")
+    return [write(value) for value in _between(low, high, by, grows=grows)]
+
+
+def _between(low: Fraction, high: Fraction, by: Fraction, *, grows: bool) -> Iterator[Fraction]:
+    value, count = low, 0
+    while value <= high:
+        if (count := count + 1) > MOST_VALUES:
+            raise ValueError(f"there are more than {MOST_VALUES:,} values")
+        yield value
+        value = value * by if grows else value + by
+
+
+def _unit_of(text: str) -> tuple[Callable[[str], Fraction], Callable[[Fraction], str]]:
+    """Reads and writes values like this one: a number, a rate or a size."""
+    for read, write in ((Fraction, _number), (_rate, lambda value: f"{round(value)}bit"), (_size, _bytes)):
+        try:
+            read(text)
+        except ValueError:
+            continue
+        return read, write
+    raise ValueError(f"{text!r} is not a number, a size such as 64K, or a rate such as 100Mbit")
+
+
+def _number(value: Fraction) -> str:
+    return f"{value.numerator}" if value.denominator == 1 else f"{float(value):.12g}"
+
+
+def _rate(text: str) -> Fraction:
+    return Fraction(parse_rate(text))
+
+
+def _size(text: str) -> Fraction:
+    return Fraction(parse_size(text))
+
+
+def _bytes(value: Fraction) -> str:
+    size_bytes = round(value)
+    return format_size(size_bytes).replace(" ", "") if size_bytes % 1024 == 0 else str(size_bytes)

@@ -13,7 +13,6 @@ from emulator.views.columns.figures import count_of
 from emulator.views.html.page.document import Block, Chart, Facts, Page, PageSection, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 
-REPORT = "report.html"
 _GIGA = 1e9
 
 

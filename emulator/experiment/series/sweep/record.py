@@ -7,34 +7,27 @@ holds for this run. Of several runs it is the Hodges-Lehmann estimate of their m
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from emulator.experiment.series.sweep.grid import Point, Sweep, apart_from_starts
-from emulator.experiment.series.turns import Outcome
-from emulator.host.files import write_text
+from emulator.experiment.series.turns import Outcome, SeriesRecord
 from emulator.results.comparison import inference
 from emulator.results.comparison.interference import JobInterference, measure_interference
-from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.session import load_session
+from emulator.results.run_folder.reader import Run
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.bootstrap import Interval, median_interval
 from emulator.results.statistics.samples.classes import JCT, ClassKey
-from emulator.results.statistics.samples.measurements import Times, measurements
-from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.statistics.samples.iterations import Times, measurements
+from emulator.results.statistics.summary import RunSummary
 from emulator.results.verdict.judge import Outcome as Verdict
-from emulator.results.verdict.judge import gravest, judge
-from emulator.results.verdict.rules import rules_of
-from emulator.results.verdict.tester import judge_tester
+from emulator.results.verdict.judge import gravest, judge_tester
+from emulator.results.verdict.session import JudgedRun, judge_run
 from emulator.views.columns.figures import describe_scaling
-
-RECORD = "sweep.json"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +95,7 @@ class AxisRecord(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...]
 
 
-class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+class SweepRecord(SeriesRecord, frozen=True, kw_only=True):
     """The result of a sweep, so far.
 
     Attributes:
@@ -113,6 +106,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
         points: in the order of the grid; one that was not played has no runs.
     """
 
+    FILE: ClassVar[str] = "sweep.json"
+    SERIES: ClassVar[str] = "sweep"
     charkha_sweep_result: Literal[1] = 1
     name: str
     written: str
@@ -154,12 +149,7 @@ def record_of(
     points: list[PointRecord] = []
     alone: dict[str, Mapping[str, Run]] = {}
     for point in sweep.points:
-        if len(point.experiment.jobs) > 1:
-            points.append(_of_sessions(point, found[point.folder], alone))
-            continue
-        runs = [read_run(one.folder) for one in found[point.folder] if one.problem is None]
-        problem = next((one.problem for one in found[point.folder] if one.problem), "")
-        points.append(_measured(point, runs, collective, problem))
+        points.append(_measured(point, found[point.folder], collective, alone))
         collective = collective or (points[-1].collective or "").partition(",")[0] or None
     return SweepRecord(
         name=name,
@@ -168,28 +158,6 @@ def record_of(
         axes=tuple(AxisRecord(name=one.name, setting=one.path, values=one.values) for one in sweep.axes),
         repeat=sweep.repeat,
         points=tuple(points),
-    )
-
-
-def _of_sessions(point: Point, outcomes: Sequence[Outcome], alone: dict[str, Mapping[str, Run]]) -> PointRecord:
-    """The figures of a point of several jobs; `alone` has the runs alone of the points before, by what they share."""
-    sessions = [load_session(one.folder) for one in outcomes if one.problem is None]
-    problem = next((one.problem for one in outcomes if one.problem), "")
-    fixed = PointRecord(values=point.values, folder=point.folder, runs=len(sessions), problem=problem)
-    if not sessions:
-        return fixed
-    solo = alone.setdefault(apart_from_starts(point.experiment), next((one.solo for one in sessions if one.solo), {}))
-    measured = measure_interference([dataclasses.replace(one, solo=solo) for one in sessions])
-    runs = [run for one in sessions for run in one.jobs.values()]
-    found = [_Measured(summarise(run), {}) for run in runs]
-    return replace(
-        fixed,
-        unit="iterations" if len(sessions) == 1 else "runs",
-        verdict=_verdict(runs, found),
-        scaling=next(filter(None, (describe_scaling(one.summary.scaling) for one in found)), ""),
-        tester_limited=_limits(found, None),
-        jobs=tuple(map(_of_job, measured.jobs)),
-        fairness=measured.fairness,
     )
 
 
@@ -205,51 +173,45 @@ def _of_job(one: JobInterference) -> JobFigures:
     )
 
 
-def record_to_json(record: msgspec.Struct) -> dict[str, Any]:
-    """The result of a sweep as plain values, for JSON."""
-    plain: dict[str, Any] = msgspec.to_builtins(record)
-    return plain
-
-
-def write_record(record: msgspec.Struct, folder: Path) -> None:
-    """Write the file.
-
-    Raises:
-        HostError: it cannot be written.
-    """
-    write_text(folder / RECORD, json.dumps(record_to_json(record), indent=1, ensure_ascii=False) + "\n")
-
-
-class _Measured(NamedTuple):
-    summary: RunSummary
-    times: Mapping[ClassKey, Times]
-
-
-def _measured(point: Point, runs: Sequence[Run], collective: str | None, problem: str) -> PointRecord:
-    fixed = PointRecord(values=point.values, folder=point.folder, runs=len(runs), problem=problem)
-    if not runs:
-        return fixed
-    found = [_Measured(summarise(run), measurements(run).classes) for run in runs]
-    first = found[0].summary
+def _measured(
+    point: Point, outcomes: Sequence[Outcome], collective: str | None, alone: dict[str, Mapping[str, Run]]
+) -> PointRecord:
+    """The figures of a point; `alone` has the runs alone of the points before, by what they share."""
+    sessions = [one.played for one in outcomes if one.played is not None]
+    problem = next((one.problem for one in outcomes if one.problem), "")
+    record = PointRecord(values=point.values, folder=point.folder, runs=len(sessions), problem=problem)
+    if not sessions:
+        return record
+    judged = [judge_run(run) for one in sessions for run in one.jobs.values()]
+    record = replace(
+        record,
+        unit="iterations" if len(sessions) == 1 else "runs",
+        verdict=_verdict(judged),
+        scaling=next(filter(None, (describe_scaling(one.summary.scaling) for one in judged)), ""),
+    )
+    if len(point.experiment.jobs) > 1:
+        shared = apart_from_starts(point.experiment)
+        solo = alone.setdefault(shared, next((one.solo for one in sessions if one.solo), {}))
+        found = measure_interference([dataclasses.replace(one, solo=solo) for one in sessions])
+        jobs = tuple(map(_of_job, found.jobs))
+        return replace(record, tester_limited=_limits(judged, None), jobs=jobs, fairness=found.fairness)
+    times = [measurements(one.run).classes for one in judged]
+    first = judged[0].summary
     row = _busiest(first.classes, collective)
     busbw = None
     if row is not None and row.busbw_bytes_per_s and row.cct_p50_ns:
-        busbw = _inverse(_figure(found, row.key), row.busbw_bytes_per_s * row.cct_p50_ns)
+        busbw = _inverse(_figure(times, row.key), row.busbw_bytes_per_s * row.cct_p50_ns)
     return replace(
-        fixed,
-        unit="iterations" if len(runs) == 1 else "runs",
-        jct_ns=_figure(found, ClassKey(JCT, first.ranks)),
+        record,
+        jct_ns=_figure(times, ClassKey(JCT, first.ranks)),
         collective=None if row is None else str(row.key),
         busbw_bytes_per_s=busbw,
-        verdict=_verdict(runs, found),
-        scaling=describe_scaling(first.scaling),
-        tester_limited=_limits(found, row),
+        tester_limited=_limits(judged, row),
     )
 
 
-def _verdict(runs: Sequence[Run], found: Sequence[_Measured]) -> Verdict | None:
-    verdicts = [judge(one.summary, rules_of(run)) for run, one in zip(runs, found, strict=True)]
-    return gravest(one.outcome for one in verdicts) if any(one.findings for one in verdicts) else None
+def _verdict(judged: Sequence[JudgedRun]) -> Verdict | None:
+    return gravest(one.verdict.outcome for one in judged) if any(one.verdict.findings for one in judged) else None
 
 
 def _busiest(rows: Sequence[ClassSummary], collective: str | None) -> ClassSummary | None:
@@ -258,8 +220,8 @@ def _busiest(rows: Sequence[ClassSummary], collective: str | None) -> ClassSumma
     return usable[0] if usable else None
 
 
-def _figure(found: Sequence[_Measured], key: ClassKey) -> Figure | None:
-    times = [one.times[key] for one in found if key in one.times]
+def _figure(found: Sequence[Mapping[ClassKey, Times]], key: ClassKey) -> Figure | None:
+    times = [one[key] for one in found if key in one]
     medians = [value for one in times if (value := one.percentile_ns(0.5))]
     if not medians:
         return None
@@ -281,7 +243,7 @@ def _inverse(time: Figure | None, product: float) -> Figure | None:
     return Figure(value=product / time.value, low=low, high=high)
 
 
-def _limits(found: Sequence[_Measured], row: ClassSummary | None) -> str:
+def _limits(found: Sequence[JudgedRun], row: ClassSummary | None) -> str:
     """The first thing that the tester reported in a run, and in how many of them there is one."""
     problems = [problem for one in found if (problem := _limit(one.summary, row))]
     if not problems:

@@ -11,7 +11,7 @@ from rich.text import Text
 from emulator.experiment.series.sweep.record import Figure, JobFigures, PointRecord, SweepRecord
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, count_of, duration_cell, rate_cell
-from emulator.views.columns.verdict_columns import STYLES
+from emulator.views.columns.result_columns import STYLES
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from emulator.results.statistics.method.descriptive import student_t_quantile
 from emulator.trace.meaning.model import IntArray
 
 CONFIDENCE = 0.95
@@ -52,23 +53,18 @@ def bootstrap_interval(
         seed: the same seed gives the same interval.
         values_per_resample: numbers that the statistic of one resample reads; bounds memory.
     """
-    from scipy import stats  # takes half of the start-up time of a command
-
     smallest = min(len(sample) for sample in samples)
     freedom = sum(len(sample) - 1 for sample in samples)
-    reach = math.sqrt(smallest / (smallest - 1)) * stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)
-    found = stats.bootstrap(
-        samples,
-        statistic,
-        n_resamples=resamples,
-        batch=max(1, _BATCH_VALUES // values_per_resample),
-        vectorized=True,
-        paired=False,
-        confidence_level=float(1 - 2 * stats.norm.sf(reach)),
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Interval(float(found.low), float(found.high))
+    reach = math.sqrt(smallest / (smallest - 1)) * student_t_quantile(0.5 + CONFIDENCE / 2, freedom)
+    tail = math.erfc(reach / math.sqrt(2)) / 2  # of the normal distribution
+    random, batch = np.random.default_rng(seed), max(1, _BATCH_VALUES // values_per_resample)
+    found = []
+    for first in range(0, resamples, batch):
+        rows = min(batch, resamples - first)
+        drawn = (sample[random.integers(len(sample), size=(rows, len(sample)))] for sample in samples)
+        found.append(statistic(*drawn, axis=-1))
+    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
+    return Interval(float(low), float(high))
 
 
 def median_interval(values: IntArray, unit: IntArray) -> Interval | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from emulator.results.statistics.method.bootstrap import Interval, median_interval
 from emulator.results.statistics.method.descriptive import variation
 from emulator.results.statistics.samples.classes import ClassKey
-from emulator.results.statistics.samples.measurements import Measurements, Times
+from emulator.results.statistics.samples.iterations import Measurements, Times
 
 
 @dataclass(frozen=True, slots=True)

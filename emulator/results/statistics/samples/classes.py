@@ -9,8 +9,8 @@ import numpy as np
 
 from emulator.results.statistics.method.nccl_conventions import nccl_size
 from emulator.results.statistics.samples.collectives import MergedSamples
-from emulator.trace.meaning.collective_names import SEND_RECV
 from emulator.trace.meaning.model import CommKind, IntArray, Workload
+from emulator.trace.meaning.names import SEND_RECV
 from emulator.units import format_size
 
 BETWEEN_HOSTS, IN_A_HOST = "between hosts", "in a host"

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from emulator.errors import ResultError
 from emulator.results.run_folder.manifest import LAST_ARRIVAL, LAST_DONE, CctEnd
-from emulator.results.statistics.samples.table_columns import UNKNOWN, block_starts, labels_and_codes, to_ints
+from emulator.results.statistics.samples.measured_rows import UNKNOWN, block_starts, labels_and_codes, to_ints
 from emulator.trace.meaning.model import BoolArray, CommKind, IntArray
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -41,8 +41,15 @@ MERGE_COLUMNS: Sequence[str] = (
     "ideal_ns",
     "remaining_ideal_ns",
     "core_wait_ns",
+    "network_ns",
+    "network_crossings",
+    "stalled_ns",
+    "port_ns",
 )
 """Columns of the samples that `merge` reads."""
+STAMP_ERROR_NS = 20_000
+"""By how much time stamps of the kernel make a transfer look longer than it was, at most at the median, on a busy host
+(lab.benchmarks.network_part)."""
 NEGLIGIBLE_SKEW = 0.005
 """Skew over the ideal of all bytes: up to here, what moved before the last post is left out of account, at most that
 share of them."""
@@ -71,6 +78,10 @@ class MergedSamples:
         core_wait_ns: waits of all members for a core of their agents, between their post and their end; UNKNOWN if one
             does not know its own.
         core_wait_fraction: the largest share (0 to 1) of such a wait in the time of a member; NaN where it is unknown.
+        network_ns: of cct, what the chain of messages that ended last spent in the network; UNKNOWN without stamps.
+        stalled_ns: for how long the ports of the members had nothing left to send although something was in line.
+        port_ns: how long what the busiest of their ports received takes at its usual pace; 0 or less: not known.
+        stamp_error_ns: by how much late time stamps may have made `network_ns` longer.
         incomplete: measurements left out because a member did not report.
         has_hosts: `between_hosts` is known.
     """
@@ -94,6 +105,10 @@ class MergedSamples:
     is_worked_out: BoolArray
     core_wait_ns: IntArray
     core_wait_fraction: FloatArray
+    network_ns: IntArray
+    stalled_ns: IntArray
+    port_ns: IntArray
+    stamp_error_ns: IntArray
     algorithms: tuple[str, ...]
     incomplete: int
     has_hosts: bool = False
@@ -173,6 +188,10 @@ def merge(samples: pa.Table, hosts: Sequence[int] = (), *, until: CctEnd = LAST_
         "is_worked_out": remaining != UNKNOWN,
         "core_wait_ns": blocks.core_wait_ns(),
         "core_wait_fraction": blocks.core_wait_fraction(cct_ns),
+        "network_ns": blocks.largest("network_ns"),
+        "stalled_ns": blocks.largest("stalled_ns"),
+        "port_ns": blocks.largest("port_ns"),
+        "stamp_error_ns": STAMP_ERROR_NS * blocks.largest("network_crossings"),
     }
     kept: dict[str, Any] = {name: column[complete] for name, column in merged.items()}
     incomplete = int(np.count_nonzero(~complete))

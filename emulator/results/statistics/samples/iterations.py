@@ -1,4 +1,4 @@
-"""How long the iterations of a run took (JCT), and how the slowest rank spent the median one.
+"""How long the iterations of a run took (JCT), how the slowest rank spent the median one, and all times by class.
 
 An iteration lasts from the start of its first rank to the end of its last rank. With the pace `continuous` a rank
 begins before others have ended the iteration before: counted from the first start, neighbours would overlap, and their
@@ -8,7 +8,7 @@ sum would be longer than the run. There it lasts from the end of the iteration b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,13 @@ import pyarrow as pa
 
 from emulator.control.observations import EVENTS
 from emulator.results.run_folder.manifest import Manifest
-from emulator.results.statistics.method.descriptive import median_index, variation
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.statistics.method.descriptive import median_index, percentile, variation
+from emulator.results.statistics.samples.classes import JCT, ClassKey, class_rows
+from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
+from emulator.results.statistics.samples.measured_rows import read_measured, to_ints
+from emulator.results.statistics.traffic.network_traffic import hosts_of_ranks
 from emulator.trace.meaning.model import IntArray
 
 
@@ -200,3 +205,70 @@ def played_iterations(columns: Mapping[str, IntArray], manifest: Manifest) -> It
 
 def _ratio(measured_ns: float, reference_ns: int | None) -> float | None:
     return measured_ns / reference_ns if reference_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The measurements of one class in one run, without warm-up and excluded iterations.
+
+    Attributes:
+        iteration: iteration of each measurement.
+        time_ns: cct, or JCT for the class of iterations; never negative.
+        early: how many had payload that arrived before its rank had posted.
+        negative: how many were left out because their time is below zero.
+    """
+
+    iteration: IntArray
+    time_ns: IntArray
+    early: int = 0
+    negative: int = 0
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def percentile_ns(self, q: float) -> float | None:
+        """The q-quantile, see `percentile`."""
+        return percentile(self.time_ns, q)
+
+    def only(self, iterations: IntArray) -> Times:
+        """Those of some iterations; `early` and `negative` stay those of the run."""
+        kept = np.isin(self.iteration, iterations)
+        return replace(self, iteration=self.iteration[kept], time_ns=self.time_ns[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The times of all classes of a run, JCT included.
+
+    Attributes:
+        incomplete: measurements that lacked a member and are left out.
+        network: the part of the network, of classes of which at least half of the measurements have it.
+    """
+
+    classes: Mapping[ClassKey, Times]
+    incomplete: int
+    network: Mapping[ClassKey, Times] = field(default_factory=dict)
+
+
+def measurements(run: Run) -> Measurements:
+    """Read the times of a run.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+    """
+    samples, hosts = read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS), hosts_of_ranks(run.manifest)
+    merged = merge(samples, hosts, until=run.manifest.cct_until)
+    classes: dict[ClassKey, Times] = {}
+    network: dict[ClassKey, Times] = {}
+    durations = iteration_durations(run.table(RunTable.ITERATIONS), run.manifest)
+    if durations:
+        iterations, jct_ns = np.array(list(durations.items()), np.int64).T
+        classes[ClassKey(JCT, run.manifest.trace.ranks)] = Times(iterations, jct_ns)
+    for key, rows in class_rows(merged):
+        valid = rows[merged.cct_ns[rows] >= 0]
+        early, negative = int(np.count_nonzero(merged.early[rows])), len(rows) - len(valid)
+        classes[key] = Times(merged.iteration[valid], merged.cct_ns[valid], early, negative)
+        known = valid[merged.network_ns[valid] > 0]
+        if len(known) and 2 * len(known) >= len(valid):
+            network[key] = Times(merged.iteration[known], merged.network_ns[known])
+    return Measurements(classes, merged.incomplete, network)

@@ -1,9 +1,9 @@
-"""The rows of a run that count, neither warm-up nor excluded iterations, and the payload of rows."""
+"""The rows of a run that count, neither warm-up nor excluded iterations, their payload, and columns as NumPy arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,34 @@ from emulator.host.parquet import to_table
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.samples.table_columns import labels_and_codes, to_ints
 from emulator.trace.meaning.model import CommKind, IntArray
+
+UNKNOWN = -1
+"""Replaces null in columns whose values cannot be negative."""
+
+
+def to_ints(column: Any, *, null: int = UNKNOWN) -> IntArray:
+    """A numeric or bool column as int64, with `null` in place of missing values."""
+    return np.asarray(column.cast(pa.int64()).fill_null(null).to_numpy(), np.int64)
+
+
+def labels_and_codes(column: Any) -> tuple[tuple[str, ...], IntArray]:
+    """A dictionary column as its distinct labels, and an index into them per row."""
+    if column.num_chunks == 0:
+        return (), np.empty(0, np.int64)
+    chunk = column.unify_dictionaries().combine_chunks()
+    return tuple(chunk.dictionary.to_pylist()), np.asarray(chunk.indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def block_starts(*columns: IntArray) -> IntArray:
+    """Index of the first row of each block of equal rows.
+
+    Args:
+        columns: keys of equal length, sorted so that equal rows are adjacent.
+    """
+    changed = np.any([np.diff(column) != 0 for column in columns], axis=0)
+    return np.flatnonzero(np.concatenate(([len(columns[0]) > 0], changed)))
+
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 

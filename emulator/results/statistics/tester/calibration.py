@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.errors import HostError, InputError
+from emulator.host.files import read_bounded
 from emulator.results.run_folder.manifest import software_versions
 from emulator.schema import decode, parse_json
 
@@ -32,7 +33,7 @@ def host_facts() -> Mapping[str, str]:
         "cpu": next((line.partition(":")[2].strip() for line in _lines(_CPU_INFO) if "model name" in line), "unknown"),
         "cpus": str(len(os.sched_getaffinity(0))),
         "kernel": platform.release(),
-        **{name: software_versions()[name] for name in ("charkha", "python", "numpy", "pyzmq")},
+        **{name: software_versions()[name] for name in ("charkha", "build", "python", "numpy", "pyzmq")},
     }
 
 
@@ -157,7 +158,7 @@ def read_calibration(path: Path) -> Calibration:
         InputError: it cannot be read, or is not a calibration of this version.
     """
     try:
-        document = parse_json(path.read_bytes())
+        document = parse_json(read_bounded(path))
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ValueError(f"format {document['format']}, version {document['version']}")
         return decode(document, Calibration)

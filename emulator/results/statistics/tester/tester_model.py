@@ -3,33 +3,40 @@
 Calibration measures it without a device under test: the time of one step of a collective with almost no bytes, and the
 throughput of all ranks of the machine together for steps of several sizes. Collectives that run at the same time share
 the machine, so their bytes count too.
+
+Limits that the hosts of a run reached are warnings: buffers that the kernel cut, datagrams that it dropped, shared
+ports.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import stdtrit
 
 from emulator.errors import PlanError
 from emulator.planner.algorithms import depends_on_layout, schedule
 from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.schedule import Collective
-from emulator.results.statistics.method.descriptive import median
-from emulator.results.statistics.samples.bytes_in_flight import FloatArray, bytes_in_flight
+from emulator.results.run_folder.manifest import HostFacts
+from emulator.results.statistics.method.descriptive import median, student_t_quantile
 from emulator.results.statistics.samples.collectives import MergedSamples
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.results.statistics.samples.transfers import FloatArray, bytes_in_flight
 from emulator.trace.meaning.model import CommKind, IntArray
-from emulator.units import NS_PER_S
+from emulator.units import NS_PER_S, format_size
 
 TESTER_LIMITED_PERCENT = 90.0
 """From this share of the measured time on, the tester sets the time rather than the device."""
+SLOWEST_TESTER = 1.6
+"""A tester's own time when other processes keep all cores busy / its calibrated time, at most. It takes longer even if
+it never waits for a core, because hardware threads share one: 0.9 to 1.53 times in 10 runs of 64 KiB on two cores, 2
+ranks, agents with priority (lab.benchmarks.verdicts busy)."""
 _MAX_SCHEDULED_MEMBERS = 1024
 """Larger groups have no share: their schedule takes too long to compute."""
 _MIN_TRANSFER_SHARE = 0.5
@@ -87,23 +94,37 @@ def fit_tester_model(
 
 
 def slowest_likely(models: Sequence[TesterModel]) -> TesterModel:
-    """The slow end of what several calibrations found: of each mean the end of its 95 % interval (Student's t).
+    """What a run may find of several calibrations: the slow end of the 95 % interval of a further one (Student's t).
 
     Args:
         models: one per calibration. A size counts if all of them have a rate for it.
     """
+    slow = [(size, 1e9 / _slow_end(times)) for size, times in _byte_times_ns(models).items()]
+    return TesterModel(sorted(slow), _slow_end([one.step_ns for one in models]))
+
+
+def uncertainty(models: Sequence[TesterModel]) -> float:
+    """How far the 95 % interval of the mean reaches, as a share of it: of a step or of a byte, whichever is further."""
+    measured = [[one.step_ns for one in models], *_byte_times_ns(models).values()]
+    return max(_reach(values) / float(np.mean(values)) for values in measured)
+
+
+def _byte_times_ns(models: Sequence[TesterModel]) -> dict[int, list[float]]:
+    """Bytes of a step → time of a byte in each calibration, for sizes that all of them have."""
     shared = set.intersection(*({size for size, _ in one.rates} for one in models))
-    rates = {size: [rate for one in models for at, rate in one.rates if at == size] for size in shared}
-    slow = [(size, 1e9 / _upper_mean([1e9 / max(rate, 1.0) for rate in found])) for size, found in rates.items()]
-    return TesterModel(sorted(slow), _upper_mean([one.step_ns for one in models]))
+    return {size: [1e9 / max(rate, 1.0) for one in models for at, rate in one.rates if at == size] for size in shared}
 
 
-def _upper_mean(values: Sequence[float]) -> float:
-    mean = float(np.mean(values))
+def _reach(values: Sequence[float], *, further: int = 0) -> float:
+    """Half the 95 % interval of their mean, or if `further` is 1, of one more value; 0 of a single one."""
     if len(values) < 2:
-        return mean
-    error: float = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return mean + float(stdtrit(len(values) - 1, 0.975)) * error
+        return 0.0
+    spread: float = float(np.std(values, ddof=1)) * math.sqrt(further + 1 / len(values))
+    return student_t_quantile(0.975, len(values) - 1) * spread
+
+
+def _slow_end(values: Sequence[float]) -> float:
+    return float(np.mean(values)) + _reach(values, further=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +226,72 @@ class InstanceLayouts:
         """That of the group of an instance, with its members by rank; None if it is not known."""
         ranks = to_ints(self._samples["rank"])[to_ints(self._samples["instance"]) == instance]
         return self._layouts.of(np.unique(ranks).tolist())
+
+
+_SYSCTLS = {"receive": "net.core.rmem_max", "send": "net.core.wmem_max"}
+_STRANGE = {
+    "dropped.stranger": "packets came from senders that are not of the run",
+    "dropped.length": "packets came that are too short for RoCEv2",
+}
+"""Drops → what they mean."""
+_Facts = Mapping[str, int]
+
+
+def host_limit_warnings(hosts: Iterable[HostFacts]) -> Mapping[str, int]:
+    """Warnings with their remedy → number of occurrences, from the facts that transports of agents report.
+
+    docs/results.md lists the facts.
+    """
+    facts = [
+        {name: one.value for name, one in host.transport.items() if isinstance(one.value, int)}
+        for host in hosts
+        if host.transport
+    ]
+    return dict([*_cut_buffers(facts), *_drops(facts), *_strangers(facts), *_shared_ports(facts)])
+
+
+def _cut_buffers(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
+    """One warning per kind of buffer, for the smallest one."""
+    for direction, sysctl in _SYSCTLS.items():
+        for granted, requested in sorted(_buffer(one, direction) for one in facts)[:1]:
+            if granted < requested:
+                size = f"{format_size(granted)} of {format_size(requested)}"
+                yield f"the kernel granted {size} for a {direction} buffer: sysctl -w {sysctl}={requested}", 1
+
+
+def _drops(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
+    received = sum(one.get("dropped.queue", 0) for one in facts)
+    if received:
+        remedy = _raise_buffer(facts, "receive") or "choose a smaller --window-bytes"
+        yield f"the kernel dropped datagrams because a receive buffer was full: {remedy}", received
+    sent = sum(one.get("dropped.send", 0) for one in facts)
+    if sent:
+        remedy = _raise_buffer(facts, "send") or "choose a --rate-cap, or check the packet filters of the host"
+        yield f"the kernel refused to send a datagram: {remedy}", sent
+
+
+def _strangers(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
+    """What came to ranks and was of nobody in the run: it cost time, and somebody sent it."""
+    for fact, what in _STRANGE.items():
+        if found := sum(one.get(fact, 0) for one in facts):
+            yield f"{what}: find out who else sends to the addresses of the ranks", found
+
+
+def _shared_ports(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
+    shared = sum(one.get("ports_shared", 0) for one in facts)
+    if shared:
+        remedy = "raise `ulimit -n`, or use more --agents"
+        yield f"a queue pair had to share a source port because open files ran out: {remedy}", shared
+
+
+def _raise_buffer(facts: Sequence[_Facts], direction: str) -> str | None:
+    """The command that allows larger buffers; None if every buffer has the requested size already."""
+    buffers = [_buffer(one, direction) for one in facts]
+    if all(granted >= requested for granted, requested in buffers):
+        return None
+    return f"sysctl -w {_SYSCTLS[direction]}={max(requested for _, requested in buffers)}"
+
+
+def _buffer(facts: _Facts, direction: str) -> tuple[int, int]:
+    """(granted, requested), bytes."""
+    return facts.get(f"{direction}_buffer_granted", 0), facts.get(f"{direction}_buffer_asked", 0)

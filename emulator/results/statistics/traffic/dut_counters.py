@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.results.run_folder.manifest import Manifest
-from emulator.results.statistics.samples.table_columns import block_starts, labels_and_codes, to_ints
+from emulator.results.statistics.samples.measured_rows import block_starts, labels_and_codes, to_ints
 from emulator.trace.meaning.model import IntArray
 
 DROPS = {

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from emulator.results.run_folder.manifest import Manifest
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.results.statistics.worst.worst_flows import endpoint_names, ports_of_ranks
 from emulator.trace.meaning.model import IntArray
 from emulator.units import NS_PER_S

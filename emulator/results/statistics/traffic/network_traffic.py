@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.results.run_folder.manifest import Manifest
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.trace.meaning.model import BoolArray, IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 

@@ -20,8 +20,7 @@ import pyarrow as pa
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.descriptive import median
-from emulator.results.statistics.samples.measured_rows import read_measured
-from emulator.results.statistics.samples.table_columns import block_starts, labels_and_codes, to_ints
+from emulator.results.statistics.samples.measured_rows import block_starts, labels_and_codes, read_measured, to_ints
 from emulator.trace.meaning.model import CommKind, IntArray
 
 Event = Literal["post", "done"]
@@ -208,7 +207,7 @@ def _step(orders: _Orders, rows: IntArray, *, spread_ns: float, steps: int) -> S
 
 def _chance(hits: int, trials: int, probability: float, *, tests: int) -> float:
     """Probability of at least this many hits, multiplied by the number of tests; at most 1."""
-    # Not by scipy, which takes as long to load as a report to write: the first term, and the ratios to the next ones.
+    # The first term, and the ratios to the next ones.
     if not hits or probability == 1:
         return 1.0
     ways = math.lgamma(trials + 1) - math.lgamma(hits + 1) - math.lgamma(trials - hits + 1)

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.results.run_folder.manifest import Manifest
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.results.statistics.traffic.dut_counters import DROPS, counter_series, device_nodes
-from emulator.results.statistics.traffic.retransmissions import REFUSED, lost_packets
+from emulator.results.statistics.traffic.flow_counters import REFUSED, lost_packets
 
 EVENTS = ("retransmits", "timeouts", "naks", "rnr_naks", "out_of_order", "ecn_marks", "copies")
 _LOSS_COLUMNS = ("retransmits", "duplicates", "out_of_order")
@@ -30,7 +30,7 @@ class WorstFlow:
         source, destination: ports, `h0:eth0`; "" if the topology does not name them.
         packets: sent, repeated ones included.
         retransmissions: packets sent again.
-        lost: packets that no receiver reported, see retransmissions.py; None if the transport does not count them.
+        lost: packets that no receiver reported, see `lost_packets`; None if the transport does not count them.
         spurious: of the retransmissions, packets that had arrived.
         copies: packets that came twice although they were sent once: the network made the second one; None if the
             receiver cannot tell.

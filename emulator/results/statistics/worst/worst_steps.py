@@ -15,12 +15,12 @@ from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.method.descriptive import median
-from emulator.results.statistics.samples.steps import RecordedInstance, Steps, read_steps
-from emulator.results.statistics.samples.table_columns import UNKNOWN, to_ints
+from emulator.results.statistics.samples.measured_rows import UNKNOWN, to_ints
+from emulator.results.statistics.samples.transfers import RecordedInstance, Steps, read_steps
 from emulator.results.statistics.traffic.network_traffic import hosts_of_ranks
 from emulator.results.statistics.worst.worst_flows import drops_next_to, ports_of_ranks
-from emulator.trace.meaning.collective_names import SEND_RECV
 from emulator.trace.meaning.model import IntArray
+from emulator.trace.meaning.names import SEND_RECV
 
 FEWEST = 3
 """Transfers of about the same size in an instance that make a median to compare with."""

@@ -1,24 +1,31 @@
 """A page of results: sections with key figures, tables and charts, rendered as one self-contained HTML file.
 
 The classes here describe the contents, templates/ the appearance. All texts are escaped, and the content security
-policy of the page forbids loading anything.
+policy of the page forbids loading anything. Vega-Lite and Vega, which draw pictures in the browser, are packed by
+`lab/scripts/generate_vega.py` and embedded; `vega/licences.txt` has the licences of what they contain.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib import resources
+from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
 
 from emulator.views.columns.columns import Column, Header, Row, filled
 from emulator.views.columns.figures import NONE
-from emulator.views.html.page.library import packed, packed_library
 from emulator.views.html.page.pictures import Picture
+from emulator.visible import visible
 
 Cells: TypeAlias = Sequence[str]
 
@@ -87,6 +94,11 @@ class Table:
     about: str = ""
     is_folded: bool = False
     links: Sequence[str] = ()
+
+
+def link_to(path: Path, place: Path) -> str:
+    """A link of a page in the folder `place` to a file; "" if there is no such file."""
+    return quote(os.path.relpath(path, place)) if path.is_file() else ""
 
 
 def table_of(
@@ -229,6 +241,23 @@ def render(page: Page, *, with_library: bool = True, follows: bool = False) -> s
     )
 
 
+def only(page: Page, identifier: str) -> Page:
+    """The page with one of its charts and nothing else.
+
+    Raises:
+        KeyError: it has no such chart.
+    """
+    charts = {one.identifier: one for section in page.sections for one in section.blocks if isinstance(one, Chart)}
+    chart = charts[identifier]
+    section = PageSection(f"{identifier}-section", "", [replace(chart, is_wide=True)], is_wide=True)
+    return Page(f"{chart.title} · {page.title}", page.heading, "", (), (), [section])
+
+
+def table_html(table: Table) -> str:
+    """A table as a part of someone else's page."""
+    return str(_environment().get_template("blocks.html").module.plain_table(table))  # type: ignore[attr-defined]
+
+
 @cache
 def _environment() -> jinja2.Environment:
     loader = jinja2.PackageLoader("emulator.views.html.page")
@@ -238,7 +267,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=shown,
     )
     environment.globals["style"] = Markup(_source(environment, "page.css"))
     environment.globals["script"] = Markup(_source(environment, "page.js"))
@@ -251,8 +280,21 @@ def _source(environment: jinja2.Environment, name: str) -> str:
     return environment.loader.get_source(environment, name)[0]
 
 
-def _shown(value: Any) -> Any:
-    """Invisible characters as escapes: a name must not look like another one or reverse the text."""
-    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
-        return value
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in value)
+def shown(value: Any) -> Any:
+    """What a template shows of a value; what is marked as HTML stays as it is."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def packed(text: str, *, level: int = 6) -> str:
+    """Compress with zlib and encode in base64; page.js unpacks it."""
+    return base64.b64encode(zlib.compress(text.encode(), level)).decode()
+
+
+VEGA_LITE = "6.4"
+
+
+@cache
+def packed_library() -> str:
+    """The JavaScript, compressed with zlib and encoded in base64; a page unpacks it."""
+    file = resources.files("emulator.views.html.page") / "vega" / f"vega-lite-{VEGA_LITE}.js.zlib.b64"
+    return file.read_text(encoding="ascii")

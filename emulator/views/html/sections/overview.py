@@ -1,4 +1,4 @@
-"""The top of a report: what was run and the key results, for a reader with ten seconds."""
+"""The top of a report: the verdict, what was run and the key results, for a reader with ten seconds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import IN_A_HOST
 from emulator.results.statistics.samples.iterations import IterationSummary
 from emulator.results.statistics.traffic.network_traffic import NetworkTraffic
+from emulator.results.verdict.judge import Outcome, Verdict
 from emulator.trace.meaning.imported import GUESSED
 from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
@@ -24,10 +25,22 @@ from emulator.views.columns.figures import (
     payload_cell,
     rate_cell,
 )
+from emulator.views.columns.result_columns import VERDICT_COLUMNS
 from emulator.views.html.facts import PageFacts
-from emulator.views.html.page.document import Bar, BarPart, Block, Figures, KeyFigure, PageSection, Text
-from emulator.views.html.sections.counters import count_drops
-from emulator.views.text.network_text import describe_network, explain_ideal, gbit_cell
+from emulator.views.html.page.document import (
+    Answer,
+    Bar,
+    BarPart,
+    Block,
+    Figures,
+    KeyFigure,
+    PageSection,
+    Text,
+    table_of,
+)
+from emulator.views.html.sections.traffic import count_drops
+from emulator.views.network_text import describe_network, explain_ideal, gbit_cell
+from emulator.views.verdict_text import words
 
 _COUNTERS = ("retransmissions", "timeouts", "naks", "ecn_marks", "cnps", "out_of_order")
 
@@ -203,3 +216,22 @@ def _with_unit(rate: str) -> str:
 
 def _percent(value: float | None) -> str:
     return NONE if value is None else f"{number_cell(value)} %"
+
+
+TONES = {Outcome.PASS: "good", Outcome.FAIL: "bad"}
+
+
+def answer(verdict: Verdict) -> Answer:
+    """The first line of the page."""
+    return Answer(*words(verdict), TONES.get(verdict.outcome, "open"))
+
+
+def checks(verdict: Verdict) -> Iterator[PageSection]:
+    """A table of every check; nothing without rules."""
+    if verdict.findings:
+        about = "TESTER-LIMITED: the tester determined the value, not the device. UNDECIDED: it was not measured."
+        yield PageSection(
+            "verdict",
+            "Verdict",
+            [table_of("checks", f"Checks: {verdict.rules}", VERDICT_COLUMNS, verdict.findings, about)],
+        )

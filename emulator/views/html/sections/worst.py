@@ -8,20 +8,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from emulator.control.observations import EVENTS
-from emulator.results.statistics.samples.steps import RecordedInstance, Steps
-from emulator.results.statistics.samples.table_columns import UNKNOWN, to_ints
+from emulator.results.statistics.samples.measured_rows import UNKNOWN, to_ints
+from emulator.results.statistics.samples.transfers import RecordedInstance, Steps
 from emulator.results.statistics.summary import WORST_FLOWS
 from emulator.results.statistics.worst.worst_steps import MOST_LISTED, Waited, WorstStep
 from emulator.units import format_duration
 from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import NONE, count_of
-from emulator.views.columns.worst_flow_columns import WORST_FLOW_COLUMNS
-from emulator.views.columns.worst_step_columns import WORST_STEP_COLUMNS
+from emulator.views.columns.worst_columns import WORST_FLOW_COLUMNS, WORST_STEP_COLUMNS
 from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Block, Chart, PageSection, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import spread_evenly
-from emulator.views.text.network_text import describe_loss_focus
+from emulator.views.network_text import describe_loss_focus
 
 ROWS = 100
 _ABOUT_FLOWS = (

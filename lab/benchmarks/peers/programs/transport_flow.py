@@ -14,9 +14,10 @@ import multiprocessing
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 
-from agents.transports.base import Address, Endpoint, Transport
+from agents.annexes.zmq.transport import ZmqTransport
+from agents.transports.base import Endpoint, Transport
 from agents.transports.roce.transport import RoceTransport
-from agents.transports.zmq.transport import ZmqTransport
+from emulator.control.conversation import Address
 from emulator.roce.options import RoceOptions
 from emulator.units import NS_PER_S
 

@@ -1,7 +1,5 @@
 """Addresses of ranks that an agent adds to its interfaces for a run, and removes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
@@ -42,7 +40,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 
 def lease(interfaces: Sequence[str] | None, *addresses: str, networks: Sequence[str] = ()) -> Mapping[str, str]:
     places = [RankPlace(rank, address, 1, 1, f"eth{rank}") for rank, address in enumerate(addresses)]
-    setup = Setup([JobSetup(0, "run", places, "roce", 1, 0, settings=None)], networks)
+    setup = Setup({0: JobSetup("run", places, "roce", 1, 0, settings=None)}, networks)
 
     async def run() -> Mapping[str, str]:
         async with leased(None if interfaces is None else Ports(interfaces), setup) as devices:
@@ -109,17 +107,13 @@ def test_a_label_that_would_be_too_long_is_left_out(host: Host) -> None:
     assert "label" not in host.changes[0][0][0]
 
 
-def test_two_agents_cannot_play_at_one_address_at_once(host: Host) -> None:
-    setup = Setup([JobSetup(0, "run", [RankPlace(0, "192.0.2.77", 1, 1, "eth0")], "roce", 1, 0, settings=None)])
-
-    async def both() -> None:
-        async with leased(Ports(["eth0"]), setup):
-            changes = len(host.changes)
-            with pytest.raises(HostError, match=r"another agent of this host plays a run at 192\.0\.2\.77"):
-                async with leased(Ports(["eth0"]), setup):
-                    pass
-            assert len(host.changes) == changes
-        async with leased(Ports(["eth0"]), setup):
-            pass
-
-    asyncio.run(both())
+async def test_two_agents_cannot_play_at_one_address_at_once(host: Host) -> None:
+    setup = Setup({0: JobSetup("run", [RankPlace(0, "192.0.2.77", 1, 1, "eth0")], "roce", 1, 0, settings=None)})
+    async with leased(Ports(["eth0"]), setup):
+        changes = len(host.changes)
+        with pytest.raises(HostError, match=r"another agent of this host plays a run at 192\.0\.2\.77"):
+            async with leased(Ports(["eth0"]), setup):
+                pass
+        assert len(host.changes) == changes
+    async with leased(Ports(["eth0"]), setup):
+        pass

@@ -1,7 +1,5 @@
 """What the owner of a machine allows, a controller cannot widen."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,17 +12,18 @@ from agents.host.ports import Ports
 from emulator.control import conversation as control
 from emulator.control.flows import FlowTask
 from emulator.errors import HostError
+from emulator.planner.network.port_shares import PortShare
 from emulator.planner.rank_program import PlaySettings
 
 SETTINGS = PlaySettings(credits=True, instances=1, algorithms=(), groups=())
 
 
 def setup(*places: control.RankPlace, networks: Sequence[str] = (), flows: Sequence[FlowTask] = ()) -> control.Setup:
-    return control.Setup([control.JobSetup(0, "r", places, "roce", 1, 0, SETTINGS)], networks, flows)
+    return control.Setup({0: control.JobSetup("r", places, "roce", 1, 0, SETTINGS)}, networks, flows)
 
 
 def rank(host: str, *, cap_bps: int = 0, port: int = 0) -> control.RankPlace:
-    return control.RankPlace(0, host, 1, 1, f"eth{port}", port=port, port_cap_bps=cap_bps)
+    return control.RankPlace(0, host, 1, 1, f"eth{port}", PortShare(port, 0, cap_bps))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "198.18.3.4", "10.1.2.3", "2001:db8::1"])
@@ -97,7 +96,7 @@ def test_names_of_the_topology_do_not_split_an_interface(ports: Ports) -> None:
 @pytest.mark.parametrize("transport", ["zmq", "verbs"])
 def test_a_transport_that_does_not_limit_its_rate_is_refused_where_the_owner_does(transport: str) -> None:
     asked = setup(rank("127.0.0.1", cap_bps=1000))
-    asked = replace(asked, jobs=[replace(asked.jobs[0], transport=transport)])
+    asked = replace(asked, jobs={0: replace(asked.jobs[0], transport=transport)})
     Limits().check(asked)
     with pytest.raises(HostError, match=f"the transport {transport} does not limit its rate.*: use roce"):
         Limits(rate_bps=10**7).check(asked)

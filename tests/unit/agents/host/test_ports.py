@@ -1,12 +1,11 @@
 """Interfaces under test: which rank uses which, and what is refused."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest
 
-from agents.host.ports import Ports
+from agents.host import ports
+from agents.host.ports import Ports, nics_of
 from emulator.control.conversation import RankPlace
 from emulator.errors import HostError
 
@@ -23,23 +22,25 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.getaddrinfo", lambda name, *_, **__: [(0, 0, 0, "", (name, 0))])
 
 
-def test_without_interfaces_ranks_play_over_loopback() -> None:
-    assert Ports([]).devices([place(0, "127.0.0.1"), place(1, "::1")]) == {"127.0.0.1": "lo", "::1": "lo"}
+@pytest.mark.parametrize(
+    ("interfaces", "places", "devices"),
+    [
+        ([], {"127.0.0.1": "", "::1": ""}, ["lo", "lo"]),
+        (["enp3s0"], {"192.0.2.1": "eth0", "192.0.2.2": "eth0"}, ["enp3s0", "enp3s0"]),
+        (["eth0", "eth1"], {"192.0.2.1": "eth0", "192.0.2.2": "eth1"}, ["eth0", "eth1"]),
+    ],
+    ids=["loopback", "the only interface for the only name", "by name"],
+)
+def test_ranks_use_the_interface_that_their_name_stands_for(
+    interfaces: list[str], places: dict[str, str], devices: list[str]
+) -> None:
+    found = Ports(interfaces).devices([place(rank, *one) for rank, one in enumerate(places.items())])
+    assert found == dict(zip(places, devices, strict=True))
 
 
 def test_an_address_off_loopback_needs_an_interface() -> None:
     with pytest.raises(HostError, match=r"rank 1 plays at 192\.0\.2\.1: start the agent with --interface NAME"):
         Ports([]).devices([place(0, "127.0.0.1"), place(1, "192.0.2.1")])
-
-
-def test_the_only_interface_stands_for_the_only_name_of_the_topology() -> None:
-    places = [place(0, "192.0.2.1", "eth0"), place(1, "192.0.2.2", "eth0")]
-    assert Ports(["enp3s0"]).devices(places) == {"192.0.2.1": "enp3s0", "192.0.2.2": "enp3s0"}
-
-
-def test_several_interfaces_are_used_by_name() -> None:
-    places = [place(0, "192.0.2.1", "eth0"), place(1, "192.0.2.2", "eth1")]
-    assert Ports(["eth0", "eth1"]).devices(places) == {"192.0.2.1": "eth0", "192.0.2.2": "eth1"}
 
 
 def test_a_name_that_the_agent_does_not_have_is_refused_with_those_it_has() -> None:
@@ -50,26 +51,28 @@ def test_a_name_that_the_agent_does_not_have_is_refused_with_those_it_has() -> N
         Ports(["eth0", "eth1"]).devices(places)
 
 
-def test_an_interface_that_is_down_is_refused_with_the_command_that_raises_it() -> None:
-    with pytest.raises(HostError, match="interface eth9 is down: ip link set eth9 up"):
-        Ports(["eth0", "eth9"]).check("unix:/run/control")
-
-
-def test_the_control_stream_must_not_leave_through_an_interface_under_test() -> None:
-    with pytest.raises(
-        HostError, match=r"route to the controller \(192\.0\.2\.9\) leaves through eth1, which is under"
-    ):
-        Ports(["eth0", "eth1"]).check("192.0.2.9:4790")
-    Ports(["eth0"]).check("192.0.2.9:4790")
+@pytest.mark.parametrize(
+    ("interfaces", "controller", "problem"),
+    [
+        (["eth0", "eth9"], "unix:/run/control", "interface eth9 is down: ip link set eth9 up"),
+        (
+            ["eth0", "eth1"],
+            "192.0.2.9:4790",
+            r"route to the controller \(192\.0\.2\.9\) leaves through eth1, which is under",
+        ),
+        (["eth1"], "[2001:db8::9]:4790", r"\(2001:db8::9\) leaves through eth1"),
+    ],
+)
+def test_an_interface_that_is_down_or_leads_to_the_controller_is_refused(
+    interfaces: list[str], controller: str, problem: str
+) -> None:
+    with pytest.raises(HostError, match=problem):
+        Ports(interfaces).check(controller)
 
 
 def test_loopback_may_carry_both_the_test_and_the_control_stream() -> None:
+    Ports(["eth0"]).check("192.0.2.9:4790")
     Ports(["lo"]).check("127.0.0.1:4790")
-
-
-def test_brackets_around_an_ipv6_controller_are_removed() -> None:
-    with pytest.raises(HostError, match=r"\(2001:db8::9\) leaves through eth1"):
-        Ports(["eth1"]).check("[2001:db8::9]:4790")
 
 
 def test_a_controller_whose_name_is_unknown_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,3 +82,33 @@ def test_a_controller_whose_name_is_unknown_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("socket.getaddrinfo", unknown)
     with pytest.raises(HostError, match=r"controller's name rack-9 cannot be resolved \(Name or service not known\)"):
         Ports(["eth0"]).check("rack-9:4790")
+
+
+@pytest.fixture(autouse=True)
+def host_of_nics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "nic_facts", lambda name: name)
+    monkeypatch.setattr("emulator.host.iproute.holders", lambda: {"192.0.2.1": "eth0", "192.0.2.2": "eth0"})
+
+
+def test_each_interface_is_listed_once_and_by_name() -> None:
+    assert nics_of(["192.0.2.2", "127.0.0.1", "192.0.2.1", "192.0.2.7"], {"192.0.2.7": "eth1"}) == [
+        "eth0",
+        "eth1",
+        "lo",
+    ]
+
+
+def test_known_interfaces_come_before_those_that_hold_the_address() -> None:
+    assert nics_of(["192.0.2.1", "127.0.0.1"], {"192.0.2.1": "eth5", "127.0.0.1": "eth6"}) == ["eth5", "eth6"]
+
+
+def test_an_address_of_no_interface_is_left_out() -> None:
+    assert nics_of(["198.51.100.1"], {}) == []
+
+
+def test_without_the_ip_command_only_known_interfaces_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing() -> None:
+        raise HostError("ip is missing on this host: apt-get install iproute2")
+
+    monkeypatch.setattr("emulator.host.iproute.holders", refusing)
+    assert nics_of(["192.0.2.1", "::1", "192.0.2.7"], {"192.0.2.7": "eth1"}) == ["eth1", "lo"]

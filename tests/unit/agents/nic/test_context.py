@@ -1,7 +1,5 @@
 """What the queue pairs of a transport share."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

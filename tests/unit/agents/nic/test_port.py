@@ -1,12 +1,10 @@
 """Ranks at one port share its rate, run by run."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from agents.nic.port import Bucket, PortPacer
+from agents.nic.port import Arrivals, Bucket, PortPacer
 from emulator.planner.network.header_overhead import roce_packet_bytes
 from emulator.roce.connection.messages import Message, PacketRun, Verb
 from emulator.roce.tuning import PORT_LEAD_NS
@@ -40,14 +38,20 @@ def paced(clock: VirtualClock, limit: Bucket | None = None, **options: int) -> P
     return PortPacer(clock, **{"rate_bps": 10**9} | options, path_mtu=PATH_MTU, is_v6=False, limit=limit)
 
 
-def test_flows_take_turns_and_together_keep_the_rate() -> None:
-    clock, log = VirtualClock(10**9), list[tuple[str, int]]()
-    port = paced(clock)
-    flows = [Flow(name, port, log, runs=20, packets=10) for name in "ab"]
+def played(clock: VirtualClock, *ports: PortPacer, runs: int, packets: int) -> list[tuple[str, int]]:
+    """(flow, time) of all runs of flows a, b … that begin at once."""
+    log: list[tuple[str, int]] = []
+    flows = [Flow(name, port, log, runs=runs, packets=packets) for name, port in zip("ab", ports, strict=False)]
     for flow in flows:
         flow.send(clock.now())
     clock.run()
-    assert [flow.left for flow in flows] == [0, 0]
+    assert not any(flow.left for flow in flows)
+    return log
+
+
+def test_flows_take_turns_and_together_keep_the_rate() -> None:
+    clock = VirtualClock(10**9)
+    log = played(clock, *[paced(clock)] * 2, runs=20, packets=10)
     turns = "".join(name for name, _ in log)
     assert turns[1:-1] == "ab" * 19, "a sent its first before b was there"
     took_ns = log[-1][1] - log[0][1]
@@ -105,10 +109,8 @@ class LateClock(VirtualClock):
 
 
 def test_late_alarms_do_not_lower_the_rate() -> None:
-    clock, log = LateClock(10**9), list[tuple[str, int]]()
-    flow = Flow("a", paced(clock), log, runs=100, packets=10)
-    flow.send(clock.now())
-    clock.run()
+    clock = LateClock(10**9)
+    log = played(clock, paced(clock), runs=100, packets=10)
     assert log[-1][1] - log[0][1] == pytest.approx(99 * 10 * PACKET_NS, rel=0.06)
 
 
@@ -123,50 +125,37 @@ def idle_ns(log: list[tuple[str, int]], *, run_ns: int) -> int:
 
 @pytest.mark.parametrize(("lead_ns", "is_busy"), [(0, False), (PORT_LEAD_NS, True)])
 def test_a_lead_keeps_the_port_busy_while_its_sender_waits_for_a_core(lead_ns: int, is_busy: bool) -> None:
-    clock, log = LateClock(10**9), list[tuple[str, int]]()
+    clock = LateClock(10**9)
     clock.late_ns = PORT_LEAD_NS - 10 * PACKET_NS
-    flow = Flow("a", paced(clock, lead_ns=lead_ns), log, runs=2000, packets=10)
-    flow.send(clock.now())
-    clock.run()
+    log = played(clock, paced(clock, lead_ns=lead_ns), runs=2000, packets=10)
     assert (idle_ns(log, run_ns=10 * PACKET_NS) == 0) is is_busy
 
 
 def test_runs_are_early_by_the_lead_at_most() -> None:
-    clock, log = VirtualClock(10**9), list[tuple[str, int]]()
-    flow = Flow("a", paced(clock, lead_ns=PORT_LEAD_NS), log, runs=2000, packets=10)
-    flow.send(clock.now())
-    clock.run()
+    clock = VirtualClock(10**9)
+    log = played(clock, paced(clock, lead_ns=PORT_LEAD_NS), runs=2000, packets=10)
     due = [log[0][1] + number * 10 * PACKET_NS for number in range(2000)]
     assert all(now >= at - PORT_LEAD_NS for (_, now), at in zip(log, due, strict=True))
 
 
 def test_extension_headers_of_every_packet_count() -> None:
     clock = VirtualClock()
-    log: list[tuple[str, int]] = []
-    Flow("a", paced(clock, extension_bytes=16), log, runs=2, packets=1000).send(clock.now())
-    clock.run()
+    log = played(clock, paced(clock, extension_bytes=16), runs=2, packets=1000)
     assert log[1][1] - log[0][1] == 1000 * (PACKET_NS + 16 * 8)
 
 
 def test_ports_take_turns_at_the_limit_of_their_interface_and_together_keep_it() -> None:
-    clock, log = VirtualClock(10**9), list[tuple[str, int]]()
+    clock = VirtualClock(10**9)
     limit = Bucket(clock, rate_bps=10**7)
-    flows = [Flow(name, paced(clock, limit, rate_bps=10**11), log, runs=20, packets=1) for name in "ab"]
-    for flow in flows:
-        flow.send(clock.now())
-    clock.run()
-    assert [flow.left for flow in flows] == [0, 0]
+    log = played(clock, *(paced(clock, limit, rate_bps=10**11) for _ in range(2)), runs=20, packets=1)
     turns = "".join(name for name, _ in log)
     assert not {"aa", "bb"} & {turns[place : place + 2] for place in range(2, 38)}, turns
     assert log[-1][1] - log[0][1] == pytest.approx(39 * 100 * PACKET_NS, rel=0.03)
 
 
 def test_a_port_keeps_its_own_rate_below_the_limit_of_its_interface() -> None:
-    clock, log = VirtualClock(10**9), list[tuple[str, int]]()
-    limit = Bucket(clock, rate_bps=10**9)
-    slow = Flow("a", paced(clock, limit, rate_bps=10**8), log, runs=20, packets=1)
-    slow.send(clock.now())
-    clock.run()
+    clock = VirtualClock(10**9)
+    log = played(clock, paced(clock, Bucket(clock, rate_bps=10**9), rate_bps=10**8), runs=20, packets=1)
     assert log[-1][1] - log[0][1] == pytest.approx(19 * 10 * PACKET_NS, rel=0.01)
 
 
@@ -174,3 +163,66 @@ def test_runs_are_as_short_as_the_limit_of_the_interface_asks() -> None:
     clock = VirtualClock()
     limited = paced(clock, Bucket(clock, rate_bps=10**7), rate_bps=10**11)
     assert limited.most_packets == paced(clock, rate_bps=10**7).most_packets
+
+
+PIECE = 32 << 10
+
+
+def arrivals(
+    byte_ns: float, *, gap_ns: int = 0, every: int = 0, read_after_ns: Sequence[int] = (50_000,)
+) -> tuple[Arrivals, int]:
+    """128 receptions of 32 KiB at a pace, with a gap before every Nth, and when the last one came."""
+    found, now = Arrivals(10**9), 0
+    for number in range(128):
+        now += round(PIECE * byte_ns) + (gap_ns if every and number % every == every - 1 else 0)
+        found.note(now, PIECE, now + read_after_ns[number % len(read_after_ns)])
+    return found, now
+
+
+def test_a_sender_without_a_core_leaves_gaps_and_the_pace_of_the_port_is_that_between_them() -> None:
+    found, until = arrivals(8, gap_ns=4_000_000, every=10)  # 12 waits, as long as all bytes together
+    assert until > 1.9 * 128 * PIECE * 8 * 0.95
+    assert found.usual_ns(0, until) == pytest.approx(128 * PIECE * 8, rel=1e-3)
+
+
+@pytest.mark.parametrize("gap_ns", [0, 4_000_000])
+def test_a_port_at_85_percent_has_a_slower_pace_whether_the_sender_waits_or_not(gap_ns: int) -> None:
+    found, until = arrivals(8 / 0.85, gap_ns=gap_ns, every=10)
+    assert found.usual_ns(0, until) == pytest.approx(128 * PIECE * 8 / 0.85, rel=1e-3)
+
+
+def test_what_an_algorithm_lets_come_faster_for_a_while_counts_as_it_came() -> None:
+    found, now = Arrivals(10**9), 0
+    for number in range(128):
+        now += PIECE * (16 if number < 80 else 8)
+        found.note(now, PIECE, now + 50_000)
+    assert found.usual_ns(0, now) == pytest.approx(PIECE * (80 * 16 + 48 * 8), rel=0.01)
+
+
+def test_receptions_of_several_sockets_count_in_the_order_of_their_stamps() -> None:
+    found = Arrivals(10**9)
+    for first in range(0, 128, 8):  # a socket is read after the other
+        for start in (0, 1):
+            for number in range(first + start, first + 8, 2):
+                found.note((number + 1) * PIECE * 8, PIECE, (first + 8) * PIECE * 8)
+    assert found.usual_ns(0, 128 * PIECE * 8) == 128 * PIECE * 8
+
+
+def test_no_pace_is_known_of_few_bytes_or_if_the_receiver_did_not_keep_up() -> None:
+    found, until = arrivals(8)
+    assert found.usual_ns(until * 9 // 10, until) == 0
+    late, until = arrivals(8, read_after_ns=[1_100_000])  # 137 KB always stand in its sockets
+    assert late.usual_ns(0, until) == 0
+    waits, until = arrivals(8, read_after_ns=[1_100_000, 800_000, 500_000, 200_000])  # a receiver that waits for a core
+    assert waits.usual_ns(0, until) == 128 * PIECE * 8
+
+
+def test_a_sender_leads_while_its_port_still_has_something_to_send() -> None:
+    clock = VirtualClock(10**9)
+    port = paced(clock, lead_ns=PORT_LEAD_NS)
+    played(clock, port, runs=40, packets=10)
+    assert port.lead_bytes == 38 * 10 * PATH_MTU  # all but the first
+    late = paced(clock)
+    for number in range(4):
+        late.charge(PacketRun(Message(Verb.WRITE_IMM, PATH_MTU), Psn(0), 0, 1, False, False), 10**10 * (number + 1))
+    assert late.lead_bytes == -4 * PATH_MTU

@@ -1,7 +1,5 @@
 """Control messages and sender addresses of received datagrams."""
 
-from __future__ import annotations
-
 import socket
 import struct
 

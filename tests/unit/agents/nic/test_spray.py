@@ -1,7 +1,5 @@
 """What a queue pair of the multipath profile sends is what one receives: over any path, cut by the kernel or not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -14,8 +12,7 @@ from emulator.host.clock import Clock
 from emulator.roce.connection.messages import Message, Verb
 from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.multipath.paths import Health
-from emulator.roce.multipath.queue_pair import MultipathPair
-from emulator.roce.multipath.receiver import MultipathReceiver
+from emulator.roce.multipath.receiver import MultipathPair, MultipathReceiver
 from emulator.roce.multipath.requester import Burst, Spray
 from emulator.roce.multipath.wire import Report, SelectiveAck
 from emulator.roce.options import RoceOptions
@@ -131,7 +128,7 @@ def test_trimmed_packets_are_reported_whatever_is_left_of_them() -> None:
     wire.transmitter.send_run(sprayed(Message(Verb.WRITE_IMM, 3 * MTU - 3, rkey=RKEY)))
     for kept, (packets, _, port, _) in zip((28, 40, MTU), wire.calls(), strict=True):
         wire.receiver.receive(memoryview(packets)[:kept], kept, port, 0)
-    responder = wire.pair.responder
+    responder = wire.pair.placer
     assert (responder.trimmed, responder.is_reply_due) == (3, True)
     ack = responder.take_reply()
     assert isinstance(ack, SelectiveAck)

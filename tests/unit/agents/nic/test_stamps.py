@@ -1,13 +1,11 @@
 """Time stamps of the kernel on the monotonic clock."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 
 import pytest
 
-from agents.nic.stamps import STAMP_BYTES, STAMP_SPACE, Bracket, Stamps, read_clocks, stamp_ns
+from agents.nic.stamps import STAMP_BYTES, STAMP_SPACE, Bracket, HeldFrames, Stamps, read_clocks, stamp_ns
 
 MS = 1_000_000
 START = 1_800_000_000 * 1_000 * MS
@@ -53,3 +51,27 @@ def test_a_clock_that_is_set_moves_no_stamp_from_before_or_after(step_s: int) ->
             now += waited
             assert [stamps.monotonic(realtime) for _, realtime in stamped] == [true for true, _ in stamped]
             stamped.clear()
+
+
+def test_a_clock_that_is_set_is_counted_and_one_that_is_slewed_is_not() -> None:
+    now, offset = 1_000 * MS, START
+    stamps = Stamps(lambda: Bracket(now, now + offset, now))
+    for _ in range(20):
+        now += 20 * MS
+        offset += 10_000  # 500 ppm
+        stamps.monotonic(now + offset)
+    assert stamps.steps == 0
+    offset += 1 * MS
+    stamps.monotonic(now + offset + 20 * MS)
+    assert stamps.steps == 1
+
+
+def test_a_held_frame_came_before_the_timer_began_or_when_it_completed_what_was_before_it() -> None:
+    held = HeldFrames(50_000)
+    # The frames before it were passed on because it came: their stamp is its time.
+    for number in range(200):
+        at = 1_000_000 * number
+        assert held.came(at + 72_000, at) == pytest.approx(at, abs=12_000)
+    assert held.came(1_072_000, 1_000_000) == pytest.approx(1_000_000, abs=1_000)
+    assert held.came(9_000_000, 1_000_000) == pytest.approx(9_000_000 - 72_000, abs=1_000)  # it came long after
+    assert held.came(9_000_000, 0) == pytest.approx(9_000_000 - 72_000, abs=1_000)  # nothing before it is known

@@ -1,7 +1,5 @@
 """One collective on one rank, event by event."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
@@ -12,6 +10,7 @@ from agents.play import tags
 from agents.play.execution import Execution
 from emulator.errors import LocalProtocolError
 from emulator.planner.schedule import Step, Transfer
+from emulator.roce.connection.messages import FirstSent
 from emulator.roce.constants import LOOKAHEAD_STEPS
 
 SERIAL = 5
@@ -24,7 +23,7 @@ class Posts:
     def __init__(self) -> None:
         self.posted: list[tuple[int, str, int]] = []
 
-    def post(self, peer: int, tag: int, size: int) -> None:
+    def post(self, peer: int, tag: int, size: int, sent: FirstSent | None = None) -> None:
         kind, lane, serial = tags.split(tag)
         assert serial == SERIAL
         self.posted.append((peer, "credit" if kind == tags.CREDIT else f"lane {lane}", size))

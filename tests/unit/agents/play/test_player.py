@@ -4,8 +4,6 @@ Random worlds: dependencies that form no cycle, groups, collectives that all mem
 those that build_workload refuses (they could deadlock) are left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,8 +16,7 @@ from emulator.controller.program_stream import ProgramStream
 from emulator.errors import TraceError
 from emulator.planner.algorithms import algorithm_names
 from emulator.trace.meaning.model import CommKind, RankTrace, Resource
-from emulator.trace.meaning.proof import prove
-from emulator.trace.meaning.workload import build_workload
+from emulator.trace.meaning.workload import build_workload, prove
 from tests.support.full import examples
 from tests.support.playing import Played, check_bytes, check_order, play
 from tests.support.traces import METADATA, Node, coll, node, rank_trace, recv, send

@@ -1,7 +1,5 @@
 """Compute as time: what the CPU and the device of a rank do, and when."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.playing import everyone, play

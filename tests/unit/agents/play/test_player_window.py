@@ -1,7 +1,5 @@
 """Programs that do not fit the window: delivered piece by piece, they give the same times as whole ones."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,8 +14,7 @@ from emulator.controller.program_stream import ProgramStream
 from emulator.errors import LocalProtocolError
 from emulator.planner.rank_program import Chunk, PlaySettings
 from emulator.trace.meaning.model import CommKind, RankTrace
-from emulator.trace.meaning.proof import prove
-from emulator.trace.meaning.workload import build_workload
+from emulator.trace.meaning.workload import build_workload, prove
 from tests.support.memory_transport.transport import MemoryNetwork
 from tests.support.playing import Played, check_bytes, check_order, play
 from tests.support.traces import METADATA, Node, coll, node, rank_trace, recv, send

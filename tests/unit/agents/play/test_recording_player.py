@@ -1,7 +1,5 @@
 """What a player that records steps writes down, and that playing is the same with it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Reads and writes of ranks at an endpoint of a storage host, in virtual time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

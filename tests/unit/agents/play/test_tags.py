@@ -1,7 +1,5 @@
 """Tags of transfers: every field comes back, and kinds never collide."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The window of a rank: nodes wait for their dependencies, whenever those were delivered."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

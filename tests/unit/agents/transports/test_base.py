@@ -1,7 +1,5 @@
 """What a transport has without doing anything for it."""
 
-from __future__ import annotations
-
 from agents.transports.base import Endpoint, RankPort, Transport
 
 

@@ -1,7 +1,6 @@
 """Exports that are files of their own: CSV, JUnit; and that nothing is overwritten."""
 
-from __future__ import annotations
-
+import csv
 import io
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,11 +11,12 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from emulator.annexes.exports.formats import export, export_to_stream
+from emulator.annexes.exports.formats import export, export_to_stream, write_csv
 from emulator.errors import HostError, InputError, ResultError
 from emulator.plugins import BUILT_IN, PluginKind, load
 from emulator.results.run_folder.manifest import ABORTED
 from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from tests.support.runs import collective, columns, manifest, pair, ranks, write_run
 
@@ -58,7 +58,7 @@ def test_junit_has_a_case_for_the_run_and_one_per_class(run: Run, tmp_path: Path
 
 def test_junit_calls_a_run_that_did_not_complete_an_error(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", manifest()) as writer:
-        writer.add_samples(columns(collective([0, 0], [5, 5])))
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [5, 5])))
         writer.close(ABORTED, reason="agent a1 is lost")
     export(read_run(tmp_path / "run"), load(PluginKind.EXPORTS, "junit"), tmp_path / "out.xml")
     [suite] = junitparser.JUnitXml.fromfile(str(tmp_path / "out.xml"))
@@ -90,3 +90,33 @@ def test_a_failed_export_leaves_nothing(run: Run, tmp_path: Path, name: str, fai
     assert sorted(tmp_path.iterdir()) == before
     with pytest.raises((type(failure), InputError)):
         export_to_stream(run, broken, io.BytesIO())
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_table_has_a_file_with_its_columns(tmp_path: Path) -> None:
+    write_csv(write_run(tmp_path / "run", collective([0, 0], [100, 100])), tmp_path / "out")
+    assert sorted(path.stem for path in (tmp_path / "out").iterdir()) == sorted(part.value for part in RunTable)
+    for part in RunTable:
+        header = (tmp_path / "out" / f"{part.value}.csv").read_text().splitlines()[0]
+        assert [name.strip('"') for name in header.split(",")] == part.schema.names
+
+
+def test_labels_are_text_and_unknown_values_are_empty(tmp_path: Path) -> None:
+    samples = collective([0, 5], [100, 90], name='a "quoted", name')
+    write_csv(write_run(tmp_path / "run", samples, iterations={0: ranks((0, 100), (0, 90))}), tmp_path / "out")
+    first, second = rows(tmp_path / "out", "samples")
+    assert (first["kind"], first["name"], first["ideal_ns"]) == ("all_reduce", 'a "quoted", name', "")
+    assert (second["post_ns"], second["done_ns"]) == ("5", "90")
+    assert [row["end_ns"] for row in rows(tmp_path / "out", "iterations")] == ["100", "90"]
+
+
+def test_a_name_is_no_formula(tmp_path: Path) -> None:
+    for number, (name, written) in enumerate(
+        [("=1+1", "'=1+1"), ("@x", "'@x"), ("\uff1d1", "'\uff1d1"), ("a=1", "a=1")]
+    ):
+        write_csv(write_run(tmp_path / f"run{number}", collective([0], [9], name=name)), tmp_path / f"out{number}")
+        assert rows(tmp_path / f"out{number}", "samples")[0]["name"] == written

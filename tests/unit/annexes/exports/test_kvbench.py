@@ -1,7 +1,5 @@
 """The sends of a run as KVBench reports patterns."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is written for readers of NCCL Inspector's records, and read again by our own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

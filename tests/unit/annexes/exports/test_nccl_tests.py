@@ -1,7 +1,5 @@
 """What is written for readers of nccl-tests, read by a parser for its documented layout."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

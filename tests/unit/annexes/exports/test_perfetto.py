@@ -1,14 +1,19 @@
 """The time line for Perfetto, read back with its own protobuf classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from emulator.annexes.exports.perfetto import write
-from tests.support.runs import collective, ranks, write_run
+from emulator.annexes.exports.perfetto import write, write_trace_line
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.writer import RunWriter
+from emulator.trace.analysis.time_line import computed_time_line
+from emulator.trace.meaning.workload import build_workload
+from tests.support.runs import collective, columns, manifest, ranks, write_run
+from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 pytest.importorskip("perfetto")
 
@@ -69,4 +74,43 @@ def test_communications_that_overlap_get_tracks_of_their_own(tmp_path: Path) -> 
         ("world (2)", 50, 150),
         ("world", 100, 120),
         ("world", 130, 140),
+    ]
+
+
+def test_slices_of_every_node_that_takes_time(tmp_path: Path) -> None:
+    def nodes(message: Node) -> list[Node]:
+        group = coll(2, "all_reduce", 8, pg="tp", group_ranks=(0, 1), deps=[1])
+        return [node(1, duration=5, name="gemm"), group, node(3, duration=9, cpu=True), message, node(5)]
+
+    ranks = [nodes(send(4, 1, deps=[2])), nodes(recv(4, 0, deps=[2]))]
+    workload = build_workload([rank_trace(rank, each) for rank, each in enumerate(ranks)])
+    line = computed_time_line(workload, np.array([2_000, 3_000], dtype=np.int64))
+    write_trace_line(workload, line, tmp_path / "x", names=lambda rank: [one.name for one in ranks[rank]])
+    assert [one for one in read_slices(tmp_path / "x") if one[0] == "rank 0"] == [
+        ("rank 0", "device", 0, 5_000, "gemm"),
+        ("rank 0", "CPU", 0, 9_000, ""),
+        ("rank 0", "group tp", 5_000, 7_000, ""),
+        ("rank 0", "messages", 7_000, 10_000, ""),
+    ]
+
+
+def test_flows_by_time_are_counters_that_end_where_a_pause_begins(tmp_path: Path) -> None:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [9, 9])))
+        bins = {"start_ns": [1000, 2000, 4000], "bytes": [125, 250, 125]}
+        ends = {"src": 0, "dst": 1, "qpn": 17, "bin_ns": 1000, "retransmits": 0, "ecn_marks": 0}
+        writer.add(RunTable.TIMELINE, ends | bins)
+    write(read_run(tmp_path / "run"), tmp_path / "out")
+    packets = Trace.FromString((tmp_path / "out").read_bytes()).packet
+    [track] = [one.track_descriptor for one in packets if one.track_descriptor.HasField("counter")]
+    assert (track.name, track.counter.unit_name) == ("from rank 0, queue pair 17", "bit/s")
+    counted = [one for one in packets if one.track_event.type == one.track_event.TYPE_COUNTER]
+    assert [(one.timestamp, one.track_event.counter_value) for one in counted] == [
+        (1000, 10**9),
+        (2000, 2 * 10**9),
+        (3000, 0),
+        (4000, 10**9),
+        (5000, 0),
     ]

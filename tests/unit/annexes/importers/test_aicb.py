@@ -1,16 +1,14 @@
 """What AICB writes of a workload, and what becomes of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
-from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
-from tests.support.import_sources import AICB_HEADER, AICB_LAYERS, write_aicb, write_aicb_micro
+from tests.support.import_sources import AICB_HEADER, AICB_LAYERS, recognised, write_aicb, write_aicb_micro
 
 
 def read(path: Path, ranks: int | None = None) -> ImportedTrace:
@@ -25,9 +23,6 @@ def write(folder: Path, *layers: str, header: str = AICB_HEADER) -> Path:
 
 def test_a_workload_becomes_a_trace_for_every_rank(tmp_path: Path) -> None:
     write_aicb(tmp_path)
-    importer = find_importer(tmp_path)
-    assert importer is not None
-    assert importer.name == "aicb"
     trace = read(tmp_path)
     assert len(trace.ranks) == 8
     facts = [(one.name, one.size_bytes, one.ranks) for one in trace.ranks[5].operations]
@@ -157,11 +152,38 @@ def test_data_parallelism_of_astra_sim_1_computes_weights_first(tmp_path: Path) 
 @pytest.mark.parametrize("parallelism", ["HYBRID_TRANSFORMER", "MODEL", "HYBRID_DATA_MODEL"])
 def test_other_parallelisms_of_astra_sim_1_are_refused_by_name(parallelism: str, tmp_path: Path) -> None:
     write(tmp_path, *DATA_LAYERS, header=parallelism)
-    importer = find_importer(tmp_path)
-    assert importer is not None
-    assert importer.name == "aicb"
+    assert recognised(tmp_path) == "aicb"
     problem = f"line 1: is a workload of ASTRA-sim 1.0 with the parallelism {parallelism}, whose groups"
     with pytest.raises(TraceError, match=problem):
+        read(tmp_path, ranks=4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("pp: NaN", "has 'pp: NaN', which is no name of a setting and its number"),
+        ("pp: 1 1", "has '1 vpp:', which is no name of a setting and its number"),
+        ("pp: 1 ep: 1", "has the setting ep twice"),
+        ("pp: 1 checkpoints: 2 5", "does not name the 2 layers of checkpoints"),
+    ],
+)
+def test_a_setting_without_its_number_is_refused(setting: str, problem: str, tmp_path: Path) -> None:
+    header = AICB_HEADER.replace("checkpoints: 0 ", "").replace("pp: 1", setting, 1)
+    with pytest.raises(TraceError, match=problem):
+        read(write(tmp_path, *AICB_LAYERS, header=header))
+
+
+def test_a_setting_that_is_not_known_is_counted(tmp_path: Path) -> None:
+    trace = read(write(tmp_path, *AICB_LAYERS, header=f"{AICB_HEADER} mode: 1"))
+    assert "the setting mode, which is not known" in {what for fate, what, _ in trace.losses if fate is Fate.DROPPED}
+
+
+@pytest.mark.parametrize("size", ["", "comm_group_size,"])
+def test_a_table_of_calls_is_refused_by_name(size: str, tmp_path: Path) -> None:
+    header = f"comm_type,comm_group,{size}msg_size,stage,dst,src,additional,_elapsed_time,algbw,busbw,count"
+    (tmp_path / "log.csv").write_text(f"{header}\nCommType.all_reduce,CommGroup.dp_group,4,4096,step,,,,,,,1\n")
+    assert recognised(tmp_path) == "aicb"
+    with pytest.raises(TraceError, match=r"log.csv: is AICB's table of the calls of one process \(CSV\)"):
         read(tmp_path, ranks=4)
 
 

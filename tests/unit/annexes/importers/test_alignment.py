@@ -1,7 +1,5 @@
 """Calls that some ranks lost are left out; holes and unequal parts are errors."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

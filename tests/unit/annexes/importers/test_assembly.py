@@ -1,7 +1,5 @@
 """Every rank of an imported trace knows what became of its own records."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

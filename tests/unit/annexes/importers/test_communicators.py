@@ -1,7 +1,5 @@
 """World ranks from what processes say of themselves in communicators."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.annexes.importers.communicators import Membership, find_world, natural_order

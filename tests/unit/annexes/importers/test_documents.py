@@ -1,7 +1,5 @@
 """Documents of archives: each is read from where it begins, and there are only so many."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

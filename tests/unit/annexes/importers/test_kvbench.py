@@ -1,16 +1,14 @@
 """Traffic patterns of KVBench, and what becomes of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
-from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
-from tests.support.import_sources import KVBENCH_CONFIG, write_kvbench
+from tests.support.import_sources import KVBENCH_CONFIG, recognised, write_kvbench
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -21,9 +19,6 @@ def read(path: Path) -> ImportedTrace:
 
 def test_every_cell_is_a_message(tmp_path: Path) -> None:
     write_kvbench(tmp_path)
-    importer = find_importer(tmp_path)
-    assert importer is not None
-    assert importer.name == "kvbench"
     trace = read(tmp_path)
     messages = {
         (rank.rank, one.peer, one.tag): one.size_bytes
@@ -44,9 +39,10 @@ def test_every_cell_is_a_message(tmp_path: Path) -> None:
     assert trace.losses.number(Fate.DROPPED) == 1  # 5K from rank 3 to itself
 
 
-def test_senders_meet_sleep_send_and_go_on(tmp_path: Path) -> None:
+def test_senders_meet_sleep_send_and_go_on_and_receivers_wait_for_nothing(tmp_path: Path) -> None:
     write_kvbench(tmp_path)
-    nodes = read(tmp_path).ranks[0].nodes
+    ranks = read(tmp_path).ranks
+    nodes = ranks[0].nodes
     assert [(one.name, one.deps, one.duration_ns) for one in nodes] == [
         ("barrier of senders", (), 0),
         ("sleep", (1,), 500_000),
@@ -59,26 +55,15 @@ def test_senders_meet_sleep_send_and_go_on(tmp_path: Path) -> None:
     assert nodes[0].operation is not None
     assert nodes[0].operation.ranks == (0, 1, 2)
     assert nodes[1].place is NodeResource.CPU
-
-
-def test_receivers_wait_for_nothing(tmp_path: Path) -> None:
-    write_kvbench(tmp_path)
-    receives = [
-        node
-        for rank in read(tmp_path).ranks
-        for node in rank.nodes
-        if node.operation is not None and node.operation.kind is CommKind.RECV
-    ]
-    assert len(receives) == 8
-    assert all(node.deps == () for node in receives)
+    operations = [(node.operation, node.deps) for rank in ranks for node in rank.nodes]
+    receives = [deps for operation, deps in operations if operation and operation.kind is CommKind.RECV]
+    assert receives == [()] * 8
 
 
 def test_a_single_matrix_is_a_pattern(tmp_path: Path) -> None:
     path = tmp_path / "matrix.txt"
     path.write_text("0 1.5K\n2m 0\n")
-    importer = find_importer(path)
-    assert importer is not None
-    assert importer.name == "kvbench"
+    assert recognised(path) == "kvbench"
     assert [[one.size_bytes for one in rank.operations if one.kind is CommKind.SEND] for rank in read(path).ranks] == [
         [1536],
         [2 * MIB],
@@ -101,6 +86,7 @@ def test_the_form_with_one_pattern_is_read(tmp_path: Path) -> None:
         ("0 1\n0 0 0\n", "matrix_0.txt, line 2: has 3 cells; the first row has 2"),
         ("0 x\n0 0\n", "matrix_0.txt, line 1: 'x' is not a size: bytes, or a number with K, M or G"),
         ("0 -1\n0 0\n", "'-1' is not a size"),
+        ("0 0.5\n0 0\n", "'0.5' is not a size"),
         ("0 9999999999G\n0 0\n", "'9999999999G' is not a size"),
         ("0 1\n0 0\n", "matrix_1.txt: is of 4 ranks, the first matrix is of 2"),
     ],

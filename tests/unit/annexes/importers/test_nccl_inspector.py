@@ -1,7 +1,5 @@
 """What NCCL's Inspector writes, and what becomes of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import pytest
 
 from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
-from emulator.annexes.importers.registry import find_importer, import_trace, importer_named
+from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import (
@@ -32,9 +30,6 @@ def write(folder: Path, rank: int, records: list[dict[str, Any]]) -> None:
 
 def test_sizes_are_in_chakra_s_terms(tmp_path: Path) -> None:
     write_inspector(tmp_path)
-    importer = find_importer(tmp_path)
-    assert importer is not None
-    assert importer.name == "nccl-inspector"
     trace = read(tmp_path)
     facts = [(one.kind, one.size_bytes, one.ranks, one.peer) for one in trace.ranks[2].operations]
     assert facts == [
@@ -144,6 +139,13 @@ def test_records_that_a_newer_version_adds_are_counted_and_named(tmp_path: Path)
     trace = import_trace(importer_named("nccl-inspector"), tmp_path)
     dropped = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED}
     assert dropped["records of an unknown kind, dump_stats (Inspector output v4.2; known: v4.0)"] == 1
+    path.write_text(
+        "\n".join([json.dumps({"net_stats": 1}), *lines[:-1], json.dumps(record | {"net_perf": {}})]) + "\n"
+    )
+    trace = import_trace(importer_named("nccl-inspector"), tmp_path)
+    dropped = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED}
+    assert dropped["records of an unknown kind, net_stats"] == 1
+    assert dropped["parts of records of an unknown kind, net_perf (Inspector output v4.2; known: v4.0)"] == 1
     path.write_bytes("\n".join([*lines, json.dumps(newer | {"KIND": {}})]).encode().replace(b"KIND", b"\xff") + b"\n")
     with pytest.raises(TraceError, match=rf"line {len(lines) + 1}.*cannot be read as a record.*utf-8"):
         import_trace(importer_named("nccl-inspector"), tmp_path)

@@ -1,7 +1,5 @@
 """From recorded calls to a graph: what follows what, and how long nothing was called."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.annexes.importers.model import Fate, ImportedNode, Losses, NodeResource, RecordedOperation
@@ -19,18 +17,21 @@ def shape(nodes: list[ImportedNode]) -> list[tuple[str, int, tuple[int, ...]]]:
     return [(one.place.value, one.duration_ns, one.deps) for one in nodes]
 
 
-def test_without_times_calls_of_a_stream_follow_each_other() -> None:
-    nodes = issue_nodes([call(stream="a"), call(stream="b"), call(stream="a")], Losses())
-    assert [one.deps for one in nodes] == [(), (), (1,)]
-
-
-def test_one_call_without_a_time_makes_all_untimed() -> None:
-    assert [one.place for one in issue_nodes([call(5), call(), call(9)], Losses())] == [NodeResource.NETWORK] * 3
-
-
-def test_a_batch_is_issued_together_and_awaited_together() -> None:
-    nodes = issue_nodes([call(), call(batch=1), call(batch=1), call(batch=2), call()], Losses())
-    assert [one.deps for one in nodes] == [(), (1,), (1,), (2, 3), (4,)]
+@pytest.mark.parametrize(
+    ("calls", "deps"),
+    [
+        ([call(stream="a"), call(stream="b"), call(stream="a")], [(), (), (1,)]),
+        ([call(), call(batch=1), call(batch=1), call(batch=2), call()], [(), (1,), (1,), (2, 3), (4,)]),
+        ([call(5), call(), call(9)], [(), (1,), (2,)]),  # one without a time makes all untimed
+    ],
+    ids=["a stream", "batches are issued and awaited together", "one without a time"],
+)
+def test_without_times_calls_of_a_stream_follow_each_other(
+    calls: list[RecordedCall], deps: list[tuple[int, ...]]
+) -> None:
+    nodes = issue_nodes(calls, Losses())
+    assert [one.deps for one in nodes] == deps
+    assert {one.place for one in nodes} == {NodeResource.NETWORK}
 
 
 def test_a_gap_is_time_on_the_cpu() -> None:

@@ -1,7 +1,5 @@
 """What a recording says decides what is played: no default stands in for a fact that is there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +9,11 @@ import pytest
 
 from emulator.annexes.importers.model import Fate, ImportedTrace, RecordedOperation
 from emulator.annexes.importers.registry import import_trace, importer_named
+from emulator.annexes.importers.writing import write_imported
 from emulator.errors import TraceError
+from emulator.trace.files.load import load_trace
 from emulator.trace.meaning.model import CommKind
+from emulator.trace.meaning.workload import build_workload
 from tests.support.import_sources import log_call, log_prefix, recorder_entry
 from tests.support.pytorch_traces import KinetoDocument, write
 
@@ -45,6 +46,67 @@ def test_the_root_is_the_rank_that_nccl_recorded(tmp_path: Path) -> None:
     trace = imported(tmp_path, calls)
     assert [(one.root, one.size_bytes) for own in operations(trace) for one in own] == [(2, 4096)] * 4
     assert guesses(trace) == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "fate", "what"),
+    [
+        ("[0, 1", Fate.GUESSED, "process group whose list of ranks cannot be read: by its name"),
+        ("[0, ..., 3]", Fate.INFERRED, "process group whose list of ranks is shortened: by its name"),
+    ],
+)
+def test_a_rank_list_that_cannot_be_read_is_named_with_its_place(
+    listed: str, fate: Fate, what: str, tmp_path: Path
+) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks=listed, Group_size=4)
+
+    trace = imported(tmp_path, calls)
+    (tally,) = [tally for how, name, tally in trace.losses if (how, name) == (fate, what)]
+    assert tally.count == 4
+    assert tally.first[0].endswith("kineto_0.json, record_param_comms at 1.000 us")
+
+
+@pytest.mark.parametrize(("listed", "groups"), [("[0, ..., 2]", {(0, 2), (1, 3)}), ("", {()})])
+def test_start_and_stride_stand_for_a_list_that_is_shortened_and_for_no_other(
+    listed: str, groups: set[tuple[int, ...]], tmp_path: Path
+) -> None:
+    """Kineto writes start 0 and stride 1 for a group whose ranks it does not know."""
+
+    def calls(rank: int, document: KinetoDocument) -> None:
+        own = {"Process_Group_Ranks": listed and f"[{rank % 2}, ..., {2 + rank % 2}]"}
+        own |= {"Process_Group_Name": f"pairs{rank % 2}" if listed else "all", "Group_size": 2 if listed else 4}
+        document.collective("allreduce", 1024, 0, (30, 10), **own)
+        for event in document.document()["traceEvents"]:
+            if "Group size" in event.get("args", {}):
+                event["args"] |= {"Global rank start": rank % 2, "Global rank stride": 2}
+
+    trace = imported(tmp_path, calls)
+    assert {tuple(one.ranks) for own in operations(trace) for one in own} == groups
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("Group size", "four"), ("Out msg nelems", 4.5), ("Out msg nelems", True)]
+)
+def test_a_value_that_is_no_number_is_counted(field: str, value: Any, tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), **WORLD, Out_msg_nelems=1024)
+        for event in document.document()["traceEvents"]:
+            if field in event.get("args", {}):
+                event["args"][field] = value
+
+    counted = {what: tally.count for fate, what, tally in imported(tmp_path, calls).losses if fate is Fate.DROPPED}
+    assert counted.get(f"values of {field!r} that cannot be read: as if there were none") == 4
+
+
+def test_how_long_the_profiler_recorded_is_not_dropped(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), **WORLD)
+        for category in ("Trace", "python_function"):
+            document.events.append({"ph": "X", "cat": category, "name": "x", "pid": 1, "tid": 1, "ts": 0, "dur": 9})
+
+    dropped = [what for fate, what, _ in imported(tmp_path, calls).losses if fate is Fate.DROPPED]
+    assert dropped == ["events of category python_function"]
 
 
 @pytest.mark.parametrize(
@@ -173,15 +235,44 @@ def test_groups_of_one_split_share_a_name(tmp_path: Path) -> None:
     assert [one.ranks for own in operations(trace) for one in own] == [(0, 1), (0, 1), (2, 3), (2, 3)]
 
 
-def test_shards_of_unequal_size_are_refused_by_name(tmp_path: Path) -> None:
+SHARDS = (1024, 2048, 0, 4096)
+"""Elements of 4 bytes."""
+
+
+@pytest.mark.parametrize("name", ["allgather", "reduce_scatter"])
+def test_shards_of_unequal_size_are_played(name: str, tmp_path: Path) -> None:
+    whole = sum(SHARDS)
+
+    def calls(rank: int, document: KinetoDocument) -> None:
+        sizes = (SHARDS[rank], whole) if name == "allgather" else (whole, SHARDS[rank])
+        document.collective(name, sizes[0], 0, (30, 10), **WORLD, Out_msg_nelems=sizes[1])
+
+    trace = imported(tmp_path, calls)
+    shards = tuple(4 * one for one in SHARDS)
+    for rank, (one,) in enumerate(operations(trace)):
+        own = (shards[rank],) * 4
+        assert one.kind is CommKind.ALL_TO_ALL
+        assert (one.send_splits, one.recv_splits) == ((own, shards) if name == "allgather" else (shards, own))
+        assert one.size_bytes == sum(one.send_splits or ())
+    assert [what for fate, what, _ in trace.losses if fate is Fate.INFERRED and "shards" in what]
+    write_imported(trace, tmp_path / "converted")
+    workload = build_workload(load_trace(tmp_path / "converted").traces)
+    played = [one for program in workload.programs for one in program.communications.values()]
+    assert [one.send_splits for one in played] == [own.send_splits for (own,) in operations(trace)]
+
+
+def test_shards_whose_sum_is_not_the_output_are_refused_by_name(tmp_path: Path) -> None:
     def calls(rank: int, document: KinetoDocument) -> None:
         document.collective("allgather", 1024 * (rank + 1), 0, (30, 10), **WORLD)
 
-    with pytest.raises(TraceError, match="unequal shards of one all_gather cannot be played"):
+    with pytest.raises(TraceError, match="inputs and outputs are not those of unequal shards of one all_gather"):
         imported(tmp_path, calls)
 
 
 OTHER_KERNELS = (
+    "void mori::moe::EpDispatchIntraNodeKernel<float>",
+    "void pplx::a2aDispatchSend",
+    "void flux::ag_gemm",
     "void deep_ep::internode::dispatch<false, 8, true, 128>(int4*, float*)",
     "nvshmemi_transfer_rma_nbi",
     "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
@@ -214,7 +305,7 @@ def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:
     merged.pid = 101
     merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
     write(merged, tmp_path / "merged.json")
-    with pytest.raises(TraceError, match=r"merged.json: has operators of 2 processes \(100, 101\): traces of several"):
+    with pytest.raises(TraceError, match=r"merged.json: has threads of 2 processes \(100, 101\): traces of several"):
         import_trace(importer_named("pytorch"), tmp_path)
 
 
@@ -229,3 +320,61 @@ def test_a_number_that_json_lacks_is_counted_and_the_rest_read(tmp_path: Path) -
     assert operations(trace) == operations(whole)
     [(what, tally)] = [(what, tally) for fate, what, tally in trace.losses if fate is Fate.DROPPED]
     assert (tally.count, "no JSON" in what, "kineto_2.json (byte " in tally.first[0]) == (1, True, True)
+
+
+@pytest.mark.parametrize("lacks", ["In split size", "Out split size"])
+def test_splits_that_only_one_side_recorded_are_those_of_the_other_members(lacks: str, tmp_path: Path) -> None:
+    def calls(rank: int, document: KinetoDocument) -> None:
+        said = {"In_split_size": str(list(SENT)), "Out_split_size": str([SENT[rank]] * 4), "dtype": "Byte"}
+        counts = {"In_msg_nelems": 512, "Out_msg_nelems": 4 * SENT[rank]}
+        document.collective("all_to_allv", 0, 0, (30, 10), **WORLD, **said, **counts)
+        for event in document.document()["traceEvents"]:
+            event["args"].pop(lacks, None)
+
+    trace = imported(tmp_path, calls)
+    assert [(one.send_splits, one.recv_splits) for (one,) in operations(trace)] == [(SENT, (own,) * 4) for own in SENT]
+    assert guesses(trace) == []
+
+
+def test_a_process_group_of_as_many_other_ranks_is_not_that_of_all(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1, 2, 9]", Group_size=4)
+
+    with pytest.raises(TraceError, match=r"the process group has ranks \[0, 1, 2, 9\]: not the rank that calls in it"):
+        imported(tmp_path, calls)
+
+
+def test_ranks_of_a_call_that_are_not_those_of_its_group_are_refused(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), group="1", Process_Group_Ranks="[0, 1, 2]", Group_size=3)
+
+    with pytest.raises(TraceError, match=r"process group '1' has ranks \[0, 1, 2\]; it is defined with \[0, 1\]"):
+        imported(tmp_path, calls, groups=lambda _: [{"pg_name": "1", "ranks": [0, 1]}], ranks=3)
+
+
+def test_a_size_that_is_not_that_of_the_list_of_ranks_is_counted(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), **(WORLD | {"Group_size": 2}))
+
+    assert guesses(imported(tmp_path, calls)) == [
+        "size of a process group is not that of its list of ranks: by its ranks"
+    ]
+
+
+def test_a_log_that_lacks_its_first_calls_is_refused_where_messages_are_among_them(tmp_path: Path) -> None:
+    both = [("AllReduce", 0, 1024), ("AllReduce", 1, 1024), ("Send", 2, 7), ("AllReduce", 3, 1024)]
+    other = [("Recv", op, size) if name == "Send" else (name, op, size) for name, op, size in both]
+    with pytest.raises(TraceError, match="with messages among them nothing tells which collective is which"):
+        log(tmp_path, {0: both, 1: other[1:]})
+
+
+def test_ranks_of_a_recorder_may_be_a_list_and_hold_the_rank_that_calls(tmp_path: Path) -> None:
+    for ranks in ([0, 1], [1, 2]):
+        entry = recorder_entry(1, "all_reduce", [1024], seq=1, at_us=100)
+        dump = {"version": "2.10", "pg_config": {"0": {"desc": "default_pg", "ranks": ranks}}, "entries": [entry]}
+        for rank in range(2):
+            (tmp_path / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
+        if ranks == [0, 1]:
+            assert [len(own) for own in operations(import_trace(importer_named("flight-recorder"), tmp_path))] == [1, 1]
+    with pytest.raises(TraceError, match=r"process group '0' has ranks \[1, 2\], not the rank that calls in it"):
+        import_trace(importer_named("flight-recorder"), tmp_path)

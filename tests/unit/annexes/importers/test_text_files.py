@@ -1,7 +1,5 @@
 """Files are found by content, and read in bounded memory whatever they are."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from emulator.annexes.importers import text_files
 from emulator.annexes.importers.registry import find_importer
 from emulator.annexes.importers.text_files import file_heads, read_lines, read_whole, source_files
 from emulator.errors import TraceError
-from tests.support.import_sources import WRITERS, write_sample
+from tests.support.import_sources import WRITERS, recognised, write_sample
 
 
 def test_hidden_files_are_passed_over_and_folders_entered(tmp_path: Path) -> None:
@@ -50,9 +48,7 @@ def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_each_format_is_recognised_by_its_content(sample: str, tmp_path: Path) -> None:
     name = write_sample(sample, tmp_path / "source")
     (tmp_path / "source" / "README").write_text("What is here.\n\n0 1 2\n")
-    importer = find_importer(tmp_path / "source")
-    assert importer is not None
-    assert importer.name == name
+    assert recognised(tmp_path / "source") == name
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80", b"1 2 3\n", b"hello\n", b"{}", b"\x00" * 100, b"0 1\nx y\n2 3\n"])

@@ -1,7 +1,5 @@
 """What an imported trace becomes on disk."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which agents are started for a command, and what is refused before any is."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

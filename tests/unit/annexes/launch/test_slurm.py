@@ -1,12 +1,9 @@
 """What Slurm is given: a batch script without secrets, and a script that becomes the agent of its task."""
 
-from __future__ import annotations
-
 import shlex
 
 from emulator.annexes.launch.engine import Placement
-from emulator.annexes.launch.slurm import SlurmBatch
-from emulator.annexes.launch.slurm_step import agents_script
+from emulator.annexes.launch.slurm import SlurmBatch, agents_script
 
 AGENTS = Placement(["a", "b c"], ["eth1"])
 

@@ -1,7 +1,5 @@
 """Run specs name stored files and reach no further; what a choice of files becomes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from emulator.annexes.service.catalogue import Catalogue, series_of, workload_of
 from emulator.annexes.service.configuration import Configuration
 from emulator.annexes.service.model import Compose, Dut, Refusal
 from emulator.errors import InputError
+from emulator.experiment.spec.settings import SETTINGS
 from emulator.shipped import TOPOLOGIES
 from tests.support.command import EXAMPLE
 
@@ -104,14 +103,14 @@ def test_a_choice_of_nothing_both_or_what_is_not_stored_is_refused(catalogue: Ca
         (spec(jobs=[{"trace": {"path": "/etc"}}]), "'/etc' is none of the stored traces"),
         (spec(jobs=[{"trace": {"path": "../../etc"}}]), "none of the stored traces"),
         (spec(jobs=[{"trace": {"path": "transformer-8"}}]), "did you mean 'transformer-8r'"),
-        (spec(jobs=[{"trace": {"path": "transformer-8r", "groups": "/etc/passwd"}}]), "jobs.trace.groups: only an"),
-        (with_job(algorithms={"all_reduce": "/etc/x.xml"}), "jobs.algorithms: only an administrator"),
+        (spec(jobs=[{"trace": {"path": "transformer-8r", "groups": "/etc/passwd"}}]), "job.trace.groups: only an"),
+        (with_job(algorithms={"all_reduce": "/etc/x.xml"}), "job.algorithms: only an administrator"),
         (spec(network={"topology": "/etc/hosts"}), "none of the stored topologies"),
         (spec(network={"topology": "rail-4x4/../../etc"}), "none of the stored topologies"),
         (spec(network={"allow_networks": ["8.8.8.0/24"]}), "network.allow_networks: only an administrator"),
         (spec(device={"profile": "/etc/shadow"}), "none of the stored profiles"),
-        (spec(agents={"listen": "0.0.0.0:1"}), "agents: only an administrator"),
-        (spec(agents={"token_file": "/etc/shadow"}), "agents: only an administrator"),
+        (spec(agents={"listen": "0.0.0.0:1"}), "agents.listen: only an administrator"),
+        (spec(agents={"token_file": "/etc/shadow"}), "agents.token_file: only an administrator"),
         (spec(observe={"mqtt": "mqtt://10.0.0.1"}), "observe.mqtt: only an administrator"),
         (spec(observe={"metrics": "0.0.0.0:9"}), "observe.metrics: only an administrator"),
         (spec(observe={"calibration": "/etc/x"}), "observe.calibration: only an administrator"),
@@ -174,3 +173,8 @@ def test_runs_of_one_spec_are_a_series_whatever_profile_and_seed(catalogue: Cata
     texts = [spec(), spec(seed=7, device={"profile": "fw-a"}), with_job(iterations=2)]
     first, alike, other = (series_of(catalogue.read(text, LOOPBACK, others=[])) for text in texts)
     assert first == alike != other
+
+
+def test_every_setting_that_names_a_file_is_reserved_unless_it_names_a_stored_one() -> None:
+    stored = {"job.trace.path", "job.algorithms", "network.topology", "observe.expect"}
+    assert {one.path for one in SETTINGS if one.facts.locate is not None and not one.facts.is_reserved} == stored

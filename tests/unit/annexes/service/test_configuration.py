@@ -1,7 +1,5 @@
 """What serve.yaml may say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -37,6 +35,7 @@ def test_paths_start_at_its_folder(tmp_path: Path) -> None:
         ("{trace: [traces]}", "unknown key 'trace'; did you mean 'traces'"),
         ("{grpc: '127.0.0.1:8761'}", "unknown key 'grpc': gRPC was removed from the service: HTTP has every operation"),
         ("{listen: 'here'}", "write a port"),
+        ("{disk_quota: much}", r"serve.yaml:1, disk_quota: 'much' is not a size"),
         ("{charkha_service: 2}", "charkha_service"),
     ],
 )

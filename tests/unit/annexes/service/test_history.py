@@ -1,14 +1,12 @@
 """Trends and comparisons from run folders."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from emulator.annexes.service.history import compare_folders, report_of, result_of_run, trend_of, trend_page
+from emulator.annexes.service.history import compare_folders, result_of_run, trend_of, trend_page
 from emulator.annexes.service.model import Refusal, Run, State
 from emulator.errors import InputError
 from emulator.results.run_folder.manifest import RunFigures
@@ -74,10 +72,6 @@ def test_what_is_not_comparable_is_refused_unless_forced(folders: list[Path], tm
         compare_folders({"A": folders, "B": other}, force=False)
     assert refusal.value.status == 409
     assert compare_folders({"A": folders, "B": other}, force=True).is_forced
-
-
-def test_the_facts_of_a_run_are_those_of_its_report(folders: list[Path]) -> None:
-    assert len(report_of(folders[0])["classes"]) == len(SIZES)
 
 
 def test_a_list_has_the_figures_of_a_run_and_before_its_end_its_profile(tmp_path: Path) -> None:

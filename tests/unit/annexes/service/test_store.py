@@ -1,7 +1,5 @@
 """Users, queues and reservations as they are kept."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterator

@@ -1,16 +1,21 @@
 """Messages of a run: they fit the schema, are in order, and come as often as is useful."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema
 
-from emulator.annexes.telemetry.digest import IterationDigest
-from emulator.annexes.telemetry.messages import BrokerMessage, Composer
-from emulator.annexes.telemetry.payloads import TopicKind, schema
+from emulator.annexes.telemetry.messages import BrokerMessage, Composer, TopicKind, schema
+from emulator.annexes.telemetry.publishing import IterationDigest
 from emulator.annexes.telemetry.reporter import TelemetryReporter
-from emulator.results.run_folder.observer import RunHeader
+from emulator.results.run_folder.observer import (
+    AgentMoved,
+    IterationDone,
+    IterationStarted,
+    Moved,
+    Recorded,
+    RunHeader,
+    WritingTrace,
+)
 from tests.support.runs import collective, columns
 
 FACTS = RunHeader("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
@@ -32,26 +37,28 @@ class Desk:
         return [(one.topic.removeprefix("charkha/r1/"), json.loads(one.payload)) for one in self.messages]
 
 
-def play(desk: Desk) -> None:
+def played() -> Desk:
+    """A warm-up and an iteration."""
+    desk = Desk()
     reporter, digest = desk.reporter, IterationDigest([desk.reporter])
     reporter.begin()
     for iteration in (-1, 0):
-        reporter.iteration_started(iteration)
+        reporter.tell(IterationStarted(iteration))
         samples = columns(collective([0, 0], [4000, 4000], iteration=iteration))
-        reporter.completed(2)
-        digest.recorded(samples)
+        reporter.tell(Recorded({"rank": range(2)}))
+        digest.tell(Recorded(samples))
         desk.now += 1
-        reporter.moved(5000 * (iteration + 2))
-        reporter.agent_moved("agent/0", bytes_sent=5000, nodes_done=9, waiting_on="rank 1")
-        reporter.iteration_done(iteration, 7000)
-        digest.iteration_done(iteration, 7000)
-    reporter.writing_trace()
+        reporter.tell(Moved(5000 * (iteration + 2)))
+        reporter.tell(AgentMoved("agent/0", bytes_sent=5000, nodes_done=9, waiting_on="rank 1"))
+        reporter.tell(IterationDone(iteration, 7000))
+        digest.tell(IterationDone(iteration, 7000))
+    reporter.tell(WritingTrace())
     reporter.end("complete", None)
+    return desk
 
 
 def test_every_message_fits_the_schema() -> None:
-    desk = Desk()
-    play(desk)
+    desk = played()
     kinds = {topic.split("/")[0] for topic, _ in desk.said}
     assert kinds == {str(kind) for kind in TopicKind}
     for topic, payload in desk.said:
@@ -59,8 +66,7 @@ def test_every_message_fits_the_schema() -> None:
 
 
 def test_messages_are_numbered_in_order_and_states_are_kept() -> None:
-    desk = Desk()
-    play(desk)
+    desk = played()
     assert [payload["sequence"] for _, payload in desk.said] == list(range(1, len(desk.said) + 1))
     states = [payload["state"] for topic, payload in desk.said if topic == "state"]
     assert states == ["starting", "playing", "writing", "complete"]
@@ -70,8 +76,7 @@ def test_messages_are_numbered_in_order_and_states_are_kept() -> None:
 
 
 def test_an_iteration_tells_its_job_completion_time_and_its_classes() -> None:
-    desk = Desk()
-    play(desk)
+    desk = played()
     said = [payload for topic, payload in desk.said if topic == "completions"]
     assert [one["iteration"] for one in said] == [-1, 0]
     [row] = said[1]["classes"]  # type: ignore[misc]
@@ -81,12 +86,12 @@ def test_an_iteration_tells_its_job_completion_time_and_its_classes() -> None:
 
 def test_progress_comes_once_a_second_with_a_rate() -> None:
     desk = Desk()
-    desk.reporter.moved(10)
+    desk.reporter.tell(Moved(10))
     desk.now = 0.9
-    desk.reporter.moved(500)
+    desk.reporter.tell(Moved(500))
     assert desk.said == []
     desk.now = 2.0
-    desk.reporter.moved(1000)
+    desk.reporter.tell(Moved(1000))
     [(topic, payload)] = desk.said
     assert (topic, payload["bits_per_second"], payload["dropped"]) == ("progress", 4000, 3)
 
@@ -94,7 +99,7 @@ def test_progress_comes_once_a_second_with_a_rate() -> None:
 def test_a_run_that_fails_reports_why_and_that_its_agents_are_gone() -> None:
     desk = Desk()
     desk.reporter.begin()
-    desk.reporter.agent_moved("a0", bytes_sent=1, nodes_done=1, waiting_on="")
+    desk.reporter.tell(AgentMoved("a0", bytes_sent=1, nodes_done=1, waiting_on=""))
     desk.reporter.end("aborted", "agent a0: connection lost")
     *_, (agent, gone), (state, last) = desk.said
     assert (agent, gone["agent"], gone["state"]) == ("agents/a0", "a0", "gone")
@@ -125,5 +130,5 @@ def test_an_agent_reports_at_most_once_a_second() -> None:
     desk = Desk()
     for now, done in ((0.0, 1), (0.9, 2), (1.0, 3)):
         desk.now = now
-        desk.reporter.agent_moved("a0", bytes_sent=0, nodes_done=done, waiting_on="rank 1")
+        desk.reporter.tell(AgentMoved("a0", bytes_sent=0, nodes_done=done, waiting_on="rank 1"))
     assert [payload["nodes_done"] for _, payload in desk.said] == [1, 3]

@@ -1,7 +1,5 @@
 """`charkha runs audit`: output and exit codes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

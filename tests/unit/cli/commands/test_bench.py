@@ -1,7 +1,5 @@
 """`charkha bench`: its arguments as a run spec."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

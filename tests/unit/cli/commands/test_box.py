@@ -1,7 +1,5 @@
 """`charkha box`: the old words find labs between two real ports, and those that older versions brought up."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`charkha trace check` as a user meets it, in this process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

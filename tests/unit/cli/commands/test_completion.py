@@ -1,7 +1,5 @@
 """`charkha help completion`: scripts for shells."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.cli.commands.completion import SHELLS

@@ -1,7 +1,5 @@
 """`charkha trace convert` as a user meets it, in this process."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import resource

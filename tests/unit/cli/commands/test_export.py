@@ -1,7 +1,5 @@
 """`charkha runs export` as a user meets it, in this process."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`charkha lab`: what it prints and refuses, without making a namespace."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -47,7 +45,8 @@ def record(store: LabStore, lab_id: str) -> None:
     design = make_design(load_topology(SWITCH, ranks=0), lab_id)
     owner = Owner(pid=1, began=0)
     store.claim(lab_id)
-    store.write(LabState(design, str(SWITCH), "00", "two-hosts-switch", "2026-01-02T03:04:05+00:00", owner, phase=UP))
+    created, me = "2026-01-02T03:04:05+00:00", Party.me()
+    store.write(LabState(design, str(SWITCH), "00", "two-hosts-switch", created, owner, belongs_to=me, phase=UP))
 
 
 def test_without_labs_status_names_the_command_that_brings_one_up(

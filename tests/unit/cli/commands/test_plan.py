@@ -1,16 +1,14 @@
 """`charkha plan` as a user meets it, in this process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
 from emulator.cli.main import main
+from tests.support.topologies import SHIPPED
 
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
-LEAF_SPINE = str(TOPOLOGIES / "leaf-spine-2x2.yaml")
+LEAF_SPINE = str(SHIPPED / "leaf-spine-2x2.yaml")
 ALL_TO_ALL = ["plan", "--collective", "all_to_all", "-n", "8", "-b", "8000", "--topology", LEAF_SPINE]
 MODEL = "layers=4,hidden=64,sequence=32,vocabulary=128,tensor=2,pipeline=2,data=2,micro-batches=2"
 

@@ -1,7 +1,5 @@
 """`charkha report` as a user meets it, in this process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -51,6 +49,13 @@ def test_a_session_has_a_page_of_its_own(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["report", str(folder)]) == 0
     assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
     assert "a and b at once" in (folder / "report.html").read_text()
+    assert (
+        main(["report", str(folder / "job=a")]) == main(["report", str(folder), "--out", str(tmp_path / "x.html")]) == 0
+    )
+    page = (tmp_path / "x.html").read_text()
+    assert '<a href="both/job%3Da/report.html">a</a>' in page
+    assert "job%3Db" not in page
+    capsys.readouterr()
     assert main(["report", str(folder), "--json"]) == 0
     assert [one["job"] for one in json.loads(capsys.readouterr().out)["interference"]["jobs"]] == ["a", "b"]
 

@@ -1,7 +1,5 @@
 """`charkha run` and `charkha run --by-hand`: which run spec the arguments give."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

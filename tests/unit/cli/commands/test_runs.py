@@ -1,7 +1,5 @@
 """`charkha runs` as a user meets it, in this process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

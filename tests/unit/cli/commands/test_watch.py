@@ -1,7 +1,5 @@
 """`charkha runs watch`: what it refuses before it connects."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.command import refused

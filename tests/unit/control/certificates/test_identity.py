@@ -1,13 +1,11 @@
 """An identity that the other side would refuse is refused where it lies."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from emulator.control.certificates.authority import issue, make_authority
+from emulator.annexes.launch.authority import issue, make_authority
 from emulator.control.certificates.identity import check_identity
 from emulator.control.certificates.roles import Role
 from emulator.errors import InputError

@@ -1,14 +1,12 @@
 """A list of revoked identities holds those of its names, grows, and counts for its own authority only."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from emulator.control.certificates.authority import issue, make_authority
-from emulator.control.certificates.revocation import LIST, revoke, revoked, serial_of
+from emulator.annexes.launch.authority import issue, make_authority, revoke
+from emulator.control.certificates.revocation import LIST, revoked, serial_of
 from emulator.control.certificates.roles import Role
 from emulator.errors import InputError
 

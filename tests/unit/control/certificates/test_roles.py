@@ -1,7 +1,5 @@
 """Roles in the names of a certificate, and what each may do."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.control.certificates.roles import Action, Role, may, role_uri, roles_of

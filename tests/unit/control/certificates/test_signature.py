@@ -1,13 +1,11 @@
 """A signature counts from a valid holder of the role, over these bytes, under this authority."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from emulator.control.certificates.authority import issue, make_authority
+from emulator.annexes.launch.authority import issue, make_authority
 from emulator.control.certificates.roles import Role
 from emulator.control.certificates.signature import Signer, check_signature
 from emulator.control.wire.tls import TlsFiles

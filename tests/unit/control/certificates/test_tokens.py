@@ -1,13 +1,12 @@
 """A token is good for its holder, its role and its time, and only with its secret."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from emulator.annexes.launch.authority import issue_token
 from emulator.control.certificates.roles import Role
-from emulator.control.certificates.tokens import Holder, holder_of, issue_token, key_of_claims
+from emulator.control.certificates.tokens import Holder, holder_of, key_of_claims
 from emulator.control.wire.credentials import key_and_claims
 from emulator.errors import InputError
 

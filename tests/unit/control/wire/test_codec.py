@@ -1,7 +1,5 @@
 """Control messages that are wrong are the peer's fault; those that are right keep their types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from emulator._pb import control_pb2 as pb
 from emulator.control import conversation as control
 from emulator.control.observations import Completions
-from emulator.control.wire.codec import NO_ROOT, decode_agent, decode_controller, encode_agent, encode_controller
+from emulator.control.wire.codec import decode_agent, decode_controller, encode_agent, encode_controller
 from emulator.errors import RemoteProtocolError
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.meaning.model import CommKind, Resource
@@ -27,13 +25,13 @@ def chunk_message(**changes: Any) -> pb.ControllerMessage:
         "duration_ns": [7, 0],
         "dependencies": [0, 1],
         "distance": [1],
-        "communications": [pb.Communication(position=6, kind=CommKind.BARRIER, root=NO_ROOT)],
+        "communications": collective(6, CommKind.BARRIER),
     }
     return pb.ControllerMessage(chunk=pb.Chunk(**columns | changes))
 
 
-def collective(position: int, kind: int = 0) -> pb.Communication:
-    return pb.Communication(position=position, kind=kind, root=NO_ROOT)
+def collective(position: int, kind: int = 0) -> dict[int, pb.PlannedCommunication]:
+    return {position: pb.PlannedCommunication(kind=kind, peer=-1, root=-1)}
 
 
 def completion_message(**changes: Any) -> pb.AgentMessage:
@@ -70,12 +68,11 @@ def test_a_chunk_as_it_should_be() -> None:
         ({"dependencies": [1]}, "columns of unequal length"),
         ({"dependencies": [1, 1]}, "dependencies do not add up"),
         ({"distance": []}, "dependencies do not add up"),
-        ({"communications": []}, "communications that are not those of its nodes"),
-        ({"communications": [collective(5)]}, "communications that are not those of its nodes"),
-        ({"communications": [collective(6), collective(7)]}, "communications that are not those of its nodes"),
-        ({"communications": [collective(6), collective(6)]}, "communications that are not those of its nodes"),
+        ({"communications": {}}, "communications that are not those of its nodes"),
+        ({"communications": collective(5)}, "communications that are not those of its nodes"),
+        ({"communications": collective(6) | collective(7)}, "communications that are not those of its nodes"),
         ({"resource": [3, 3]}, "communications that are not those of its nodes"),
-        ({"communications": [collective(6, 77)]}, "77 is not a valid CommKind"),
+        ({"communications": collective(6, 77)}, "77 is not a valid CommKind"),
     ],
 )
 def test_malformed_chunks_are_the_peers_fault(changes: dict[str, Any], problem: str) -> None:
@@ -108,7 +105,7 @@ def test_malformed_steps_are_the_peers_fault(changes: dict[str, Any], problem: s
     one = {"receiver": [1], "send_lane": [0], "step": [0], "size_bytes": [9], "start_ns": [1], "post_ns": [1]}
     one |= {"acknowledged_ns": [2], "sender": [1], "receive_lane": [0], "arrival_ns": [3]}
     right = pb.AgentMessage(step_records=pb.StepRecords(blocks=[pb.RankSteps(**one)]))
-    assert decode_agent(right.SerializeToString()).value.blocks[0].arrival_ns == [3]
+    assert decode_agent(right.SerializeToString()).value.blocks[0].arrival_ns == (3,)
     wrong = pb.AgentMessage(step_records=pb.StepRecords(blocks=[pb.RankSteps(**one | changes)]))
     with pytest.raises(RemoteProtocolError, match=f"malformed step_records message: {problem}"):
         decode_agent(wrong.SerializeToString())
@@ -138,21 +135,31 @@ def test_what_comes_out_is_plain_values() -> None:
     facts = decode_agent(encode_agent(hello)).value.facts
     assert type(facts) is dict
     settings = PlaySettings(credits=True, instances=3, algorithms=["ring"], groups=[(0, 1), ()])
-    job = control.JobSetup(0, "run", [control.RankPlace(0, "127.0.0.1", 9, 8)], "zmq", 1 << 20, 7, settings)
-    (decoded,) = decode_controller(encode_controller(control.Setup([job]))).value.jobs
+    job = control.JobSetup("run", [control.RankPlace(0, "127.0.0.1", 9, 8)], "zmq", 1 << 20, 7, settings)
+    decoded = decode_controller(encode_controller(control.Setup({3: job}))).value.jobs[3]
     assert decoded.settings == PlaySettings(credits=True, instances=3, algorithms=("ring",), groups=((0, 1), ()))
-    assert decoded.ranks == [control.RankPlace(0, "127.0.0.1", 9, 8)]
+    assert decoded.ranks == (control.RankPlace(0, "127.0.0.1", 9, 8),)
 
 
-def test_of_a_controller_that_does_not_name_the_interval_it_is_the_usual_one() -> None:
-    assert decode_controller(_setup(0)).value.report_interval_ns == control.REPORT_INTERVAL_NS
-    assert decode_controller(_setup(256_000_000)).value.report_interval_ns == 256_000_000
-    with pytest.raises(RemoteProtocolError, match="more than a second apart"):
-        decode_controller(_setup(1 << 63))
+@pytest.mark.parametrize("interval_ns", [0, 10**9 + 1, 1 << 63])
+def test_reports_come_now_and_then(interval_ns: int) -> None:
+    with pytest.raises(RemoteProtocolError, match="reports more than a second apart, or none"):
+        decode_controller(encode_controller(control.Setup({}, report_interval_ns=interval_ns)))
 
 
-def _setup(report_interval_ns: int) -> bytes:
-    return encode_controller(control.Setup([], report_interval_ns=report_interval_ns))
+@pytest.mark.parametrize(
+    ("transport", "options", "problem"),
+    [
+        ("roce", '{"qps": 65}', "--qps 65: from 1 to 64"),
+        ("roce", '{"qps": "4"}', "expected int, got text"),
+        ("verbs", "[", "is not JSON"),
+        ("tcp", "{}", "there is no transport 'tcp'"),
+    ],
+)
+def test_options_that_a_transport_cannot_have_are_the_peers_fault(transport: str, options: str, problem: str) -> None:
+    setup = pb.Setup(jobs={0: pb.JobSetup(transport=transport, options=options)}, report_interval_ns=1)
+    with pytest.raises(RemoteProtocolError, match=f"malformed setup message: .*{problem}"):
+        decode_controller(pb.ControllerMessage(setup=setup).SerializeToString())
 
 
 @pytest.mark.parametrize("column", ["bytes_sent", "bytes_received"])
@@ -172,6 +179,11 @@ def test_a_program_that_fits_its_window_is_resident(nodes: int, resident: bool) 
     assert control.RankPlace(0, "127.0.0.1", nodes, 8, storage=True).is_resident
 
 
+def flow_report(*figures: dict[str, Any]) -> pb.AgentMessage:
+    usual = {"direction": "sent", "observer": "charkha"}
+    return pb.AgentMessage(flow_report=pb.FlowReport(figures=[pb.FlowFigures(**usual | one) for one in figures]))
+
+
 @pytest.mark.parametrize(
     ("message", "problem"),
     [
@@ -179,6 +191,14 @@ def test_a_program_that_fits_its_window_is_resident(nodes: int, resident: bool) 
         (completion_message(done_ns=[2**63 - 1]), r"completions message: numbers that no run reaches \(done_ns\)"),
         (pb.AgentMessage(farewell=pb.Farewell(steal_fraction=float("nan"))), "farewell message: steal_fraction is not"),
         (pb.AgentMessage(farewell=pb.Farewell(core_wait_fraction=float("inf"))), "core_wait_fraction is not a finite"),
+        (pb.AgentMessage(farewell=pb.Farewell(steal_fraction=-0.5)), "-0.5 is not a share from 0 to 1"),
+        (pb.AgentMessage(farewell=pb.Farewell(core_wait_fraction=1.5)), "1.5 is not a share from 0 to 1"),
+        (flow_report({"bytes_per_s": -1.0}), "malformed flow_report message: -1 is negative"),
+        (flow_report({"latency_p99_ns": 1e300}), r"numbers that no run reaches \(latency_p99_ns\)"),
+        (flow_report({"duration_ns": -1}), "malformed flow_report message: -1 is negative"),
+        (flow_report({"direction": "up"}), "'up' is not a valid FlowDirection"),
+        (flow_report({"observer": "me"}), "'me' is not a valid FlowObserver"),
+        (flow_report({}, {}), "malformed flow_report message: a direction of a flow twice"),
     ],
 )
 def test_numbers_that_cannot_be_reckoned_with_are_the_peers_fault(message: Any, problem: str) -> None:

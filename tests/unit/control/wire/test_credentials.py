@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from emulator.control.wire import credentials
-from emulator.control.wire.credentials import TOKEN_VARIABLE, read_token, require_protection, tls_files
+from emulator.control import authentication
+from emulator.control.authentication import TOKEN_VARIABLE
+from emulator.control.wire.credentials import read_token, require_protection, tls_files
 from emulator.control.wire.tls import TlsFiles
 from emulator.errors import InputError
 
@@ -20,7 +22,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
-    monkeypatch.setattr(credentials, "_taken", [])
+    monkeypatch.setattr(authentication, "_taken", [])
 
 
 def test_without_file_and_variable_there_is_no_token() -> None:
@@ -36,6 +38,7 @@ def test_a_file_goes_before_the_variable(file: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(TOKEN_VARIABLE, "v" * 16)
     file.write_text(LONG_ENOUGH)
     assert read_token(file) == LONG_ENOUGH
+    assert TOKEN_VARIABLE not in os.environ
     assert read_token(None) == "v" * 16
 
 

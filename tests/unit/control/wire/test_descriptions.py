@@ -1,7 +1,5 @@
 """A run description opens once, in its place of its conversation, and nowhere else."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,7 +12,10 @@ from emulator.control.wire.descriptions import DESCRIPTIONS, Opener, Sealer
 from emulator.errors import RemoteProtocolError
 
 BINDING, KEY = Binding("run", "west", b"a" * 16, b"c" * 16), b"key"
-FIRST, SECOND = control.Directory({0: ("127.0.0.1", 1)}), control.Directory({0: ("127.0.0.2", 1)})
+FIRST, SECOND = (
+    control.Directory({0: control.Address("127.0.0.1", 1)}),
+    control.Directory({0: control.Address("127.0.0.2", 1)}),
+)
 REFUSED = "was altered, or is for a different run or agent"
 
 

@@ -1,7 +1,5 @@
 """Interfaces that serve something else are no ports of a lab, and what is taken from a machine is given back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

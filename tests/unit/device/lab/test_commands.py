@@ -1,16 +1,20 @@
 """Commands that make a lab: what is missing or refused becomes one line."""
 
-from __future__ import annotations
-
-from pathlib import Path
+import os
+import signal
+from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
-from emulator.device.lab.commands import _refused, require_root, require_tools
+from emulator.device.lab import commands
+from emulator.device.lab.commands import _refused, execute, require_root, require_tools
+from emulator.device.lab.design import make_design
+from emulator.device.lab.model import Design
 from emulator.device.lab.recipe import CommandBatch
-from emulator.errors import HostError
-
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+from emulator.errors import HostError, InputError
+from emulator.topology.load import load_topology
+from tests.support.command import ROOT
 
 
 def test_users_without_root_get_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +50,81 @@ def test_packages_are_listed_once_with_all_missing_tools(monkeypatch: pytest.Mon
     monkeypatch.setattr("shutil.which", lambda tool: None)
     with pytest.raises(HostError, match=r"^ethtool, ip, tc is missing .*: apt-get install ethtool iproute2$"):
         require_tools(["tc", "ip", "ethtool", "tc"])
+
+
+class Replaced(Exception):
+    """The process became another program."""
+
+
+@pytest.fixture
+def design() -> Design:
+    """Two hosts and a switch."""
+    return make_design(load_topology(ROOT / "topologies" / "two-hosts-switch.yaml", ranks=0), "l")
+
+
+@pytest.mark.parametrize("name", ["h0", "sw0"])
+def test_hosts_and_switches_are_entered(name: str, design: Design, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(program: str, words: list[str]) -> None:
+        raise Replaced(program, *words)
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "execvp", replace)
+    with pytest.raises(Replaced) as replaced:
+        execute(design, name, ["ip", "-s", "link"])
+    namespace = design.node(name).namespace
+    assert replaced.value.args == ("ip", "ip", "netns", "exec", namespace, "ip", "-s", "link")
+
+
+def test_other_names_are_refused(design: Design) -> None:
+    with pytest.raises(InputError, match="lab l has no host or switch 'h2'; it has h0, h1, sw0"):
+        execute(design, "h2", ["true"])
+
+
+def test_other_users_are_refused(design: Design, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(HostError, match="sudo"):
+        execute(design, "h0", ["true"])
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Signals that would have been sent: (process, signal). Time passes half a second at a time."""
+    sent: list[tuple[int, int]] = []
+    times: Iterator[int] = count()
+    monkeypatch.setattr("os.kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr("time.monotonic", lambda: next(times) / 2)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    return sent
+
+
+def test_processes_are_asked_to_end_before_they_are_killed(
+    killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = [f"7 8 {os.getpid()}", "8", "8", "8", ""]
+
+    def attempt(batch: CommandBatch) -> str:
+        return stubborn.pop(0) if stubborn else ""
+
+    monkeypatch.setattr(commands, "attempt", attempt)
+    commands._end_processes(["charkha-x-h0"])
+    assert [pid for pid, _ in killed] == [7, 8, 8, 8, 8]
+    assert [number for _, number in killed] == [signal.SIGTERM] * 3 + [signal.SIGKILL] * 2
+    assert os.getpid() not in {pid for pid, _ in killed}
+
+
+def test_a_process_that_ended_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = ["7", ""]
+
+    def gone(pid: int, number: int) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr("os.kill", gone)
+    monkeypatch.setattr(commands, "attempt", lambda _: listed.pop(0))
+    commands._end_processes(["charkha-x-h0"])
+    assert listed == []
+
+
+def test_processes_of_all_namespaces_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = {"a": "1\n2\n", "b": "", "c": "3"}
+    monkeypatch.setattr(commands, "attempt", lambda batch: inside[batch.command[-1]])
+    assert commands.processes_in("abc") == [1, 2, 3]

@@ -1,7 +1,5 @@
 """The topology that the load of a controller is played in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,18 +1,102 @@
 """From a topology to namespaces, devices, addresses, routes: as data, without a kernel."""
 
-from __future__ import annotations
-
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from emulator.device.lab.design import make_design
+from emulator.device.lab.design import LabNextHops, RouteStep, make_design
 from emulator.device.lab.model import Forward, Hop, LabRoute, Neighbour
 from emulator.errors import PlanError
 from emulator.planner.network.ecmp import hash_seed
 from emulator.topology.load import load_topology
+from emulator.topology.network import End, Link, Network
+from tests.support.topologies import SHIPPED, shipped_topology
 
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+
+def network_of(name: str) -> Network:
+    return shipped_topology(name).network
+
+
+def end(text: str) -> End:
+    return End(*text.split(":"))
+
+
+def test_a_bridge_is_not_a_hop() -> None:
+    hops = LabNextHops(network_of("two-hosts-switch"))
+    found = hops.from_host(end("h0:eth0"), end("h1:eth0"))
+    assert found == RouteStep(end("h0:eth0"), end("h1:eth0"))
+
+
+def test_frames_of_a_bridge_reach_every_host_through_the_port_of_its_cable() -> None:
+    network = network_of("eight-hosts-switch")
+    steps = list(LabNextHops(network).behind("sw0"))
+    assert {step.to for step in steps} == {End(host, "eth0") for host in network.interfaces}
+    cables = {frozenset(link.ends) for link in network.links}
+    assert all(frozenset((step.out, step.to)) in cables for step in steps)
+
+
+def test_a_router_has_every_spine_as_a_hop_of_equal_cost() -> None:
+    network = network_of("leaf-spine-2x2")
+    far = next(
+        End(host, "eth0")
+        for host in network.interfaces
+        if not any({one.node for one in link.ends} == {host, "leaf0"} for link in network.links)
+    )
+    steps = LabNextHops(network).from_router("leaf0", far)
+    assert [step.to.node for step in steps] == ["spine0", "spine1"]
+    assert {step.out.node for step in steps} == {"leaf0"}
+
+
+def test_a_router_hands_packets_to_its_own_host_directly() -> None:
+    network = network_of("leaf-spine-2x2")
+    own = next(
+        one for link in network.links for one in link.ends if one.node != "leaf0" and one.node in network.interfaces
+        and link.other(one.node).node == "leaf0"
+    )  # fmt: skip
+    (step,) = LabNextHops(network).from_router("leaf0", own)
+    assert step.to == own
+
+
+def test_without_a_path_there_is_no_hop() -> None:
+    network = network_of("two-hosts-switch")
+    (switch,) = network.switches
+    first, second = network.links
+    apart = replace(second, ends=(end("h1:eth0"), end("sw1:p0")))
+    split = replace(network, switches=[switch, replace(switch, name="sw1")], links=[first, apart])
+    assert LabNextHops(split).from_host(end("h0:eth0"), end("h1:eth0")) is None
+
+
+def test_frames_reach_hosts_through_further_bridges_and_never_turn_back() -> None:
+    network = network_of("two-hosts-switch")
+    (switch,) = network.switches
+    first, second = network.links
+    behind = replace(second, ends=(end("h1:eth0"), end("sw1:p1")))
+    trunk = replace(second, ends=(end("sw0:p9"), end("sw1:p9")))
+    chain = replace(network, switches=[switch, replace(switch, name="sw1")], links=[first, behind, trunk])
+    hops = LabNextHops(chain)
+    assert list(hops.behind("sw0")) == [
+        RouteStep(end("sw0:p0"), end("h0:eth0")),
+        RouteStep(end("sw0:p9"), end("h1:eth0")),
+    ]
+    assert hops.from_host(end("h0:eth0"), end("h1:eth0")) == RouteStep(end("h0:eth0"), end("h1:eth0"))
+
+
+def test_a_loop_of_bridges_is_refused_with_the_link_that_closes_it() -> None:
+    network = network_of("two-hosts-switch")
+    (switch,) = network.switches
+    others = [replace(switch, name=name) for name in ("sw1", "sw2")]
+    ring = ["sw0:a sw1:b", "sw1:a sw2:b", "sw2:a sw0:b"]
+    model = network.links[0]
+    links: list[Link] = [replace(model, ends=tuple(end(one) for one in text.split())) for text in ring]
+    with pytest.raises(
+        PlanError, match="closes a loop of bridges, in which frames would circulate forever: use kind router"
+    ) as told:
+        LabNextHops(replace(network, switches=[switch, *others], links=[*network.links, *links]))
+    assert "sw2:a" in str(told.value)
+    LabNextHops(replace(network, switches=[switch, *others], links=[*network.links, *links[:2]]))
+
+
 ROUTER_ADDRESSES = "169.254.0."
 
 
@@ -23,7 +107,7 @@ def design_of(folder: Path, text: str):
 
 
 def shipped(name: str):
-    return make_design(load_topology(TOPOLOGIES / f"{name}.yaml", ranks=0), "x")
+    return make_design(shipped_topology(name), "x")
 
 
 def test_hosts_behind_a_bridge_reach_each_other_directly() -> None:
@@ -50,7 +134,7 @@ def test_flows_between_leaves_have_every_spine_and_flows_within_none() -> None:
 
 
 def test_routes_of_the_topology_go_before_equal_cost(tmp_path: Path) -> None:
-    text = (TOPOLOGIES / "leaf-spine-2x2.yaml").read_text() + "routes:\n  - {at: leaf0, to: h4, via: spine1}\n"
+    text = (SHIPPED / "leaf-spine-2x2.yaml").read_text() + "routes:\n  - {at: leaf0, to: h4, via: spine1}\n"
     hops = {
         route.prefix: [hop.device for hop in route.hops] for route in design_of(tmp_path, text).node("leaf0").routes
     }
@@ -149,5 +233,5 @@ def test_what_cannot_be_a_lab_is_refused(tmp_path: Path, text: str, said: str) -
 
 
 def test_latency_is_named_as_missing(tmp_path: Path) -> None:
-    text = (TOPOLOGIES / "two-hosts-switch.yaml").read_text().replace("mtu: 1500}", "mtu: 1500, latency: 5us}")
+    text = (SHIPPED / "two-hosts-switch.yaml").read_text().replace("mtu: 1500}", "mtu: 1500, latency: 5us}")
     assert design_of(tmp_path, text).notes == ("the latency of 2 links is ignored: a lab has no latency on its links",)

@@ -1,22 +1,17 @@
 """Through which interface traffic leaves."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from emulator.device.lab.egress import AddressPair, address_pairs, require_egress
 from emulator.errors import PlanError
-from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
-
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+from tests.support.skips import need
+from tests.support.topologies import shipped_topology
 
 
 @pytest.fixture
 def topology() -> Topology:
-    return load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    return shipped_topology("leaf-spine-2x2", ranks=8)
 
 
 def test_ways_lead_from_every_own_port_to_every_port_elsewhere(topology: Topology) -> None:
@@ -26,6 +21,7 @@ def test_ways_lead_from_every_own_port_to_every_port_elsewhere(topology: Topolog
 
 
 def test_a_run_may_leave_through_the_named_interface_only() -> None:
+    need("ip")
     way = AddressPair("h0", "lo", "127.0.0.1", "127.0.0.2")
     require_egress([way], devices={})
     require_egress([AddressPair("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={("h0", "eth0"): "lo"})

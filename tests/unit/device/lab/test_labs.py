@@ -1,13 +1,11 @@
 """Which lab is meant, and which is in the way; nothing is made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from emulator.device.lab import labs, removal
+from emulator.device.lab import commands, labs
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party
@@ -29,9 +27,9 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Labs:
     """Labs of a user who seems to be root, on a host without namespaces; nothing can be executed."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr(labs, "require_tools", lambda _: None)
-    monkeypatch.setattr(removal, "NAMESPACES", tmp_path / "netns")
+    monkeypatch.setattr(commands, "NAMESPACES", tmp_path / "netns")
     monkeypatch.setattr(labs, "run", lambda batch: pytest.fail(f"{batch.command} was run"))
-    monkeypatch.setattr(removal, "attempt", lambda _: "")
+    monkeypatch.setattr(commands, "attempt", lambda _: "")
     return Labs(LabStore(tmp_path / "labs"))
 
 
@@ -160,7 +158,7 @@ def test_taking_down_deletes_the_namespaces_that_exist_and_forgets_the_lab(
             (folder / line.removeprefix("netns delete ")).unlink()
         return ""
 
-    monkeypatch.setattr(removal, "attempt", attempt)
+    monkeypatch.setattr(commands, "attempt", attempt)
     assert known.down("x")
     assert [batch.lines for batch in done if batch.lines] == [[f"netns delete {name}" for name in names[1:]]]
     assert known.store.ids() == []

@@ -1,7 +1,5 @@
 """Lookup of nodes and ports in a design."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.device.lab.design import make_design

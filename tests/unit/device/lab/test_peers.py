@@ -1,7 +1,5 @@
 """Comparing with peers: the arithmetic from readings to ratios, verdicts and the table, without any peer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

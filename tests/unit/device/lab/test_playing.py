@@ -1,34 +1,22 @@
 """A run inside a lab."""
 
-from __future__ import annotations
-
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.playing import LabPlace, find_place, require_addresses
-from emulator.device.lab.state import LabState, LabStore, Party
+from emulator.device.lab.state import LabStore, Party
 from emulator.errors import HostError, PlanError
-from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
-from tests.support.labs import designed
-
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+from tests.support.labs import stored
+from tests.support.topologies import shipped_topology
 
 
 @pytest.fixture
 def topology() -> Topology:
-    return load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
-
-
-def stored(store: LabStore, topology: Topology, lab_id: str, **changes: object) -> LabState:
-    state = replace(designed(topology, lab_id), **changes)  # type: ignore[arg-type]
-    store.claim(lab_id)
-    store.write(state)
-    return state
+    return shipped_topology("leaf-spine-2x2", ranks=8)
 
 
 def test_a_lab_must_be_of_the_very_file(tmp_path: Path, topology: Topology) -> None:
@@ -109,7 +97,7 @@ def test_agents_of_a_lab_have_a_core_each_as_far_as_there_are_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {5, 3, 9})
-    eight_hosts = load_topology(TOPOLOGIES / "eight-hosts-switch.yaml", ranks=0)
+    eight_hosts = shipped_topology("eight-hosts-switch")
     place = LabPlace(stored(LabStore(tmp_path / "labs"), eight_hosts, "x"))
     assert list(place.exec_prefixes) == [f"h{number}" for number in range(8)]
     assert [prefix[-3:] for prefix in place.exec_prefixes.values()] == [

@@ -1,30 +1,32 @@
 """From a design to batches of commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from emulator.device.lab.design import make_design
-from emulator.device.lab.recipe import cables, node_batches, restored, shaping_batch
+from emulator.device.lab.model import Node
+from emulator.device.lab.recipe import (
+    CommandBatch,
+    cables,
+    node_batches,
+    ovs_batches,
+    restored,
+    shaping_batch,
+    version_batch,
+)
 from emulator.device.lab.shaping import shape
 from emulator.topology.load import load_topology
-
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
-
-
-def shipped(name: str):
-    return load_topology(TOPOLOGIES / f"{name}.yaml", ranks=0)
+from tests.support.topologies import shipped_topology
 
 
 def lines_of(name: str, node: str) -> list[str]:
-    design = make_design(shipped(name), "x")
+    design = make_design(shipped_topology(name), "x")
     return [line for batch in node_batches(design.node(node), design) for line in batch.lines]
 
 
 def test_cables_begin_and_end_in_namespaces() -> None:
-    batch = cables(make_design(shipped("two-hosts-switch"), "x"))
+    batch = cables(make_design(shipped_topology("two-hosts-switch"), "x"))
     assert batch.lines[:3] == ["netns add charkha-x-h0", "netns add charkha-x-h1", "netns add charkha-x-sw0"]
     assert batch.lines[3].startswith(
         "link add name eth0 mtu 1500 address 02:c4:00:00:00:00 netns charkha-x-h0 type veth"
@@ -33,7 +35,7 @@ def test_cables_begin_and_end_in_namespaces() -> None:
 
 
 def test_a_bridge_forwards_without_asking_other_filters() -> None:
-    design = make_design(shipped("two-hosts-switch"), "x")
+    design = make_design(shipped_topology("two-hosts-switch"), "x")
     asked = [batch.command for batch in node_batches(design.node("sw0"), design)]
     (command,) = [one for one in asked if "net.bridge.bridge-nf-call-iptables=0" in one]
     assert {"net.bridge.bridge-nf-call-ip6tables=0", "net.bridge.bridge-nf-call-arptables=0"} < set(command)
@@ -45,7 +47,7 @@ def test_a_bridge_forwards_without_asking_other_filters() -> None:
     [("eight-hosts-switch", "h0", 10**8), ("eight-hosts-switch", "sw0", 10**8), ("two-hosts-switch", "sw0", 10**9)],
 )
 def test_slow_hosts_and_switches_cut_to_frames_before_they_count(name: str, node: str, rate_bps: int) -> None:
-    cutter, shaper, *_ = shaping_batch(make_design(shipped(name), "x").node(node)).lines
+    cutter, shaper, *_ = shaping_batch(make_design(shipped_topology(name), "x").node(node)).lines
     assert "root handle 1: tbf" in cutter
     assert "burst 1514 " in cutter
     assert f"parent 1:1 handle 2: tbf rate {rate_bps}bit" in shaper
@@ -53,7 +55,7 @@ def test_slow_hosts_and_switches_cut_to_frames_before_they_count(name: str, node
 
 
 def test_a_fast_host_counts_what_is_handed_over_as_one_in_proportion() -> None:
-    cutter, shaper = shaping_batch(make_design(shipped("two-hosts-switch"), "x").node("h0")).lines
+    cutter, shaper = shaping_batch(make_design(shipped_topology("two-hosts-switch"), "x").node("h0")).lines
     burst = shape(10**9, mtu=1500, is_host=True).burst_bytes  # type: ignore[union-attr]
     assert f"root handle 1: tbf rate 100000000000bit burst {burst} " in cutter
     assert f"parent 1:1 handle 2: tbf rate {10**9 * 1082 // 1106}bit burst {burst} " in shaper  # of 1,024 B of payload
@@ -74,7 +76,7 @@ def test_hosts_with_several_ports_choose_by_source() -> None:
 
 
 def test_a_router_spreads_by_ports_with_the_seed_of_the_topology() -> None:
-    design = make_design(shipped("leaf-spine-2x2"), "x")
+    design = make_design(shipped_topology("leaf-spine-2x2"), "x")
     node = design.node("leaf0")
     settings = next(node_batches(node, design)).command
     assert "net.ipv4.fib_multipath_hash_policy=1" in settings
@@ -85,7 +87,7 @@ def test_a_router_spreads_by_ports_with_the_seed_of_the_topology() -> None:
 
 
 def test_a_port_that_was_down_gets_back_what_the_kernel_deleted_with_it() -> None:
-    host = make_design(shipped("two-hosts-switch"), "x").node("h0")
+    host = make_design(shipped_topology("two-hosts-switch"), "x").node("h0")
     neighbour = host.neighbours[0]
     assert list(restored(host, {"eth0"})) == [
         "address replace 198.18.1.1/32 dev eth0",
@@ -97,7 +99,7 @@ def test_a_port_that_was_down_gets_back_what_the_kernel_deleted_with_it() -> Non
 
 
 def test_no_route_leads_through_a_port_that_is_still_down() -> None:
-    leaf = make_design(shipped("leaf-spine-2x2"), "x").node("leaf0")
+    leaf = make_design(shipped_topology("leaf-spine-2x2"), "x").node("leaf0")
     up = {port.device for port in leaf.ports} - {"u1"}
     lines = list(restored(leaf, up))
     assert "route replace 198.18.5.0/24 via 169.254.0.13 dev u0 onlink" in lines
@@ -124,3 +126,67 @@ def test_a_router_of_ipv6_gets_its_addresses_back(tmp_path: Path) -> None:
     assert any(line.startswith("-6 neighbour replace") for line in lines)
     assert any(line.startswith("-6 route replace") for line in lines)
     assert not any(" p0" in line for line in lines)
+
+
+FOLDER = Path("/run/charkha/x/sw0")
+
+
+@pytest.fixture
+def switch() -> Node:
+    design = make_design(shipped_topology("two-hosts-switch"), "x")
+    return design.node("sw0")
+
+
+def batches(switch: Node) -> list[CommandBatch]:
+    return list(ovs_batches(switch, FOLDER))
+
+
+def tool_of(batch: CommandBatch) -> str:
+    return next(word for word in batch.command if word.startswith(("ovsdb-", "ovs-")))
+
+
+def test_the_database_serves_before_the_switch_starts(switch: Node) -> None:
+    assert [tool_of(one) for one in batches(switch)] == [
+        "ovsdb-tool",
+        "ovsdb-server",
+        "ovs-vsctl",
+        "ovs-vswitchd",
+        "ovs-vsctl",
+        "ovs-ofctl",
+    ]
+
+
+def test_every_command_runs_in_the_namespace_with_a_folder_of_its_own(switch: Node) -> None:
+    for one in batches(switch):
+        assert one.command[:4] == ("ip", "netns", "exec", "charkha-x-sw0")
+        assert {f"OVS_RUNDIR={FOLDER}", f"OVS_LOGDIR={FOLDER}"} < set(one.command)
+
+
+def test_files_of_both_daemons_are_in_the_folder_of_the_lab(switch: Node) -> None:
+    daemons = [one.command for one in batches(switch) if "--detach" in one.command]
+    files = [
+        word.partition("=")[2] for words in daemons for word in words if word.startswith(("--pid", "--log", "--u"))
+    ]
+    assert len(files) == 6
+    assert len(set(files)) == 6
+    assert all(Path(file).parent == FOLDER for file in files)
+
+
+def test_ports_are_plugged_into_the_userspace_datapath_by_number(switch: Node) -> None:
+    plug = " ".join(batches(switch)[4].command)
+    assert "datapath_type=netdev" in plug
+    for number, port in enumerate(switch.ports, start=1):
+        assert f"set interface {port.device} ofport_request={number}" in plug
+
+
+def test_frames_leave_by_the_port_of_their_destination(switch: Node) -> None:
+    flows = batches(switch)[5].lines
+    number = {port.device: at for at, port in enumerate(switch.ports, start=1)}
+    assert len(flows) == len(switch.forwards) > 0
+    assert list(flows) == [
+        f"priority=1,dl_dst={one.mac},actions=output:{number[one.device]}" for one in switch.forwards
+    ]
+
+
+def test_the_version_is_that_of_the_switch() -> None:
+    assert version_batch().command == ("ovs-vswitchd", "--version")

@@ -1,7 +1,5 @@
 """The slope of a soak, and its interval."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lab.benchmarks.soak import slope

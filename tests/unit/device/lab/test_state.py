@@ -1,33 +1,21 @@
 """States of labs on disk."""
 
-from __future__ import annotations
-
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from emulator.device.lab.labs import lab_id_of
-from emulator.device.lab.state import LabState, LabStore, Owner, Party
+from emulator.device.lab.state import LabStore, Owner, Party
 from emulator.errors import InputError, PlanError
-from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
-from tests.support.labs import designed
-
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+from tests.support.labs import stored
+from tests.support.topologies import shipped_topology
 
 
 @pytest.fixture
 def topology() -> Topology:
-    return load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
-
-
-def stored(store: LabStore, topology: Topology, lab_id: str, **changes: object) -> LabState:
-    state = replace(designed(topology, lab_id), **changes)  # type: ignore[arg-type]
-    store.claim(lab_id)
-    store.write(state)
-    return state
+    return shipped_topology("leaf-spine-2x2", ranks=8)
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path, topology: Topology) -> None:

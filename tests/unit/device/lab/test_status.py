@@ -1,7 +1,5 @@
 """The counters of a lab, as iproute2 prints them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -36,7 +34,7 @@ def prints(monkeypatch: pytest.MonkeyPatch, links: Any, qdiscs: Any) -> list[Com
         return document if isinstance(document, str) else json.dumps(document)
 
     monkeypatch.setattr(status, "attempt", attempt)
-    monkeypatch.setattr("emulator.device.lab.removal.attempt", attempt)
+    monkeypatch.setattr("emulator.device.lab.commands.attempt", attempt)
     monkeypatch.setattr("emulator.device.lab.links.attempt", attempt)
     return asked
 

@@ -1,7 +1,5 @@
 """The exported JSON Schema of profiles accepts what is shipped and refuses what loading refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jsonschema

@@ -1,7 +1,5 @@
 """The frames of a lab between two real ports add up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from emulator.device.lab.between import PortPair, RealPort

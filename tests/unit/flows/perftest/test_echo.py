@@ -1,7 +1,5 @@
 """The messages of rping and rdma_client, and what their tests can be told."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Options of a test with a perftest at the other end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

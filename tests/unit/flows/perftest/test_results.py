@@ -1,11 +1,9 @@
 """What a test with a peer is said to have shown."""
 
-from __future__ import annotations
-
 import pytest
 
+from emulator.flows.perftest.exchange import BandwidthReport
 from emulator.flows.perftest.parameters import TestVerb, make_test
-from emulator.flows.perftest.records import BandwidthReport
 from emulator.flows.perftest.results import PeerResult, Received, Sent
 
 

@@ -1,7 +1,5 @@
 """Cutting an array into blocks and slices."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

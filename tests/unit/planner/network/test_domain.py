@@ -1,7 +1,5 @@
 """Transfers inside a scale-up domain, on integer times."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,11 +1,9 @@
 """Linux's choice among equal-cost next hops, beside what a kernel chose, and the transport's own source ports."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from agents.transports.roce.connection_id import ConnectionId, source_ports
+from agents.transports.roce.endpoint import ConnectionId, source_ports
 from emulator.planner.network.ecmp import LinuxHash, roce_source_ports
 
 SEED = 1013904226

@@ -1,7 +1,5 @@
 """What had still to move after the last post, against times worked out by hand: 8 ns a byte, no headers."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.planner.network import late_ranks
+from emulator.planner.network.fluid_simulation import lanes_of
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.ideal_times import group_times_ns
-from emulator.planner.network.lane_progress import lanes_of
 from emulator.planner.network.late_ranks import LateRanks, RemainingTimes
 from emulator.planner.traffic.operation import Operation, Traffic, TrafficPlace
 from emulator.planner.traffic.phase import Phase

@@ -1,17 +1,27 @@
 """Bytes on links, and the least time they take."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from emulator.planner.network import link_loads
-from emulator.planner.network.link_loads import Incast, OperationLoads, flow_batches, incast_of, longest_ns, round_up_ns
+from emulator.planner.network.link_loads import (
+    FlowLoad,
+    Incast,
+    OperationLoads,
+    flow_batches,
+    flow_link_loads,
+    incast_of,
+    longest_ns,
+    round_up_ns,
+)
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation, traffic_of_collective
 from emulator.topology.load import load_topology
+from emulator.topology.model import Topology
+from emulator.topology.network import End
+from emulator.topology.paths import Paths
 from emulator.trace.meaning.model import CommKind
 
 FABRIC = "fabric: {leaves: 2, spines: 2, hosts_per_leaf: 2, rate: 8Gbit}\n"  # a byte takes 1 ns
@@ -134,3 +144,37 @@ def test_senders_of_ones_own_domain_do_not_count(tmp_path: Path) -> None:
     assert incast_of(gather, router) == Incast(rank=4, port=4)
     # Rank 4 of the host without one still hears all others.
     assert incast_of(operation(CommKind.ALL_TO_ALL, "parallel", ranks=8, group_size=8), router) == Incast(7, 16)
+
+
+LEAF_SPINE = Path(__file__).parents[4] / "topologies" / "leaf-spine-2x2.yaml"
+
+
+@pytest.fixture
+def topology() -> Topology:
+    return load_topology(LEAF_SPINE, ranks=2)
+
+
+def flow(number: int, sender: str, receiver: str, payload_bytes: int | None) -> FlowLoad:
+    ends = {"sender": End(sender, "eth0"), "receiver": End(receiver, "eth0")}
+    return FlowLoad(number=number, kind="k", about="", payload_bytes=payload_bytes, **ends)
+
+
+def test_equal_cost_paths_carry_equal_parts_and_ports_everything(topology: Topology) -> None:
+    flows = [flow(0, "h0", "h4", 1000), flow(1, "h1", "h4", 500), flow(2, "h5", "h4", None), flow(3, "h0", "h4", None)]
+    name = Paths(topology.network).link_name
+    found = {name(one.link): (one.payload_bytes, one.unlimited) for one in flow_link_loads(flows, topology)}
+    assert found == {
+        "leaf1:p0 > h4:eth0": (1500, 2),
+        "h0:eth0 > leaf0:p0": (1000, 1),
+        "h1:eth0 > leaf0:p1": (500, 0),
+        "h5:eth0 > leaf1:p1": (0, 1),
+        "leaf0:u0 > spine0:d0": (750, 1),
+        "leaf0:u1 > spine1:d0": (750, 1),
+        "spine0:d1 > leaf1:u0": (750, 1),
+        "spine1:d1 > leaf1:u1": (750, 1),
+    }
+    assert next(iter(found)) == "leaf1:p0 > h4:eth0"  # most unlimited flows
+
+
+def test_no_flows_load_nothing(topology: Topology) -> None:
+    assert flow_link_loads([], topology) == []

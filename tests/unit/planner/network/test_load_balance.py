@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -8,12 +6,10 @@ from emulator.planner.network.load_balance import balance_of, equal_cost, level_
 from emulator.planner.network.plan import make_plan
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import traffic_of_collective
-from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
 from emulator.topology.paths import Paths
 from emulator.trace.meaning.model import CommKind
-
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+from tests.support.topologies import shipped_topology
 
 
 def test_balance_of_unequal_links() -> None:
@@ -32,7 +28,7 @@ def test_idle_links_have_no_balance() -> None:
 
 
 def test_levels_and_oversubscription_of_a_leaf_spine() -> None:
-    paths = Paths(load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=0).network)
+    paths = Paths(shipped_topology("leaf-spine-2x2").network)
     assert levels(paths).tolist() == [0, 0, 1, 1]
     assert level_names(paths) == {-1: "hosts", 0: "leaf", 1: "spine"}
     found = oversubscription(paths)
@@ -43,7 +39,7 @@ def test_levels_and_oversubscription_of_a_leaf_spine() -> None:
 
 
 def test_collisions_are_flows_beyond_the_even_share() -> None:
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
     traffic = traffic_of_collective(CommKind.ALL_TO_ALL, ranks=8, size_bytes=8000, group_size=8, overrides={})
     plan = make_plan(traffic, topology, router=Router(topology), overhead=WireOverhead(1, 1))
     found = {choice.switch: choice for choice in equal_cost(plan)}
@@ -56,5 +52,5 @@ def test_collisions_are_flows_beyond_the_even_share() -> None:
 
 
 def test_one_switch_is_not_oversubscribed() -> None:
-    assert oversubscription(Paths(load_topology(TOPOLOGIES / "two-hosts.yaml", ranks=0).network)) == []
+    assert oversubscription(Paths(shipped_topology("two-hosts").network)) == []
     assert levels(Paths(default_loopback(1).network)).tolist() == [0]

@@ -1,18 +1,18 @@
 """Plans against numbers worked out by hand, and the laws that hold for every network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from emulator.annexes.workloads.transformer import Transformer
+from emulator.annexes.workloads.transformer_traffic import traffic_of_transformer
+from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.errors import PlanError
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
 from emulator.planner.traffic.from_trace import traffic_of_workload
-from emulator.planner.traffic.from_transformer import traffic_of_transformer
 from emulator.planner.traffic.operation import (
     Operation,
     Traffic,
@@ -22,12 +22,10 @@ from emulator.planner.traffic.operation import (
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
-from emulator.trace.synthetic.transformer.transformer import Transformer
-from emulator.trace.synthetic.transformer.workload import transformer_workload
+from tests.support.topologies import SHIPPED, shipped_topology
 
-TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 BARE = WireOverhead(1, 1)
-LEAF_SPINE = (TOPOLOGIES / "leaf-spine-2x2.yaml").read_text()
+LEAF_SPINE = (SHIPPED / "leaf-spine-2x2.yaml").read_text()
 PINNED = "routes:\n" + "".join(
     f"  - {{at: leaf{1 - host // 4}, to: h{host}, via: spine{host % 2}}}\n" for host in range(8)
 )
@@ -65,7 +63,7 @@ def links(plan: Plan, loads: str = "even") -> dict[str, float]:
 def test_all_to_all_over_2_to_1_oversubscription() -> None:
     # Eight ranks, a host each, blocks of 1,000 bytes. A port carries 7 blocks; of a leaf's 4 · 4 blocks to the other
     # leaf each of two uplinks carries 8.
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
     plan = plan_of(topology, collective(CommKind.ALL_TO_ALL, "pairwise", ranks=8, size_bytes=8000))
     loads = links(plan)
     assert {loads[f"h{h}:eth0 > leaf{h // 4}:p{h % 4}"] for h in range(8)} == {7000}
@@ -80,7 +78,7 @@ def test_all_to_all_over_2_to_1_oversubscription() -> None:
 
 
 def test_a_ring_crosses_leaves_twice() -> None:
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
     plan = plan_of(topology, collective(CommKind.ALL_REDUCE, "ring", ranks=8, size_bytes=8000))
     assert links(plan)["leaf0:u0 > spine0:d0"] == 14_000 / 2
     # A hash puts the one flow on one spine.
@@ -90,7 +88,7 @@ def test_a_ring_crosses_leaves_twice() -> None:
 
 
 def test_headers_lengthen_every_time() -> None:
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
     traffic = collective(CommKind.ALL_REDUCE, "ring", ranks=8, size_bytes=8000)
     assert plan_of(topology, traffic, overhead=WireOverhead(1000, 1100)).operations[0].ideal_ns == 14_000 * 440
 
@@ -125,7 +123,7 @@ def test_routes_that_form_a_loop_are_refused(tmp_path: Path) -> None:
 
 
 def test_hashing_depends_on_the_seed_alone() -> None:
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
     traffic = collective(CommKind.ALL_TO_ALL, "parallel", ranks=8, size_bytes=8000)
     one, again, other = (plan_of(topology, traffic, seed=seed).loads.hashed.tolist() for seed in (3, 3, 4))
     assert one == again
@@ -133,7 +131,7 @@ def test_hashing_depends_on_the_seed_alone() -> None:
 
 
 def test_a_hash_spreads_many_flows_evenly() -> None:
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=256)
+    topology = shipped_topology("leaf-spine-2x2", ranks=256)
     plan = plan_of(topology, collective(CommKind.ALL_TO_ALL, "parallel", ranks=256, size_bytes=25600))
     hashed = links(plan, "hashed")
     up = [hashed[f"leaf{leaf}:u{s} > spine{s}:d{leaf}"] for leaf in (0, 1) for s in (0, 1)]
@@ -144,7 +142,7 @@ def test_a_hash_spreads_many_flows_evenly() -> None:
 
 
 def test_observed_loads_replace_equal_shares() -> None:
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
     observed = weights_of(Router(topology).paths, {"leaf0:u0 > spine0:d0": 3e6, "leaf0:u1 > spine1:d0": 1e6})
     router = Router(topology, weights=observed)
     traffic = collective(CommKind.ALL_TO_ALL, "pairwise", ranks=8, size_bytes=8000)
@@ -159,7 +157,7 @@ def test_observed_loads_replace_equal_shares() -> None:
 
 def test_incast_counts_senders_to_a_rank_and_through_a_port() -> None:
     # Two ranks a host: in a parallel all-to-all seven send to each rank, six of them from elsewhere through its port.
-    topology = load_topology(TOPOLOGIES / "eight-hosts-switch.yaml", ranks=16)
+    topology = shipped_topology("eight-hosts-switch", ranks=16)
     parallel = plan_of(topology, collective(CommKind.ALL_TO_ALL, "parallel", ranks=16, size_bytes=16_000, group_size=8))
     assert parallel.operations[0].incast == (7, 12)
     pairwise = plan_of(topology, collective(CommKind.ALL_TO_ALL, "pairwise", ranks=16, size_bytes=16_000))
@@ -170,7 +168,7 @@ def test_incast_counts_senders_to_a_rank_and_through_a_port() -> None:
 
 def test_groups_alone_and_together() -> None:
     # Four groups of ranks at stride would share ports; here two groups of two hosts share the uplinks.
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
     pairs = np.array([[0, 4], [1, 5], [2, 6]], dtype=np.int64)
     operation = Operation("", CommKind.SEND, "direct", 1000, pairs, np.array([1, 2, 1], dtype=np.int64))
     plan = plan_of(topology, Traffic(8, [operation]))
@@ -183,7 +181,7 @@ def test_groups_alone_and_together() -> None:
 
 
 def test_a_cable_between_two_hosts_carries_each_byte_once() -> None:
-    topology = load_topology(TOPOLOGIES / "nic-back-to-back.yaml", ranks=4)
+    topology = shipped_topology("nic-back-to-back", ranks=4)
     plan = plan_of(topology, collective(CommKind.ALL_TO_ALL, "parallel", ranks=4, size_bytes=4000))
     assert links(plan) == {"tester:eth1 > server:eth1": 4000, "server:eth1 > tester:eth1": 4000}
     assert plan.operations[0].local_bytes == 4000
@@ -202,7 +200,7 @@ links:
 
 
 def test_work_in_small_parts_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=16)
+    topology = shipped_topology("leaf-spine-2x2", ranks=16)
     traffic = collective(CommKind.ALL_TO_ALL, "parallel", ranks=16, size_bytes=4000, group_size=5)
     whole = plan_of(topology, traffic)
     monkeypatch.setattr("emulator.planner.network.link_loads.FLOWS_AT_ONCE", 1)
@@ -219,7 +217,7 @@ def test_work_in_small_parts_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch
 
 
 def test_rails_cross_one_switch_and_other_traffic_the_spine() -> None:
-    topology = load_topology(TOPOLOGIES / "rail-4x4.yaml", ranks=16)
+    topology = shipped_topology("rail-4x4", ranks=16)
     rails = np.arange(16, dtype=np.int64).reshape(4, 4).T  # ranks of one rail
     once = np.ones(4, dtype=np.int64)
     ring = Operation("", CommKind.ALL_REDUCE, "ring", 4000, rails, once)
@@ -296,7 +294,7 @@ def test_a_transformer_is_planned_from_one_rank_of_each_stage() -> None:
 
 
 def test_instances_of_a_trace_have_their_times() -> None:
-    topology = load_topology(TOPOLOGIES / "eight-hosts-switch.yaml", ranks=3)
+    topology = shipped_topology("eight-hosts-switch", ranks=3)
     ring = Communication(1, "", 0, CommKind.ALL_GATHER, 1, 1000, instance=1, index_in_group=0)
     send = Communication(2, "", 0, CommKind.SEND, 0, 50, instance=0, index_in_group=0, peer=2)
     recv = Communication(2, "", 0, CommKind.RECV, 0, 50, instance=0, index_in_group=0, peer=0)

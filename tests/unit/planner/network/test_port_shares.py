@@ -1,13 +1,11 @@
 """Ranks at a port share its rate, over however many agents they are spread."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from emulator.planner.network.port_shares import port_shares
-from emulator.roce.rate.rate_cap import NO_CAP, port_cap_bps
+from emulator.roce.pacing import NO_CAP, port_cap_bps
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 

@@ -1,7 +1,5 @@
 """Traffic between peers in closed form is that of the schedules, for every algorithm, group and size."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -13,12 +11,35 @@ from emulator.errors import PlanError
 from emulator.planner.algorithms import schedule
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.built_in import BY_LAYOUT as LAID_OUT
-from emulator.planner.collectives.trees import CHUNK_BYTES
+from emulator.planner.collectives.patterns import CHUNK_BYTES
 from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective
+from emulator.planner.traffic.operation import peer_totals, phases, transfers_per_group
 from emulator.planner.traffic.phase import Phase
-from emulator.planner.traffic.phases import peer_totals, phases, transfers_per_group
 from emulator.trace.meaning.model import CommKind
+from tests.support.layouts import even_layout
+
+S = 6 * 8 * 1000
+
+
+def test_pxn_has_a_phase_on_the_node_and_one_for_each_distance() -> None:
+    layout = even_layout(4, 2)
+    found = list(phases("pxn", Collective(CommKind.ALL_TO_ALL, 8, 0, S, layout=layout)))
+    nodes = np.array(layout.node_of)
+    distances = [set(((nodes[one.receivers] - nodes[one.senders]) % 4).tolist()) for one in found]
+    assert distances == [{0}, {1}, {2}, {3}]
+    assert all(len(set(one.receivers.tolist())) == len(one.receivers) for one in found[1:])
+
+
+def test_a_hierarchical_all_reduce_goes_in_and_out_again() -> None:
+    found = list(phases("hierarchical", Collective(CommKind.ALL_REDUCE, 8, 0, S, layout=even_layout(4, 2))))
+    assert [(len(one.senders), one.steps) for one in found] == [(8, 1), (8, 3), (8, 3), (8, 1)]
+
+
+def test_thousands_of_ranks_are_arrays() -> None:
+    view = Collective(CommKind.ALL_REDUCE, 2048, 0, 10**9, layout=even_layout(256, 8))
+    assert int(peer_totals("hierarchical", view).sizes.sum()) == 256 * 2 * 7 * 10**9 + 2 * 255 * 10**9
+
 
 EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]
 RINGS = [(kind, "ring:channels=3") for kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER)]

@@ -1,7 +1,5 @@
 """The traffic of a trace: which instances are one operation, and how often each group performs it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -68,6 +68,10 @@ def test_equal_runs_are_comparable() -> None:
         ({"cct_until": "last_done"}, "end of a collective: last arrival in a; last done in b"),
         ({"observation_point": "NIC"}, "observation point: endpoint software boundary in a; NIC in b"),
         ({"versions": {"charkha": "1.1"}}, "Charkha's version: 1.0 in a; 1.1 in b"),
+        (
+            {"hosts": (HostFacts("a0", facts={"build": "compiled"}),)},
+            'Charkha\'s build: ["pure"] in a; ["compiled"] in b',
+        ),
         (parameters(transport=Parameter("zmq")), "transport: roce in a; zmq in b"),
         (parameters(roce__qps=Parameter(4)), "roce.qps: 1 in a; 4 in b"),
         (parameters(credits=Parameter(False)), "credits: True in a; False in b"),

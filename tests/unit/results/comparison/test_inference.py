@@ -70,12 +70,11 @@ def test_so_many_runs_a_side_bound_the_p_that_can_be_reached(runs: int, p: float
 
 
 def test_ties_are_tested_exactly_too() -> None:
+    assert rank_test_p(np.full(100, 5.0), np.full(100, 5.0)) == 1
     assert rank_test_p(np.array([1.0, 1, 2, 2]), np.array([3.0, 3, 4, 4])) == pytest.approx(2 / 70)
     assert rank_test_p(np.full(6, 5.0), np.full(6, 5.0)) == 1
-    many = rank_test_p(np.repeat([1.0, 2, 3], 20), np.repeat([1.0, 2, 4], 20))
-    assert many == pytest.approx(
-        stats.mannwhitneyu(np.repeat([1, 2, 3], 20), np.repeat([1, 2, 4], 20), method="asymptotic").pvalue
-    )
+    many = np.repeat([1.0, 2, 3], 40), np.repeat([1.0, 2, 4], 40)
+    assert rank_test_p(*many) == pytest.approx(stats.mannwhitneyu(*many, method="asymptotic").pvalue)
 
 
 def test_holm_as_in_r() -> None:
@@ -124,6 +123,39 @@ def test_p_counts_the_arrangements_that_are_as_extreme(baseline: list[int], othe
     p = sum(abs(one - centre) >= observed - 1e-9 for one in sums) / len(sums)
     assert rank_test_p(np.array(baseline, float), np.array(other, float)) == pytest.approx(p)
     assert p >= smallest_p(len(baseline), len(other)) - 1e-12
+
+
+_TIED = st.lists(st.integers(1, 4).map(float), min_size=2, max_size=7)
+
+
+@given(_TIED, _TIED)
+def test_ranks_with_ties_have_the_p_of_all_permutations(baseline: list[float], other: list[float]) -> None:
+    expected = stats.mannwhitneyu(baseline, other, method=stats.PermutationMethod(n_resamples=10_000)).pvalue
+    assert rank_test_p(np.array(baseline), np.array(other)) == pytest.approx(expected)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30, unique=True), st.data())
+def test_signed_ranks_without_ties_have_the_p_of_scipy(sizes: list[int], data: st.DataObject) -> None:
+    signs = data.draw(st.lists(st.sampled_from([-1, 1]), min_size=len(sizes), max_size=len(sizes)))
+    logs = np.array(sizes) * np.array(signs) / 100
+    assert signed_rank_p(np.exp(logs)) == pytest.approx(stats.wilcoxon(logs, method="exact").pvalue)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=8).filter(any))
+def test_signed_ranks_with_ties_have_the_p_of_all_permutations(powers: list[int]) -> None:
+    permutations = stats.PermutationMethod(n_resamples=1_000)
+    expected = stats.wilcoxon(powers, method=permutations, zero_method="pratt").pvalue
+    assert signed_rank_p(2.0 ** np.array(powers)) == pytest.approx(min(1.0, expected))
+
+
+@given(st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=2, max_size=8), st.data())
+def test_the_drift_is_the_theil_sen_slope_of_both_sides(pairs: list[tuple[float, float]], data: st.DataObject) -> None:
+    times = st.lists(st.integers(0, 50), min_size=len(pairs), max_size=len(pairs), unique=True)
+    at = [np.array(data.draw(times), float) for _ in range(2)]
+    sides = np.array(pairs).T
+    slope = np.mean([stats.theilslopes(np.log(side), when).slope for side, when in zip(sides, at, strict=True)])
+    found = pair_ratios(sides[0], sides[1], baseline_at=at[0], other_at=at[1])
+    assert np.log(found) == pytest.approx(np.log(sides[1] / sides[0]) - slope * (at[1] - at[0]), abs=1e-9)
 
 
 _POSITIVE = st.lists(st.floats(1, 1e6), min_size=1, max_size=6)

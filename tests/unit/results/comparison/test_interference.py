@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from emulator.results.comparison.interference import covered_iterations, factor, measure_interference
-from emulator.results.statistics.samples.iterations import Span
-from emulator.results.statistics.samples.measurements import Times
+from emulator.results.statistics.samples.iterations import Span, Times
 from tests.support.sessions import PlayedJob, write_jobs
 
 ALONE = [1_000_000] * 9

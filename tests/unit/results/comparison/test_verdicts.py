@@ -1,7 +1,5 @@
 """Verdicts on recorded runs, with the real noise of a busy machine, and on made-up runs at the exact limits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from emulator.results.comparison.verdicts import (
 )
 from emulator.results.statistics.method.bootstrap import Interval
 from emulator.results.statistics.samples.classes import JCT, ClassKey
-from emulator.results.statistics.samples.measurements import Measurements, Times
+from emulator.results.statistics.samples.iterations import Measurements, Times
 from tests.support.full import IS_FULL
 from tests.support.recorded import group, recorded, slowed
 from tests.support.runs import manifest

@@ -49,10 +49,10 @@ def done(rank: list[int], node_id: list[int], *, arrival_ns: int = 0, iteration:
     )
 
 
-def recorded(folder: Path, completions: Completions) -> dict[tuple[int, int], dict[str, object]]:
+def recorded(folder: Path, *completions: Completions) -> dict[tuple[int, int], dict[str, object]]:
     catalogue = NodeCatalogue(WORKLOAD, algorithm_of=lambda node: node.name + "!", ideal_ns=np.array([-1, 70]))
     with RunWriter(folder, manifest()) as writer:
-        writer.add_samples(catalogue.samples(completions))
+        writer.add(RunTable.SAMPLES, catalogue.samples(completions))
     rows = read_run(folder).table(RunTable.SAMPLES).to_pylist()
     return {(row["rank"], row["node_id"]): row for row in rows}
 
@@ -83,6 +83,10 @@ def test_a_completion_becomes_a_whole_sample(tmp_path: Path) -> None:
         "traced_ns": None,
         "ideal_ns": 70,
         "remaining_ideal_ns": None,
+        "network_ns": None,
+        "network_crossings": None,
+        "stalled_ns": None,
+        "port_ns": None,
     }
     reduce = rows[0, 2**63 + 5]
     assert (reduce["group"], reduce["group_size"], reduce["index_in_group"], reduce["peer"]) == ("dp", 2, 3, None)
@@ -94,6 +98,18 @@ def test_nothing_arrived_is_no_arrival(tmp_path: Path) -> None:
     assert recorded(tmp_path / "run", done([0], [4]))[0, 4]["arrival_ns"] is None
 
 
+def test_samples_of_several_iterations_are_ordered_by_iteration_and_rank() -> None:
+    catalogue = NodeCatalogue(WORKLOAD, algorithm_of=lambda _: "")
+    parts = [done([1], [8], iteration=1), done([0, 1], [4, 6]), done([0], [4], iteration=1)]
+    found = catalogue.samples(parts)
+    assert list(zip(found["iteration"], found["rank"], found["node_id"], strict=True)) == [
+        (0, 0, 4),
+        (0, 1, 6),
+        (1, 0, 4),
+        (1, 1, 8),
+    ]
+
+
 def test_no_completions_are_no_samples(tmp_path: Path) -> None:
     assert recorded(tmp_path / "run", done([], [])) == {}
 
@@ -102,4 +118,4 @@ def test_no_completions_are_no_samples(tmp_path: Path) -> None:
 def test_an_agent_that_reports_what_it_was_not_given_is_caught(rank: int, node_id: int) -> None:
     catalogue = NodeCatalogue(WORKLOAD, algorithm_of=lambda _: "")
     with pytest.raises(RemoteProtocolError, match=f"{node_id}|{rank}"):
-        catalogue.samples(done([rank], [node_id]))
+        catalogue.samples([done([rank], [node_id])])

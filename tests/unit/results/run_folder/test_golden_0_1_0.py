@@ -10,11 +10,11 @@ import pytest
 
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.samples.table_columns import to_ints
+from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.results.statistics.summary import summarise
 from emulator.trace.files.load import load_trace
 from emulator.trace.meaning.workload import build_workload
-from emulator.views.as_json.summary import summary_to_json
+from emulator.views.as_json import summary_to_json
 from emulator.views.html.facts import read_facts
 
 FOLDER = Path(__file__).parents[3] / "data" / "run-0.1.0"
@@ -22,7 +22,15 @@ RUN = read_run(FOLDER)
 
 
 NEWER = {
-    RunTable.SAMPLES: ["read_delay_ns", "core_wait_ns", "remaining_ideal_ns"],
+    RunTable.SAMPLES: [
+        "read_delay_ns",
+        "core_wait_ns",
+        "remaining_ideal_ns",
+        "network_ns",
+        "network_crossings",
+        "stalled_ns",
+        "port_ns",
+    ],
     RunTable.FLOWS: ["medium", "copies"],
 }
 """Columns of later versions."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from emulator.control.parameter import Parameter
 from emulator.errors import ResultError
-from emulator.results.run_folder.layout import MANIFEST
 from emulator.results.run_folder.manifest import (
+    MANIFEST,
     Exclusion,
     HostFacts,
     Scaling,

@@ -1,14 +1,12 @@
 """Places to write to: what cannot be written is told before anything is done, and what is not ours stays."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
 import pytest
 
 from emulator.errors import InputError
-from emulator.results.run_folder.places import HTML_MARK, check_file, check_folder
+from emulator.results.run_folder.places import HTML_MARK, check_file, check_folder, claimed
 
 LONG = "x" * 300
 
@@ -61,3 +59,19 @@ def test_a_folder_has_a_place_or_a_reason(
         check_folder(Path(path), "--out")
     check_folder(Path("a/b"), "--out")
     check_folder(tmp_path, "--out")
+
+
+def test_a_folder_is_for_one_at_a_time(tmp_path: Path) -> None:
+    root = tmp_path / "new" / "folder"
+    busy = pytest.raises(InputError, match="another command is playing into it")
+    with claimed(root, is_new=True), busy, claimed(root, is_new=False):
+        pass
+    with claimed(root, is_new=False):
+        assert root.is_dir()
+
+
+def test_something_new_needs_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "old").touch()
+    for path in (tmp_path, tmp_path / "old"):
+        with pytest.raises(InputError, match="is not an empty folder"), claimed(path, is_new=True):
+            pass

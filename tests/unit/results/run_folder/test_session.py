@@ -1,7 +1,5 @@
 """Tests of the folder of a session."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +8,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from emulator.errors import ResultError
-from emulator.results.run_folder.layout import SESSION
+from emulator.results.run_folder.manifest import SESSION
 from emulator.results.run_folder.session import (
     JobFacts,
     SessionFacts,
@@ -74,12 +72,16 @@ def test_a_session_that_was_cut_short_has_the_jobs_that_there_are(tmp_path: Path
     assert (dict(session.jobs), dict(session.starts_ns)) == ({}, {})
 
 
-def test_a_run_folder_is_not_a_session(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", collective([0, 0], [50, 60]))
+def test_a_run_is_a_session_of_one_job(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", collective([0, 0], [50, 60]), spec={"charkha": 1, "jobs": [{"name": "a"}]})
 
+    session = load_session(tmp_path / "run")
+
+    assert (session.is_run, session.is_complete, list(session.jobs)) == (True, True, ["a"])
+    assert session.run.manifest.run_id == session.facts.session_id
     assert not is_session(tmp_path / "run")
-    with pytest.raises(ResultError, match=f"no {SESSION}"):
-        load_session(tmp_path / "run")
+    with pytest.raises(ResultError, match="is not a run folder"):
+        load_session(tmp_path)
 
 
 @pytest.mark.parametrize(

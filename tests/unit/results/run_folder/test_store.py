@@ -8,10 +8,19 @@ import pytest
 
 from emulator.errors import InputError
 from emulator.results.run_folder.manifest import TraceFacts
-from emulator.results.run_folder.pruning import plan_removal, remove
-from emulator.results.run_folder.store import RunFilter, find_runs, is_run_folder, list_runs, stored_run
+from emulator.results.run_folder.store import (
+    RunFilter,
+    choose_runs,
+    find_runs,
+    is_run_folder,
+    list_runs,
+    plan_removal,
+    remove,
+    stored_run,
+)
 from emulator.results.run_folder.writer import RunWriter
-from emulator.views.as_json.store import runs_to_json
+from emulator.views.as_json import runs_to_json
+from tests.support.repeated import write_runs
 from tests.support.runs import manifest, write_run
 
 MONDAY = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -201,3 +210,38 @@ def test_a_run_that_someone_wrote_to_since_it_was_planned_is_kept(tmp_path: Path
     with pytest.raises(InputError, match=r"notes\.txt"):
         remove(found)
     assert (folder / "manifest.json").exists()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two runs of firmware 1.0, then one of 1.1."""
+    write_runs(tmp_path / "a", runs=2, seed=1, dut={"firmware": "1.0"})
+    write_runs(tmp_path / "b", runs=1, seed=2, turn=300, dut={"firmware": "1.1"})
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("firmware", "keep", "chosen"),
+    [("1.0", 0, ["a/02", "a/01"]), ("1.0", 1, ["a/01"]), ("1.0", 5, []), (None, 2, ["a/01"]), ("2.0", 0, [])],
+)
+def test_a_filter_chooses_below_the_root_and_the_newest_are_kept(
+    root: Path, firmware: str | None, keep: int, chosen: list[str]
+) -> None:
+    runs = choose_runs([], RunFilter(firmware=firmware), root=root, keep=keep)
+    assert [str(run.folder.relative_to(root)) for run in runs] == chosen
+
+
+def test_named_folders_are_chosen_once_newest_first(root: Path) -> None:
+    folders = [root / "a" / "01", root / "b" / "01", root / "a" / ".." / "a" / "01", root / "a" / "01"]
+    runs = choose_runs(folders, RunFilter(), root=root)
+    assert [run.folder.resolve() for run in runs] == [root / "b" / "01", root / "a" / "01"]
+
+
+def test_folders_and_a_filter_are_refused(root: Path) -> None:
+    with pytest.raises(InputError, match="not both"):
+        choose_runs([root / "a" / "01"], RunFilter(status="complete"), root=root)
+
+
+def test_everything_at_once_is_refused(root: Path) -> None:
+    with pytest.raises(InputError, match="prune never removes"):
+        choose_runs([], RunFilter(), root=root)

@@ -11,9 +11,16 @@ import pytest
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.errors import AgentLost, HostError, InputError, RunAborted
-from emulator.results.run_folder.claim import is_being_written
-from emulator.results.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
-from emulator.results.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials, read_manifest
+from emulator.results.run_folder.manifest import (
+    MANIFEST,
+    PARTIAL_MANIFEST,
+    Exclusion,
+    HostFacts,
+    Scaling,
+    Trials,
+    read_manifest,
+)
+from emulator.results.run_folder.places import is_being_written
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import SAMPLES_SCHEMA, RunTable
 from emulator.results.run_folder.writer import RunWriter
@@ -78,7 +85,7 @@ def test_a_run_that_ends_badly_keeps_what_was_measured(
 ) -> None:
     def measure() -> None:
         with RunWriter(tmp_path / "run", manifest()) as writer:
-            writer.add_samples(columns(iteration_rows(0)))
+            writer.add(RunTable.SAMPLES, columns(iteration_rows(0)))
             raise error
 
     with pytest.raises(type(error)):
@@ -90,8 +97,8 @@ def test_a_run_that_ends_badly_keeps_what_was_measured(
 
 def test_rows_can_be_read_before_the_folder_is_closed(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", manifest()) as writer:
-        writer.add_samples(columns(iteration_rows(0)))
-        writer.add_samples(columns(iteration_rows(1)))
+        writer.add(RunTable.SAMPLES, columns(iteration_rows(0)))
+        writer.add(RunTable.SAMPLES, columns(iteration_rows(1)))
         assert writer.run().table(RunTable.SAMPLES, ["iteration"])["iteration"].to_pylist() == [0, 0, 1, 1]
 
 
@@ -99,7 +106,7 @@ def test_many_batches_become_few_row_groups_with_their_labels(tmp_path: Path) ->
     names = [f"node {number % 7}" for number in range(300)]
     with RunWriter(tmp_path / "run", manifest()) as writer:
         for name in names:
-            writer.add_samples(columns([row(name=name)]))
+            writer.add(RunTable.SAMPLES, columns([row(name=name)]))
             writer.flush()
     assert read_run(tmp_path / "run").table(RunTable.SAMPLES, ["name"])["name"].to_pylist() == names
 
@@ -132,10 +139,10 @@ def disk_full_at(size: int) -> AbstractContextManager[None]:
 def test_a_failed_write_fails_the_run_and_keeps_earlier_rows(tmp_path: Path) -> None:
     def measure() -> None:
         with RunWriter(tmp_path / "run", manifest()) as writer:
-            writer.add_samples(columns(iteration_rows(0)))
+            writer.add(RunTable.SAMPLES, columns(iteration_rows(0)))
             size = (tmp_path / "run" / RunTable.SAMPLES.stream_name).stat().st_size
             with disk_full_at(size + 100):
-                writer.add_samples(columns(iteration_rows(1)))
+                writer.add(RunTable.SAMPLES, columns(iteration_rows(1)))
                 writer.flush()
 
     with pytest.raises(HostError, match=r"samples.partial.arrows: cannot write results .*free some space"):
@@ -155,7 +162,7 @@ def test_a_folder_that_is_deleted_fails_the_run(tmp_path: Path) -> None:
     def measure() -> None:
         with RunWriter(tmp_path / "run", manifest()) as writer:
             shutil.rmtree(tmp_path / "run")
-            writer.add_samples(columns(iteration_rows(0)))
+            writer.add(RunTable.SAMPLES, columns(iteration_rows(0)))
             writer.flush()
 
     with pytest.raises(HostError, match="run: the run folder was deleted or moved"):
@@ -165,8 +172,8 @@ def test_a_folder_that_is_deleted_fails_the_run(tmp_path: Path) -> None:
 
 def test_a_disk_that_fills_up_at_the_end_leaves_the_streams(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run", manifest()).__enter__()
-    writer.add_samples(columns(iteration_rows(0)))
-    with disk_full_at(5000), pytest.raises(HostError, match=r"samples.parquet.*cannot write results"):
+    writer.add(RunTable.SAMPLES, columns(iteration_rows(0)))
+    with disk_full_at(5600), pytest.raises(HostError, match=r"samples.parquet.*cannot write results"):
         writer.close()
     run = read_run(tmp_path / "run")
     assert (run.manifest.status, run.table(RunTable.SAMPLES).num_rows) == ("interrupted", 2)
@@ -174,14 +181,15 @@ def test_a_disk_that_fills_up_at_the_end_leaves_the_streams(tmp_path: Path) -> N
 
 def test_device_counters_are_a_table_only_if_there_are_any(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", manifest()) as writer:
-        writer.add_counters(
+        writer.add(
+            RunTable.COUNTERS,
             {
                 "time_ns": [5, 5],
                 "device": "sw0",
                 "interface": ["p0", "p1"],
                 "counter": "rx_packets",
                 "value": [7, 2**40],
-            }
+            },
         )
         assert writer.run().table(RunTable.COUNTERS).num_rows == 2
     rows = read_run(tmp_path / "run").table(RunTable.COUNTERS).to_pylist()

@@ -1,7 +1,5 @@
 """Background traffic in the summary of a run: both ends of a flow in one row, and apart from the job."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.schema import RunTable, to_batch
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.traffic.background import background_flows
-from emulator.views.columns.beside_columns import BACKGROUND_COLUMNS, describe_behind
+from emulator.views.columns.comparison_columns import BACKGROUND_COLUMNS, describe_behind
 from emulator.views.columns.figures import NONE
 from tests.support.runs import collective, write_run
 

@@ -1,5 +1,8 @@
+import math
+
 import numpy as np
 import pytest
+from scipy import stats
 
 from emulator.results.statistics.method.bootstrap import bootstrap_interval, median_interval
 
@@ -15,6 +18,21 @@ def test_the_same_seed_gives_the_same_interval() -> None:
     )
     assert first == again
     assert first != other
+
+
+def test_the_interval_is_the_percentile_interval_of_scipy_at_the_expanded_level() -> None:
+    random = np.random.default_rng(4)
+    samples = random.normal(100, 5, 8), random.normal(90, 5, 6)
+
+    def difference(one: np.ndarray, other: np.ndarray, axis: int) -> np.ndarray:
+        return mean(one, axis) - mean(other, axis)
+
+    confidence = 1 - 2 * stats.norm.sf(math.sqrt(6 / 5) * stats.t.ppf(0.975, 7 + 5))
+    expected = stats.bootstrap(
+        samples, difference, n_resamples=999, confidence_level=confidence, method="percentile", rng=3, vectorized=True
+    ).confidence_interval
+    found = bootstrap_interval(samples, difference, seed=3, resamples=999, values_per_resample=14)
+    assert found == pytest.approx((expected.low, expected.high))
 
 
 def test_the_size_of_a_batch_decides_nothing_but_memory() -> None:

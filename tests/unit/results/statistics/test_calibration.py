@@ -1,7 +1,5 @@
 """A calibration as a file: read as written, of this host or not, for this transport or not."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -5,7 +5,7 @@ import pytest
 from emulator.results.run_folder.manifest import LAST_DONE
 from emulator.results.statistics.class_summary import ClassSummary, summarise_classes
 from emulator.results.statistics.samples.classes import BETWEEN_HOSTS, IN_A_HOST
-from emulator.results.statistics.samples.collectives import merge
+from emulator.results.statistics.samples.collectives import STAMP_ERROR_NS, merge
 from tests.support.runs import Row, collective, pair, row, table
 
 
@@ -63,7 +63,7 @@ def test_waits_for_a_core_are_known_for_a_class_and_taken_off_its_tail() -> None
     stalled[1]["core_wait_ns"] = None
     unknown = only_class([*quick, *stalled])
     assert (unknown.cct_max_without_waits_ns, unknown.core_wait_fraction) == (None, None)
-    assert unknown.without_waits_ns("max") == unknown.cct_p50_ns == 100
+    assert unknown.without_waits("cct_max_ns") == unknown.cct_p50_ns == 100
 
 
 @pytest.mark.parametrize(
@@ -188,3 +188,70 @@ def test_a_class_inside_a_host_and_between_hosts_has_a_row_for_each() -> None:
     assert found[0].key != found[1].key
     (together,) = summarise_classes(merge(table(rows)))
     assert (together.where, together.count) == ("", 2)
+
+
+def split_of(rows: list[Row], *, lost: int = 0) -> ClassSummary:
+    (found,) = summarise_classes(merge(table(rows)), lost=lost)
+    return found
+
+
+def test_the_networks_part_has_times_and_bandwidths_of_its_own_and_the_rest_is_the_testers() -> None:
+    rows = timed(
+        1_000_000, 1_200_000, 1_100_000, size_bytes=1_000_000, ideal_ns=500_000, network_ns=550_000,
+        network_crossings=2, stalled_ns=0, core_wait_ns=0,
+    )  # fmt: skip
+    found = split_of(rows)
+    assert found.network is not None
+    assert found.network_p50_ns == 550_000
+    assert found.tester_percent == pytest.approx(50)
+    assert found.network_ideal_percent == pytest.approx(100 * 500 / 550)
+    assert found.network_busbw_bytes_per_s == pytest.approx(1_000_000 / 550e-6)
+    assert (found.ideal_percent, found.cct_p50_ns) == (pytest.approx(100 * 500 / 1_100), 1_100_000)
+    assert found.network.at_best is not None
+    assert found.network.at_best.cct_p50_ns == 550_000 - 2 * STAMP_ERROR_NS
+
+
+@pytest.mark.parametrize(("lost", "off_ns"), [(0, 2 * 100_000), (3 * 4, 30_000), (3 * 4 - 1, 2 * 100_000)])
+def test_waits_for_a_core_may_have_made_the_networks_part_longer_unless_losses_did(lost: int, off_ns: int) -> None:
+    rows = timed(
+        1_000_000, 1_000_000, 1_000_000, network_ns=900_000, network_crossings=0, stalled_ns=30_000,
+        core_wait_ns=100_000, ideal_ns=500_000,
+    )  # fmt: skip
+    network = split_of(rows, lost=lost).network
+    assert network is not None
+    assert network.at_best is not None
+    assert network.perfect is not None
+    assert network.at_best.cct_max_ns == 900_000 - off_ns
+    assert network.perfect.cct_max_ns == 500_000 + off_ns
+
+
+@pytest.mark.parametrize(
+    ("port_ns", "at_best_ns", "perfect_ns"),
+    [
+        (170_500, 170_500, 145_000),  # of 187 ms, a port at 85 % takes 170.5, whatever the agents waited for
+        (145_000, 145_000, 145_000),  # the agents waited, and the port was as fast as it should be
+        (0, 145_000, 245_000),  # not known
+        (300_000, 187_000, 145_000),
+    ],
+)
+def test_what_a_port_takes_at_its_usual_pace_is_the_devices_however_long_agents_waited(
+    port_ns: int, at_best_ns: int, perfect_ns: int
+) -> None:
+    rows = timed(
+        190_000, 190_000, 190_000, network_ns=187_000, network_crossings=0, stalled_ns=40_000,
+        core_wait_ns=50_000, ideal_ns=145_000, port_ns=port_ns,
+    )  # fmt: skip
+    network = split_of(rows).network
+    assert network is not None
+    assert network.at_best is not None
+    assert network.perfect is not None
+    assert network.at_best.cct_p50_ns == at_best_ns
+    assert network.perfect.cct_p50_ns == perfect_ns
+
+
+def test_less_than_half_of_the_measurements_say_nothing_about_the_network() -> None:
+    one = {"network_ns": 50, "network_crossings": 1, "stalled_ns": 0}
+    assert split_of([*timed(100, **one), *timed(100, 100)[2:]]).network is not None
+    rows = [*timed(100, **one), *timed(0, 100, 100)[2:]]
+    assert split_of(rows).network is None
+    assert split_of(rows).tester_percent is None

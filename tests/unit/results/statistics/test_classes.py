@@ -4,7 +4,7 @@ import pytest
 
 from emulator.results.statistics.samples.classes import JCT, ClassKey, class_rows, count_classes
 from emulator.results.statistics.samples.collectives import merge
-from emulator.trace.meaning.collective_names import SEND_RECV
+from emulator.trace.meaning.names import SEND_RECV
 from emulator.trace.meaning.workload import build_workload
 from tests.support.runs import collective, pair, table
 from tests.support.traces import coll, rank_trace, recv, send

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from emulator.errors import ResultError
 from emulator.results.run_folder.manifest import LAST_DONE
 from emulator.results.statistics.samples.collectives import merge
-from emulator.results.statistics.samples.table_columns import UNKNOWN
+from emulator.results.statistics.samples.measured_rows import UNKNOWN
 from emulator.trace.meaning.model import CommKind
 from tests.support.runs import Row, collective, pair, row, table
 

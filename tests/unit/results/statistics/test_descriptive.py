@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from emulator.results.statistics.method.descriptive import median, median_index, percentile, samples_needed, variation
+from emulator.results.statistics.method.descriptive import (
+    median,
+    median_index,
+    percentile,
+    samples_needed,
+    student_t_quantile,
+    variation,
+)
 
 
 @pytest.mark.parametrize(("q", "needed"), [(0.5, 1), (0.9, 10), (0.95, 20), (0.99, 100), (0.999, 1000), (0.01, 100)])
@@ -67,3 +74,8 @@ def test_variation_is_scipys(values: list[int]) -> None:
 @given(st.integers(3, 10_000))
 def test_the_samples_that_a_tail_needs_are_its_inverse(needed: int) -> None:
     assert samples_needed(float(f"{1 / needed:.12f}")) in (needed, needed + 1)
+
+
+@given(share=st.floats(0.5, 0.9999), freedom=st.integers(1, 3_000))
+def test_a_quantile_is_that_of_scipy(share: float, freedom: int) -> None:
+    assert student_t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-9, abs=1e-9)

@@ -6,7 +6,7 @@ import pytest
 from emulator.results.run_folder.manifest import Exclusion, Trials
 from emulator.results.statistics.method.distribution import distribution, distributions
 from emulator.results.statistics.samples.classes import JCT, ClassKey
-from emulator.results.statistics.samples.measurements import Times, measurements
+from emulator.results.statistics.samples.iterations import Times, measurements
 from tests.support.runs import Row, collective, pair, ranks, write_run
 
 

@@ -12,7 +12,7 @@ from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.statistics.traffic.dut_counters import DeviceFrames
 from emulator.results.statistics.traffic.flow_figures import FlowKey
 from emulator.trace.meaning.imported import DROPPED, GUESSED, NOT_IMPORTED, ImportFacts, ImportLoss
-from emulator.views.as_json.summary import summary_to_json
+from emulator.views.as_json import summary_to_json
 from tests.support.runs import collective, ranks, write_run
 
 _SUFFIX = {Unit.NS: "_ns", Unit.BYTES_PER_S: "_bytes_per_s", Unit.PERCENT: "_percent"}

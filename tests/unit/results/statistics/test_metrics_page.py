@@ -1,8 +1,6 @@
 """docs/metrics.md lists every metric as the registry has it, and names that users rely on stay as they are."""
 
-from __future__ import annotations
-
-from emulator.annexes.telemetry.run_metrics import LIVE
+from emulator.annexes.telemetry.publishing import LIVE
 from emulator.results.statistics.metric import Metric
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.traffic.flow_counters import MAXIMA, SUMMED

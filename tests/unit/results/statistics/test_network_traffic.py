@@ -1,7 +1,5 @@
 """What crossed the network: hosts, shares, and the busiest port."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.manifest import HostFacts, Manifest
 from emulator.results.statistics.traffic.network_traffic import hosts_of_ranks, network_traffic, path_counts
-from emulator.views.text.network_text import describe_paths
+from emulator.views.network_text import describe_paths
 from tests.support.runs import manifest
 from tests.support.runs import manifest as make_manifest
 

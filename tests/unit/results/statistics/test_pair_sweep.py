@@ -1,12 +1,13 @@
 """The bandwidth of every pair of ports, from the samples of a run."""
 
-from __future__ import annotations
-
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from emulator.results.run_folder.manifest import TraceFacts
-from emulator.results.statistics.bench.pair_sweep import PairTable, pair_table
+from emulator.results.statistics.pair_sweep import Direction, PairTable, find_slow, pair_table
 from tests.support.runs import row, write_run
 
 SIZE = 1_000_000
@@ -17,12 +18,20 @@ TOPOLOGY = {
 }
 
 
-def measured(folder: Path, times_us: dict[tuple[int, int], list[int]], *, topology: dict[str, Any]) -> PairTable:
-    """The table of a run in which these pairs took so long, µs in each iteration."""
+def measured(
+    folder: Path,
+    times_us: dict[tuple[int, int], list[int]],
+    *,
+    topology: dict[str, Any],
+    waits_us: dict[tuple[int, int], int] | None = None,
+) -> PairTable:
+    """The table of a run in which these pairs took so long, µs in each iteration, of it a wait for a core."""
     rows = []
     for instance, ((source, destination), values) in enumerate(times_us.items()):
         for iteration, value in enumerate(values):
+            wait_ns = (waits_us or {}).get((source, destination), 0) * 1000
             same = {"iteration": iteration, "instance": instance, "size_bytes": SIZE, "group_size": 2}
+            same["core_wait_ns"] = wait_ns // 2
             end = value * 1000
             rows.append(row(kind="send", rank=source, peer=destination, post_ns=0, done_ns=end + 5, **same))
             ends = {"post_ns": 0, "arrival_ns": end, "done_ns": end}
@@ -49,6 +58,21 @@ def test_a_pair_that_is_slow_every_time_is_named(tmp_path: Path) -> None:
     assert [(one.source, one.destination) for one in table.slow.pairs] == [("h0:eth0", "h1:eth0")]
 
 
+def test_a_pair_whose_agents_waited_for_a_core_every_time_is_not_named(tmp_path: Path) -> None:
+    table = measured(tmp_path, everyone(1000) | {(0, 1): [1250] * 3}, topology=TOPOLOGY, waits_us={(0, 1): 150})
+    assert table.bits_per_s["h0:eth0", "h1:eth0"] < 0.9 * table.bits_per_s["h1:eth0", "h0:eth0"]
+    assert table.slow.pairs == ()
+    short = measured(
+        tmp_path / "short", everyone(1000) | {(0, 1): [1250] * 3}, topology=TOPOLOGY, waits_us={(0, 1): 50}
+    )
+    assert len(short.slow.pairs) == 1, "the wait explains half of it"
+
+
+def test_what_the_others_reached_once_is_not_asked_of_a_pair(tmp_path: Path) -> None:
+    lucky = {pair: [700, *values[1:]] for pair, values in everyone(1000).items()}
+    assert measured(tmp_path, lucky | {(0, 1): [1050] * 3}, topology=TOPOLOGY).slow.pairs == ()
+
+
 def test_nothing_is_slow_on_one_host(tmp_path: Path) -> None:
     table = measured(tmp_path, everyone(1000) | {(0, 1): [2000] * 3}, topology={})
     assert (table.is_one_host, table.slow.ports, table.slow.pairs) == (True, (), ())
@@ -65,3 +89,58 @@ def test_ranks_of_no_topology_have_their_numbers(tmp_path: Path) -> None:
     table = measured(tmp_path, everyone(1000, 2), topology={})
     assert table.ports == ["rank 0", "rank 1"]
     assert table.is_one_host
+
+
+PORTS = ("h0:eth0", "h1:eth0", "h2:eth0", "h3:eth0")
+LINE_RATE = 943e6
+
+
+def equal_bandwidths() -> dict[tuple[str, str], float]:
+    return dict.fromkeys(permutations(PORTS, 2), LINE_RATE)
+
+
+def test_equal_bandwidths_name_nothing() -> None:
+    slow = find_slow(equal_bandwidths())
+    assert slow.ports == ()
+    assert slow.pairs == ()
+
+
+def test_no_bandwidths_name_nothing() -> None:
+    assert find_slow({}).ports == ()
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("port", PORTS)
+def test_a_port_slow_in_one_direction_is_named_alone(port: str, direction: Direction) -> None:
+    end = 0 if direction is Direction.SEND else 1
+    slow = find_slow({pair: 412e6 if pair[end] == port else rate for pair, rate in equal_bandwidths().items()})
+    assert [(found.port, found.direction) for found in slow.ports] == [(port, direction)]
+    assert (slow.ports[0].bits_per_s, slow.ports[0].others_bits_per_s) == (412e6, LINE_RATE)
+    assert slow.pairs == ()
+
+
+def test_a_port_slow_in_both_directions_is_named_for_both() -> None:
+    slow = find_slow({pair: 412e6 if PORTS[3] in pair else rate for pair, rate in equal_bandwidths().items()})
+    assert {(found.port, found.direction) for found in slow.ports} == {(PORTS[3], way) for way in Direction}
+    assert slow.pairs == ()
+
+
+def test_one_slow_pair_between_good_ports_is_named_as_a_pair() -> None:
+    slow = find_slow(equal_bandwidths() | {(PORTS[0], PORTS[2]): 100e6})
+    assert slow.ports == ()
+    assert [(pair.source, pair.destination) for pair in slow.pairs] == [(PORTS[0], PORTS[2])]
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_two_slow_ports_of_four_do_not_make_the_good_ones_slow(direction: Direction) -> None:
+    end = 0 if direction is Direction.SEND else 1
+    slow = find_slow({pair: 412e6 if pair[end] in PORTS[2:] else rate for pair, rate in equal_bandwidths().items()})
+    assert {(found.port, found.direction) for found in slow.ports} == {(port, direction) for port in PORTS[2:]}
+    assert slow.pairs == ()
+
+
+def test_one_slow_pair_among_three_ports_is_named_as_a_pair() -> None:
+    bandwidths = dict.fromkeys(permutations(PORTS[:3], 2), LINE_RATE) | {(PORTS[0], PORTS[1]): 100e6}
+    slow = find_slow(bandwidths)
+    assert slow.ports == ()
+    assert [(pair.source, pair.destination) for pair in slow.pairs] == [(PORTS[0], PORTS[1])]

@@ -8,8 +8,8 @@ from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
 from emulator.results.statistics.summary import flow_results, summarise
-from emulator.views.as_json.summary import summary_to_json
-from emulator.views.columns.beside_columns import FLOW_RESULT_COLUMNS
+from emulator.views.as_json import summary_to_json
+from emulator.views.columns.comparison_columns import FLOW_RESULT_COLUMNS
 from emulator.views.columns.figures import NONE
 from tests.support.flow_results import RESULTS, write_flow_results
 from tests.support.runs import Row, collective, pair, ranks, write_run

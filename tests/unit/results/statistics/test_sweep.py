@@ -1,7 +1,5 @@
 """The table of a sweep against one worked out by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +7,9 @@ from typing import Any
 import pytest
 
 from emulator.control.observations import FlowCounters
-from emulator.results.statistics.bench.sweep import SweepTable, sweep_table
+from emulator.results.statistics.sweep import SweepTable, sweep_table
 from emulator.trace.meaning.model import CommKind
-from emulator.views.as_json.sweep import sweep_to_json
+from emulator.views.as_json import sweep_to_json
 from tests.support.runs import collective, pair, write_run
 
 

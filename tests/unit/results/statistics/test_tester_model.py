@@ -1,25 +1,26 @@
 """The tester's own share of a measurement, by hand-made samples and a hand-made ceiling."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from emulator.control.parameter import Parameter
 from emulator.planner.group_layout import layout_of
-from emulator.results.run_folder.manifest import read_manifest
+from emulator.results.run_folder.manifest import HostFacts, read_manifest
 from emulator.results.statistics.class_summary import ClassSummary
-from emulator.results.statistics.samples.bytes_in_flight import bytes_in_flight
 from emulator.results.statistics.samples.collectives import merge
+from emulator.results.statistics.samples.transfers import bytes_in_flight
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.tester import tester_model
 from emulator.results.statistics.tester.tester_model import (
     InstanceLayouts,
     fit_tester_model,
+    host_limit_warnings,
     slowest_likely,
+    uncertainty,
 )
-from emulator.views.as_json.summary import summary_to_json
+from emulator.views.as_json import summary_to_json
 from emulator.views.terminal.summary_table import render
 from tests.support.runs import Row, collective, pair, table, write_run
 
@@ -158,11 +159,11 @@ def test_the_manifest_says_where_members_were() -> None:
     assert InstanceLayouts(samples, {}).of(0) is None
 
 
-def test_several_calibrations_give_the_slow_end_of_their_mean() -> None:
-    # Steps of 90, 100 and 110 ns: standard error 10 / sqrt(3), t(2; 0.975) = 4.3027, so 100 + 24.84 ns.
+def test_several_calibrations_give_the_slow_end_of_a_further_one() -> None:
+    # Steps of 90, 100 and 110 ns: 10 * sqrt(1 + 1 / 3), t(2; 0.975) = 4.3027, so 100 + 49.68 ns.
     models = [tester_model.TesterModel([(8, rate)], step) for step, rate in ((90.0, 1e9), (100.0, 1e9), (110.0, 1e9))]
     slow = slowest_likely(models)
-    assert slow.step_ns == pytest.approx(124.84, abs=0.01)
+    assert slow.step_ns == pytest.approx(149.68, abs=0.01)
     assert slow.rates == [(8, pytest.approx(1e9))]
     assert slowest_likely(models[:1]) == models[0]
 
@@ -174,5 +175,67 @@ def test_a_rate_is_the_lower_the_more_it_varies() -> None:
     slow = slowest_likely(models)
     assert slow.step_ns == 100
     assert [size for size, _ in slow.rates] == [8]  # the third has no rate for 99
-    # 1, 2 and 1 ns a byte: mean 4 / 3, standard error 1 / 3, so 1.333 + 4.3027 / 3 ns.
-    assert slow.rates[0][1] == pytest.approx(1e9 / (4 / 3 + 4.30265 / 3), rel=1e-4)
+    # 1, 2 and 1 ns a byte: mean 4 / 3, standard deviation 0.57735, so 1.333 + 4.3027 * 2 / 3 ns.
+    assert slow.rates[0][1] == pytest.approx(1e9 / (4 / 3 + 4.30265 * 2 / 3), rel=1e-4)
+
+
+def test_a_calibration_is_as_uncertain_as_what_varies_most() -> None:
+    steady = [tester_model.TesterModel([(8, 1e9)], step) for step in (90.0, 100.0, 110.0)]
+    assert uncertainty(steady) == pytest.approx(0.2484, abs=1e-4)  # 4.3027 / sqrt(3) of 10 ns
+    varied = [tester_model.TesterModel([(8, rate)], 100.0) for rate in (1e9, 0.5e9, 1e9)]
+    assert uncertainty(varied) == pytest.approx(4.30265 / 4, rel=1e-4)
+    assert uncertainty(varied[::2]) == 0
+
+
+ASKED = 16 << 20
+
+
+def host(**facts: int) -> HostFacts:
+    """An agent whose buffers are as large as asked for, but for what is given."""
+    told = {f"{way}_buffer_{what}": ASKED for way in ("receive", "send") for what in ("asked", "granted")}
+    told |= {name.replace("dropped_", "dropped."): value for name, value in facts.items()}
+    return HostFacts("a", transport={name: Parameter(value, "bytes") for name, value in told.items()})
+
+
+def test_a_host_that_grants_all_is_no_warning() -> None:
+    assert host_limit_warnings([host(), HostFacts("b")]) == {}
+
+
+def test_a_cut_buffer_is_told_once_with_the_sysctl_that_raises_it() -> None:
+    met = host_limit_warnings([host(receive_buffer_granted=4 << 20), host(receive_buffer_granted=208 << 10)])
+    said = "the kernel granted 208 KiB of 16 MiB for a receive buffer: sysctl -w net.core.rmem_max=16777216"
+    assert met == {said: 1}
+    (sending,) = host_limit_warnings([host(send_buffer_granted=1)])
+    assert "send buffer: sysctl -w net.core.wmem_max=16777216" in sending
+
+
+def test_dropped_datagrams_are_counted_over_all_agents() -> None:
+    met = host_limit_warnings([host(dropped_queue=3), host(dropped_queue=4, dropped_send=1)])
+    assert list(met.values()) == [7, 1]
+    received, sent = met
+    assert "a receive buffer was full" in received
+    assert "--window-bytes" in received, "the buffer is as large as asked for: a sysctl would change nothing"
+    assert "refused to send" in sent
+
+
+def test_where_the_buffer_was_cut_the_sysctl_is_what_helps() -> None:
+    met = host_limit_warnings([host(dropped_queue=3, receive_buffer_granted=1 << 20)])
+    assert all("sysctl -w net.core.rmem_max=16777216" in warning for warning in met)
+    assert sorted(met.values()) == [1, 3]
+
+
+def test_queue_pairs_that_share_source_ports_are_counted() -> None:
+    (said,) = host_limit_warnings([host(ports_shared=3), host(ports_shared=4), host(ports_shared=0)]).items()
+    assert said == (
+        "a queue pair had to share a source port because open files ran out: raise `ulimit -n`, or use more --agents",
+        7,
+    )
+
+
+def test_packets_of_strangers_are_counted() -> None:
+    met = host_limit_warnings([host(dropped_stranger=3), host(dropped_stranger=4, dropped_length=1)])
+    advice = "find out who else sends to the addresses of the ranks"
+    assert met == {
+        f"packets came from senders that are not of the run: {advice}": 7,
+        f"packets came that are too short for RoCEv2: {advice}": 1,
+    }

@@ -1,7 +1,5 @@
 """The worst flows of a run: order, names, attribution of losses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

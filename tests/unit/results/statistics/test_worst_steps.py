@@ -1,14 +1,13 @@
 """Recorded steps: which instances they belong to, which cost most, and what was counted there meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
-from emulator.results.statistics.samples.steps import read_steps
+from emulator.results.statistics.samples.transfers import read_steps
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.worst.worst_steps import WorstStep
 from tests.support.runs import collective, columns, manifest, pair
@@ -24,7 +23,7 @@ RING = [step(rank, (rank + 1) % 4, 100, 150) for rank in range(3)]
 
 def test_a_run_without_steps_has_none(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", manifest()) as writer:
-        writer.add_samples(columns(collective([0, 0], [9, 9])))
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [9, 9])))
     assert read_steps(read_run(tmp_path / "run")) is None
     assert worst(read_run(tmp_path / "run")) == ()
 

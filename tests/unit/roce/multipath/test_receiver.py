@@ -3,14 +3,35 @@
 import pytest
 
 from emulator.roce.connection.messages import ConnectionSettings, Message, Verb
-from emulator.roce.multipath.queue_pair import MultipathPair
-from emulator.roce.multipath.receiver import MultipathReceiver
-from emulator.roce.multipath.wire import SelectiveAck
+from emulator.roce.multipath.paths import Health
+from emulator.roce.multipath.receiver import MultipathPair, MultipathReceiver
+from emulator.roce.multipath.wire import Placed, Reason, SelectiveAck
+from emulator.roce.pacing import FixedRate
 from emulator.roce.wire.framing import BTH, ICRC, Framing
 from emulator.roce.wire.icrc import UdpPath, icrc
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.payload import Payload
 from emulator.roce.wire.psn import Psn
+
+
+def test_marked_packets_cause_a_notification_and_are_named() -> None:
+    pair = MultipathPair(ConnectionSettings())
+    pair.placer.begin()
+    pair.placer.place(Placed(Psn(0), 0, 0, 10, None, True, 28))
+    assert pair.marked(1, 10**9)
+    ack = pair.responder.take_reply()
+    assert isinstance(ack, SelectiveAck)
+    assert (pair.ecn_marks, ack.reports) == (1, [(Reason.MARKED, 0)])
+
+
+def test_a_rate_paces_the_packets_of_all_paths_together() -> None:
+    pair = MultipathPair(ConnectionSettings(path_mtu=1024), congestion=FixedRate(8e6), health=Health(4))
+    pair.requester.post(Message(Verb.WRITE, 1 << 20))
+    run = pair.next_run(10**9, 64)
+    assert run is not None
+    assert pair.next_run(10**9, 64) is None
+    assert pair.paced_until > 10**9
+
 
 SOURCE, DESTINATION, PORT, QPN = bytes(4), bytes((127, 0, 0, 1)), 50_000, 9
 PATH = UdpPath(SOURCE, DESTINATION, PORT)
@@ -49,7 +70,7 @@ def test_trimmed_answers_are_counted() -> None:
     one = receiver()
     receive(one, SelectiveAck(Psn(0), 0x1F, 1, b"\2\0\0\0").pack(QPN)[:20])
     receive(one, bytes(Framing(PATH, QPN, one.payload).notification())[:20])
-    assert (one.pair.responder.trimmed, dict(one.pair.drops)) == (2, {})
+    assert (one.pair.placer.trimmed, dict(one.pair.drops)) == (2, {})
 
 
 @pytest.mark.parametrize(

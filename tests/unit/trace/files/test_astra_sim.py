@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from emulator._pb import et_pb2

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -37,47 +35,44 @@ def test_a_prefix_may_contain_dots_and_numbers(tmp_path: Path) -> None:
     assert find_trace(tmp_path).prefix == "v1.2"
 
 
-def test_two_traces_in_a_folder_are_listed(tmp_path: Path) -> None:
-    make(tmp_path, "a.0.et", "a.1.et", "b.0.et", "b.1.et")
-    with pytest.raises(TraceError, match=r"holds 2 traces \(a, b\): name one, as .*/a"):
-        find_trace(tmp_path)
-
-
-@pytest.mark.parametrize("place", ["", "absent", "absent/t"])
-def test_a_place_without_a_trace_says_so(tmp_path: Path, place: str) -> None:
-    make(tmp_path, "readme.md", "comm_group.json")
-    with pytest.raises(TraceError, match=r"contains no trace|no such file or folder"):
-        find_trace(tmp_path / place)
-
-
-def test_a_missing_rank_is_named(tmp_path: Path) -> None:
-    make(tmp_path, "t.0.et", "t.1.et", "t.3.et", "t.4.et")
-    with pytest.raises(TraceError, match=r"rank 2 is missing \(found: 0-1, 3-4\)"):
-        find_trace(tmp_path)
-
-
-def test_a_missing_last_rank_is_named_where_the_number_is_given(tmp_path: Path) -> None:
-    make(tmp_path, "t.0.et", "t.1.et")
-    with pytest.raises(TraceError, match=r"rank 2-3 is missing"):
-        find_trace(tmp_path, ranks=4)
-
-
-def test_more_ranks_than_asked_for_is_an_error(tmp_path: Path) -> None:
-    make(tmp_path, "t.0.et", "t.1.et")
-    with pytest.raises(TraceError, match=r"has 2 ranks, --ranks asks for 1"):
-        find_trace(tmp_path, ranks=1)
-
-
-def test_an_absurd_rank_number_costs_no_memory(tmp_path: Path) -> None:
-    make(tmp_path, "t.0.et", "t.999999999.et")
-    with pytest.raises(TraceError, match=r"rank 1-.* is missing"):
-        find_trace(tmp_path)
+@pytest.mark.parametrize(
+    ("present", "ranks", "problem"),
+    [
+        ("a.0 a.1 b.0 b.1", None, r"holds 2 traces \(a, b\): name one, as .*/a"),
+        ("t.0 t.1 t.3 t.4", None, r"rank 2 is missing \(found: 0-1, 3-4\)"),
+        ("t.0 t.1", 4, r"rank 2-3 is missing"),
+        ("t.0 t.1", 1, r"has 2 ranks, --ranks asks for 1"),
+        ("t.0 t.999999999", None, r"rank 1-.* is missing"),
+    ],
+)
+def test_a_set_that_is_not_one_rank_each_is_refused(
+    tmp_path: Path, present: str, ranks: int | None, problem: str
+) -> None:
+    make(tmp_path, *(f"{name}.et" for name in present.split()))
+    with pytest.raises(TraceError, match=problem):
+        find_trace(tmp_path, ranks=ranks)
 
 
 def test_a_rank_in_two_encodings_is_an_error(tmp_path: Path) -> None:
     make(tmp_path, "t.0.et", "t.0.et.gz", "t.1.et")
     with pytest.raises(TraceError, match=r"rank 0: has 2 files: t\.0\.et and t\.0\.et\.gz"):
         find_trace(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("", "contains no trace"),
+        ("absent", "no such file or folder"),
+        ("absent/t", "no such file or folder"),
+        ("x" * 5000, "File name too long"),
+    ],
+    ids=["folder", "absent", "absent/t", "long"],
+)
+def test_a_place_without_a_trace_says_so(tmp_path: Path, place: str, problem: str) -> None:
+    make(tmp_path, "readme.md", "comm_group.json")
+    with pytest.raises(TraceError, match=problem):
+        find_trace(tmp_path / place)
 
 
 def test_one_file_is_a_world_only_when_asked(tmp_path: Path) -> None:
@@ -110,14 +105,11 @@ def test_a_lone_rank_0_is_a_world_only_when_asked(tmp_path: Path) -> None:
     assert len(find_trace(tmp_path, ranks=1)) == 1
 
 
-def test_json_beside_et_is_not_a_trace(tmp_path: Path) -> None:
-    make(tmp_path, "t.0.et", "t.1.et", "t.0.json", "other.0.json", "comm_group.json", "._t.0.et")
-    assert names(find_trace(tmp_path).paths) == ["t.0.et", "t.1.et"]
-
-
-def test_json_alone_is_a_trace(tmp_path: Path) -> None:
+def test_json_is_a_trace_only_where_there_is_no_et(tmp_path: Path) -> None:
     make(tmp_path, "t.0.json", "t.1.json.gz")
     assert names(find_trace(tmp_path).paths) == ["t.0.json", "t.1.json.gz"]
+    make(tmp_path, "t.0.et", "t.1.et", "other.0.json", "comm_group.json", "._t.0.et")
+    assert names(find_trace(tmp_path).paths) == ["t.0.et", "t.1.et"]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +144,3 @@ def test_a_folder_that_may_not_be_read_says_why(tmp_path: Path) -> None:
             find_trace(tmp_path)
     finally:
         tmp_path.chmod(0o700)
-
-
-def test_a_name_no_file_system_takes_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="File name too long"):
-        find_trace(tmp_path / ("x" * 5000))

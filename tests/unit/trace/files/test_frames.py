@@ -1,17 +1,19 @@
-from __future__ import annotations
-
-import gzip
 import os
+import resource
 import tracemalloc
 from pathlib import Path
 
 import pytest
 import zstandard
+from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
+from hypothesis import given
+from hypothesis import strategies as st
 
-from emulator.errors import TraceError
+from emulator.errors import HostError, TraceError
 from emulator.trace.files import compression, frames
-from emulator.trace.files.frames import read_batches
-from tests.support.trace_files import PACK, frame, read_frames
+from emulator.trace.files.compression import Encoding
+from emulator.trace.files.frames import FLUSH_BYTES, encode_frame, encode_varint, frame_output, read_batches
+from tests.support.trace_files import PACK, UNPACK, frame, read_frames
 
 PAYLOADS = [b"", b"a", b"b" * 127, b"c" * 128, b"d" * 20_000, b"e" * 3_000_000, b"f"]
 DATA = b"".join(map(frame, PAYLOADS))
@@ -40,12 +42,6 @@ def test_a_length_in_more_bytes_than_needed_keeps_them(tmp_path: Path) -> None:
     found = list(read_frames(save(tmp_path, data)))
     assert [item.payload for item in found] == [b"", b"abc", b"de"]
     assert b"".join(item.raw for item in found) == data
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
-def test_compressed_members_one_after_another_are_one_file(tmp_path: Path, pack: object) -> None:
-    data = b"".join(pack(DATA[start : start + 10_007]) for start in range(0, len(DATA), 10_007))  # type: ignore[operator]
-    assert b"".join(item.raw for item in read_frames(save(tmp_path, data))) == DATA
 
 
 def test_zstandard_frames_without_a_content_size_and_with_skippable_ones_are_read(tmp_path: Path) -> None:
@@ -140,3 +136,75 @@ def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.0.et")
     with pytest.raises(TraceError, match="is not a regular file"):
         list(read_frames(tmp_path / "pipe.0.et"))
+
+
+@given(st.integers(0, (1 << 64) - 1))
+def test_a_varint_has_the_bytes_that_protobuf_gives_it(value: int) -> None:
+    assert encode_varint(value) == _VarintBytes(value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 1 << 14])
+def test_a_frame_is_a_length_and_the_message(size: int) -> None:
+    assert encode_frame(b"x" * size) == frame(b"x" * size)
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+def test_everything_written_is_in_the_file_and_nothing_else_beside_it(tmp_path: Path, encoding: Encoding) -> None:
+    path = tmp_path / "t.0.et"
+    parts = [b"a" * 10, b"b" * FLUSH_BYTES, b"", b"c" * 3]
+    with frame_output(path, encoding=encoding) as output:
+        for part in parts:
+            output.write(part)
+        assert not path.exists()
+    assert UNPACK[encoding.value](path.read_bytes()) == b"".join(parts)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+def test_a_body_that_fails_leaves_the_earlier_file(tmp_path: Path, encoding: Encoding) -> None:
+    path = tmp_path / "t.0.et"
+    path.write_bytes(b"earlier")
+
+    def fail() -> None:
+        with frame_output(path, encoding=encoding) as output:
+            output.write(b"x" * 2 * FLUSH_BYTES)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"earlier", [path])
+
+
+def test_a_place_that_cannot_be_written_is_named_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "absent" / "t.0.et"
+    with (
+        pytest.raises(HostError, match=f"cannot write {path}: No such file or directory; free some space, or choose"),
+        frame_output(path, encoding=Encoding.PLAIN),
+    ):
+        pass
+
+
+def test_a_full_disk_is_named_when_the_last_bytes_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.0.et"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, before[1]))  # fails like a full disk, with EFBIG
+    try:
+        with (
+            pytest.raises(HostError, match=f"cannot write {path}: "),
+            frame_output(path, encoding=Encoding.PLAIN) as output,
+        ):
+            output.write(b"more than four bytes")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_the_place_of_the_file_is_an_error_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "t.0.et"
+    path.mkdir()
+    with (
+        pytest.raises(HostError, match=f"cannot write {path}: Is a directory"),
+        frame_output(path, encoding=Encoding.PLAIN) as output,
+    ):
+        output.write(b"x")
+    assert list(tmp_path.iterdir()) == [path]

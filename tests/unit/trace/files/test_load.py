@@ -1,11 +1,11 @@
-from __future__ import annotations
-
 import hashlib
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from emulator.errors import InputError, TraceError
+from emulator.host.files import read_bounded
 from emulator.trace.files import load
 from emulator.trace.files.files import find_trace
 from emulator.trace.files.load import digest, load_trace
@@ -47,40 +47,35 @@ def test_a_group_file_that_is_named_goes_before_the_one_beside_the_trace(trace: 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"\xff\xfe{}", "the group file cannot be read: 'utf-8' codec"),
+        (b"\xff\xfe{}", "is not UTF-8 text"),
         (None, "the group file cannot be read: No such file or directory"),
+        ("folder", "the group file cannot be read: Is a directory"),
     ],
 )
-def test_a_group_file_that_cannot_be_read_is_named(trace: Path, content: bytes | None, problem: str) -> None:
+def test_a_group_file_that_cannot_be_read_is_named(trace: Path, content: bytes | str | None, problem: str) -> None:
     path = trace / "groups"
-    if content is not None:
+    if isinstance(content, bytes):
         path.write_bytes(content)
+    elif content:
+        path.mkdir()
     with pytest.raises(InputError, match=f"^{path}: {problem}"):
         load_trace(trace, groups=path)
-
-
-def test_a_folder_is_not_a_group_file(trace: Path) -> None:
-    with pytest.raises(InputError, match=f"^{trace}: is not a group file: give a regular file of at most 64 MiB"):
-        load_trace(trace, groups=trace)
 
 
 def test_a_group_file_beyond_the_limit_is_not_read(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = trace / "groups"
     path.write_text('{"1": [0, 1]}')
-    monkeypatch.setattr(load, "MAX_GROUP_FILE_BYTES", path.stat().st_size)
+    monkeypatch.setattr(load, "read_bounded", partial(read_bounded, most_bytes=path.stat().st_size))
     assert load_trace(trace, groups=path).groups == {"1": (0, 1)}
     path.write_text('{"1": [0, 1]} ')
-    with pytest.raises(InputError, match="is not a group file"):
+    with pytest.raises(InputError, match="the group file cannot be read: it has more than 13 B"):
         load_trace(trace, groups=path)
 
 
-def test_a_group_file_with_other_content_names_the_file(trace: Path) -> None:
+def test_a_file_with_other_content_is_named(trace: Path) -> None:
     (trace / "comm_group.json").write_text("[]")
     with pytest.raises(TraceError, match=r"comm_group\.json: a group file is one JSON object"):
         load_trace(trace)
-
-
-def test_a_broken_rank_is_named(trace: Path) -> None:
     path = trace / "t.1.et"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(TraceError, match=r"t\.1\.et, offset \d+: the file ends inside the record"):

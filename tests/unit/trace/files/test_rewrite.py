@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -9,7 +7,7 @@ import pytest
 from emulator._pb import et_pb2
 from emulator.errors import HostError, TraceError
 from emulator.trace.files.et import read_rank
-from emulator.trace.files.rewrite import NodeChange, rewrite_trace
+from emulator.trace.files.rewrite import NodeChange, rewrite_trace, write_trace
 from tests.support.shared_traces import require_shared
 from tests.support.trace_files import (
     PACK,
@@ -160,25 +158,22 @@ def test_json_is_written_as_plain_et(tmp_path: Path) -> None:
     assert [(node.id, node.duration_micros) for node in nodes] == [(7, 22), (8, 0)]
 
 
-def test_a_node_that_is_not_there_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
-    source = write(tmp_path / "t.0.et", NODES)
-    with pytest.raises(TraceError, match="node 8: no longer has this node"):
-        rewrite_trace(source, tmp_path / "m.0.et", {7: CHANGE, 8: CHANGE}, metadata={})
-    assert list(tmp_path.iterdir()) == [source]
-
-
-def test_a_corrupt_source_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("cut", "target", "error", "problem"),
+    [
+        (None, "m.0.et", TraceError, "node 8: no longer has this node"),
+        (-1, "m.0.et", TraceError, "ends inside the record"),
+        (None, "absent/m.0.et", HostError, "cannot write"),
+    ],
+)
+def test_a_trace_that_cannot_be_rewritten_leaves_nothing(
+    tmp_path: Path, cut: int | None, target: str, error: type[Exception], problem: str
+) -> None:
     source = tmp_path / "t.0.et"
-    source.write_bytes(trace_bytes(NODES)[:-1])
-    with pytest.raises(TraceError, match="ends inside the record"):
-        rewrite_trace(source, tmp_path / "m.0.et", {}, metadata={})
+    source.write_bytes(trace_bytes(NODES)[:cut])
+    with pytest.raises(error, match=problem):
+        rewrite_trace(source, tmp_path / target, {7: CHANGE, 8: CHANGE}, metadata={})
     assert list(tmp_path.iterdir()) == [source]
-
-
-def test_a_full_disk_fails_the_write(tmp_path: Path) -> None:
-    source = write(tmp_path / "t.0.et", NODES)
-    with pytest.raises(HostError, match="cannot write"):
-        rewrite_trace(source, tmp_path / "absent" / "m.0.et", {}, metadata={})
 
 
 def test_a_trace_can_be_rewritten_in_place(tmp_path: Path) -> None:
@@ -193,3 +188,46 @@ def test_published_traces_come_through_byte_for_byte(tmp_path: Path) -> None:
     for source in files:
         rewrite_trace(source, tmp_path / "copy.0.et", {}, metadata={})
         assert (tmp_path / "copy.0.et").read_bytes() == source.read_bytes(), source
+
+
+WRITE_TRACE_NODES = [
+    et_pb2.Node(id=index, name=f"layer {index}" * 30, type=et_pb2.COMP_NODE, duration_micros=index)
+    for index in range(5)
+]
+
+
+@pytest.mark.parametrize("suffix", UNPACK)
+def test_a_written_trace_has_metadata_then_nodes(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t.0.et{suffix}"
+    count = write_trace(path, iter(WRITE_TRACE_NODES), attributes={"schema": "1.1.1-chakra.0.0.4", "layers": 4})
+    metadata, nodes = parse_trace(UNPACK[suffix](path.read_bytes()))
+    assert count == 5
+    assert nodes == WRITE_TRACE_NODES
+    assert metadata.version
+    assert [(a.name, a.string_val, a.uint64_val) for a in metadata.attr] == [
+        ("schema", "1.1.1-chakra.0.0.4", 0),
+        ("layers", "", 4),
+    ]
+
+
+@pytest.mark.parametrize("suffix", UNPACK)
+def test_the_same_trace_is_written_as_the_same_bytes(tmp_path: Path, suffix: str) -> None:
+    first, second = tmp_path / f"a.0.et{suffix}", tmp_path / f"b.0.et{suffix}"
+    for path in (first, second):
+        write_trace(path, WRITE_TRACE_NODES, attributes={})
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_generator_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    def failing():  # type: ignore[no-untyped-def]
+        yield WRITE_TRACE_NODES[0]
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_trace(tmp_path / "t.0.et", failing(), attributes={})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"cannot write .*absent/t\.0\.et: No such file"):
+        write_trace(tmp_path / "absent" / "t.0.et", WRITE_TRACE_NODES, attributes={})

@@ -1,21 +1,22 @@
 """Generated workloads as files, read back with the generated messages alone."""
 
-from __future__ import annotations
-
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
 from emulator._pb import et_pb2
+from emulator.annexes.workloads.transformer import Transformer
+from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.errors import HostError, InputError
-from emulator.trace.files.write_workload import encode_node, write_workload
+from emulator.trace.files.load import load_trace
+from emulator.trace.files.write_workload import convert_trace, encode_node, write_workload
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
 from emulator.trace.synthetic.synthetic import WorkNode
-from emulator.trace.synthetic.transformer.transformer import Transformer
-from emulator.trace.synthetic.transformer.workload import transformer_workload
 from tests.support.et_files import read_et
+from tests.support.trace_files import collective, compute, trace_bytes
 
 TRANSFORMER = transformer_workload(
     Transformer(layers=2, hidden=8, sequence=4, batch=4, micro_batches=2, vocabulary=16, tensor=2, pipeline=2, data=2)
@@ -73,7 +74,7 @@ def test_compute_takes_time_on_the_device() -> None:
     assert _attributes(encoded) == {"is_cpu_op": ("bool_val", False)}
 
 
-def test_files_hold_the_nodes_of_their_ranks(tmp_path: Path) -> None:
+def test_files_hold_the_nodes_of_their_ranks_and_the_groups(tmp_path: Path) -> None:
     paths = write_workload(TRANSFORMER, tmp_path / "new" / "folder")
     assert [path.name for path in paths] == [f"transformer.{rank}.et" for rank in range(8)] + ["comm_group.json"]
     assert sorted(paths) == sorted((tmp_path / "new" / "folder").iterdir())
@@ -83,26 +84,24 @@ def test_files_hold_the_nodes_of_their_ranks(tmp_path: Path) -> None:
         attributes = _attributes(metadata)
         assert attributes["schema"] == ("string_val", "charkha.generate")
         assert attributes["hidden"] == ("uint64_val", 8)
-
-
-def test_the_group_file_names_groups_by_positive_integers(tmp_path: Path) -> None:
-    groups = json.loads(write_workload(TRANSFORMER, tmp_path)[-1].read_text())
+    groups = json.loads(paths[-1].read_text())
     assert groups == {str(number): list(ranks) for number, ranks in TRANSFORMER.groups.items()}
     assert len(groups) == 12
     assert all(int(name) > 0 for name in groups)
+    again = write_workload(TRANSFORMER, tmp_path / "again")
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
 
 
-def test_the_same_workload_gives_the_same_bytes(tmp_path: Path) -> None:
-    first = write_workload(TRANSFORMER, tmp_path / "a")
-    second = write_workload(TRANSFORMER, tmp_path / "b")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-
-
-def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_files_and_a_file_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep")
-    with pytest.raises(InputError, match="not empty"):
-        write_workload(TRANSFORMER, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    for place, error, problem in (
+        (tmp_path, InputError, "not empty"),
+        (tmp_path / "mine.txt", InputError, "not a folder"),
+        (tmp_path / "mine.txt" / "below", HostError, "cannot write"),
+    ):
+        with pytest.raises(error, match=problem):
+            write_workload(TRANSFORMER, place)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["keep"]
 
 
 def test_force_replaces_an_earlier_trace_and_nothing_else(tmp_path: Path) -> None:
@@ -127,3 +126,57 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         write_workload(TRANSFORMER, tmp_path / "file")
     with pytest.raises(HostError, match="cannot write"):
         write_workload(TRANSFORMER, tmp_path / "file" / "below")
+
+
+CONTENT = [trace_bytes([compute(1), collective(2)]), trace_bytes([compute(3)])]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for rank, content in enumerate(CONTENT):
+        (folder / f"job.{rank}.et.gz").write_bytes(gzip.compress(content))
+    return folder
+
+
+def test_compressed_ranks_become_plain_files_with_the_bytes_of_their_records(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "plain"
+    paths = convert_trace(load_trace(source), target)
+    assert paths == [target / "job.0.et", target / "job.1.et"]
+    assert [path.read_bytes() for path in paths] == CONTENT
+
+
+def test_the_group_file_comes_along_under_the_name_that_is_found(source: Path, tmp_path: Path) -> None:
+    groups = '{"1": [0,  1]}'
+    (source / "job.json").write_text(groups)
+    paths = convert_trace(load_trace(source), tmp_path / "plain")
+    assert paths[-1].name == "comm_group.json"
+    assert paths[-1].read_text() == groups
+    assert load_trace(tmp_path / "plain").groups == {"1": (0, 1)}
+
+
+def test_an_empty_group_file_does_not_come_along(source: Path, tmp_path: Path) -> None:
+    (source / "job.json").write_text("{}")
+    assert len(convert_trace(load_trace(source), tmp_path / "plain")) == 2
+
+
+def test_json_becomes_protobuf(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text('{"workload_graph": [{"id": 4, "type": "COMP_NODE", "runtime": 9}]}')
+    [converted] = convert_trace(load_trace(path, ranks=1), tmp_path / "plain")
+    assert converted.name == "graph.0.et"
+    [node] = read_et(converted)[1]
+    assert (node.id, node.duration_micros) == (4, 9)
+
+
+def test_ranks_without_a_prefix_are_named_trace(source: Path, tmp_path: Path) -> None:
+    for rank in range(2):
+        (source / f"job.{rank}.et.gz").rename(source / f"{rank}.et.gz")
+    assert [path.name for path in convert_trace(load_trace(source), tmp_path / "plain")] == ["trace.0.et", "trace.1.et"]
+
+
+def test_convert_a_folder_with_files_is_left_alone(source: Path) -> None:
+    with pytest.raises(InputError, match="not empty"):
+        convert_trace(load_trace(source), source)
+    assert sorted(path.name for path in source.iterdir()) == ["job.0.et.gz", "job.1.et.gz"]

@@ -1,12 +1,12 @@
 """All-reduces between pairs of ranks."""
 
-from __future__ import annotations
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.pairs import PairsWorkload, pairs_workload
+from emulator.trace.synthetic.pairs import PairSweepWorkload, PairsWorkload, pair_sweep_workload, pairs_workload
 from emulator.trace.synthetic.synthetic import GroupRole
 
 WORKLOAD = pairs_workload(PairsWorkload(6, [(8, 2), (1024, 1)]))
@@ -45,3 +45,55 @@ def test_pairs_need_an_even_number_of_ranks(ranks: int) -> None:
 
 def test_two_ranks_are_a_pair() -> None:
     assert pairs_workload(PairsWorkload(2, [])).groups == {1: (0, 1)}
+
+
+def transfers(sweep: PairSweepWorkload) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """(source, destination) of all sends, and of all receives."""
+    nodes = pair_sweep_workload(sweep).nodes
+    all_nodes = [(rank, node) for rank in range(sweep.ranks) for node in nodes(rank)]
+    sends = [(rank, node.peer) for rank, node in all_nodes if node.kind is CommKind.SEND]
+    return sends, [(node.peer, rank) for rank, node in all_nodes if node.kind is CommKind.RECV]
+
+
+@given(st.integers(2, 40))
+def test_every_pair_is_played_once_in_each_direction(ranks: int) -> None:
+    sends, receives = transfers(PairSweepWorkload(ranks, 1000))
+    everyone = {(one, other) for one in range(ranks) for other in range(ranks) if one != other}
+    assert len(sends) == len(everyone)
+    assert set(sends) == set(receives) == everyone
+
+
+@given(st.integers(2, 40), st.data())
+def test_fewer_rounds_load_every_rank_alike(ranks: int, data: st.DataObject) -> None:
+    rounds = data.draw(st.integers(1, ranks - 1))
+    sends, receives = transfers(PairSweepWorkload(ranks, 1000, rounds))
+    assert sorted(sends) == sorted(receives) == sorted(set(sends))
+    for end in (0, 1):
+        assert [sum(pair[end] == rank for pair in sends) for rank in range(ranks)] == [rounds] * ranks
+
+
+def test_a_round_begins_when_the_one_before_has_ended_everywhere() -> None:
+    nodes = list(pair_sweep_workload(PairSweepWorkload(3, 1000)).nodes(0))
+    assert [(node.node_id, node.deps) for node in nodes] == [
+        (1, ()),
+        (2, ()),
+        (3, (1, 2)),
+        (4, (3,)),
+        (5, (3,)),
+        (6, (4, 5)),
+    ]
+    assert [node.kind for node in nodes[2::3]] == [CommKind.BARRIER] * 2
+
+
+@given(st.integers(2, 12))
+def test_its_totals_are_those_of_its_nodes(ranks: int) -> None:
+    workload = pair_sweep_workload(PairSweepWorkload(ranks, 1000))
+    nodes = [node for rank in range(ranks) for node in workload.nodes(rank)]
+    assert workload.totals.nodes == len(nodes)
+    assert sum(one.total_bytes for one in workload.totals.traffic) == sum(node.size_bytes for node in nodes)
+
+
+@pytest.mark.parametrize(("ranks", "rounds"), [(1, None), (4, 4), (4, 0)])
+def test_what_cannot_be_played_is_refused(ranks: int, rounds: int | None) -> None:
+    with pytest.raises(PlanError):
+        PairSweepWorkload(ranks, 1000, rounds)

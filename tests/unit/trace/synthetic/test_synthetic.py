@@ -1,15 +1,12 @@
 """Totals of traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.collective_loop import CollectiveLoop
-from emulator.trace.synthetic.sweep import SweepWorkload
+from emulator.trace.synthetic.collective_loop import CollectiveLoop, SweepWorkload
 from emulator.trace.synthetic.synthetic import (
     LARGEST_JOB_NODES,
     WORLD_GROUP,

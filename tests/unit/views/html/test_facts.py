@@ -1,7 +1,5 @@
 """What the report of a run reads from its folder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.live import Snapshots
 from emulator.views.html.page.document import Page, Text, render
@@ -15,7 +16,7 @@ def test_a_run_is_followed_from_before_its_start_to_its_end(tmp_path: Path) -> N
         assert page
         assert "running" in page.labels
         for iteration in range(3):
-            writer.add_samples(columns(collective([0, 0], [10, 10 + iteration], iteration=iteration)))
+            writer.add(RunTable.SAMPLES, columns(collective([0, 0], [10, 10 + iteration], iteration=iteration)))
             writer.add_iteration(iteration, ranks((0, 10), (0, 10 + iteration)))
             writer.flush()
             page = snapshots.next()

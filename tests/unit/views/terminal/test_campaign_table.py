@@ -1,7 +1,5 @@
 """The runs of a campaign in the terminal."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.views.columns.figures import NONE

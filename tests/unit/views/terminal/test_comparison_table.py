@@ -1,7 +1,5 @@
 """Comparisons in the terminal."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -10,8 +8,8 @@ from emulator.results.comparison.groups import RunGroup
 from emulator.results.run_folder.manifest import Scaling
 from emulator.views.columns.comparison_columns import interval_text, ratio_text
 from emulator.views.columns.figures import NONE
+from emulator.views.comparison_text import trend_rows
 from emulator.views.terminal.comparison_table import render, render_trend
-from emulator.views.text.comparison_text import trend_rows
 from tests.support.recorded import compared, recorded, slower_firmware, three_versions, too_few_runs
 from tests.support.terminal import rows_of, shown
 

@@ -1,7 +1,5 @@
 """A lab in the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,11 +1,8 @@
 """What is slow stands first, and few ports have a matrix."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
-from emulator.results.statistics.bench.pair_bandwidths import find_slow
-from emulator.results.statistics.bench.pair_sweep import PairTable
+from emulator.results.statistics.pair_sweep import PairTable, find_slow
 from emulator.views.terminal.pair_table import render_pairs
 from tests.support.terminal import shown
 

@@ -1,7 +1,5 @@
 """A plan in the terminal and as JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -77,7 +75,7 @@ def test_many_operations_are_cut_and_all_are_in_the_document(
 def test_few_links_are_listed_if_there_are_too_many(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emulator.views.as_json.plan.LISTED_LINKS", 4)
+    monkeypatch.setattr("emulator.views.as_json.LISTED_LINKS", 4)
     found = document(capsys, "--collective", "all_to_all", "-n", 8, "-b", 8000)
     links = found["links"]
     assert isinstance(links, list)

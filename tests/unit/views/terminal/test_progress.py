@@ -1,14 +1,13 @@
 """Progress of a run on stderr."""
 
-from __future__ import annotations
-
 import io
 import sys
 
 import pytest
 
+from emulator.results.run_folder.observer import IterationStarted, Moved, Recorded, WaitingFor, WritingTrace
 from emulator.views.terminal import progress
-from emulator.views.terminal.progress import RunProgress
+from emulator.views.terminal.progress import RunProgress, make_display
 
 
 class Terminal(io.StringIO):
@@ -44,12 +43,13 @@ def test_a_terminal_shows_iteration_nodes_and_rate(monkeypatch: pytest.MonkeyPat
     out = terminal(monkeypatch)
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
-    with RunProgress(nodes=40, iterations=3) as shown:
-        shown.iteration_started(-1)
-        shown.iteration_started(0)
-        shown.completed(50)
+    with make_display() as display:
+        shown = RunProgress(display, nodes=40, iterations=3)
+        shown.tell(IterationStarted(-1))
+        shown.tell(IterationStarted(0))
+        shown.tell(Recorded({"rank": range(50)}))
         clock.now += 1
-        shown.moved(250_000_000)
+        shown.tell(Moved(250_000_000))
     text = out.getvalue()
     assert "iteration 2/3" in text
     assert "50/120" in text
@@ -59,8 +59,9 @@ def test_a_terminal_shows_iteration_nodes_and_rate(monkeypatch: pytest.MonkeyPat
 
 def test_warm_up_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     out = terminal(monkeypatch)
-    with RunProgress(nodes=1, iterations=2) as shown:
-        shown.iteration_started(-1)
+    with make_display() as display:
+        shown = RunProgress(display, nodes=1, iterations=2)
+        shown.tell(IterationStarted(-1))
     assert "warm-up 1/2" in out.getvalue()
 
 
@@ -68,20 +69,22 @@ def test_the_rate_is_that_of_at_least_half_a_second(monkeypatch: pytest.MonkeyPa
     out = terminal(monkeypatch)
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
-    with RunProgress(nodes=1, iterations=1) as shown:
+    with make_display() as display:
+        shown = RunProgress(display, nodes=1, iterations=1)
         clock.now += 0.4
-        shown.moved(10**12)
+        shown.tell(Moved(10**12))
     assert "Gbit/s" not in out.getvalue()
 
 
 def test_a_log_file_has_no_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     out = log_file(monkeypatch)
-    with RunProgress(nodes=1, iterations=1) as shown:
-        shown.waiting_for(["a0"])
-        shown.iteration_started(0)
-        shown.completed(1)
-        shown.moved(1)
-        shown.writing_trace()
+    with make_display() as display:
+        shown = RunProgress(display, nodes=1, iterations=1)
+        shown.tell(WaitingFor(["a0"]))
+        shown.tell(IterationStarted(0))
+        shown.tell(Recorded({"rank": range(1)}))
+        shown.tell(Moved(1))
+        shown.tell(WritingTrace())
     assert out.getvalue() == ""
 
 
@@ -89,14 +92,15 @@ def test_a_log_file_has_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch
     out = log_file(monkeypatch)
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
-    with RunProgress(nodes=40, iterations=3) as shown:
-        shown.iteration_started(-1)
+    with make_display() as display:
+        shown = RunProgress(display, nodes=40, iterations=3)
+        shown.tell(IterationStarted(-1))
         for second in range(1, 25):
             clock.now += 1
-            shown.completed(1)
-            shown.moved(second * 125_000_000)
+            shown.tell(Recorded({"rank": range(1)}))
+            shown.tell(Moved(second * 125_000_000))
             if second == 15:
-                shown.iteration_started(0)
+                shown.tell(IterationStarted(0))
     assert out.getvalue().splitlines() == [
         "charkha: iteration 1 of 3, 8 % of the communications are done, 1.00 Gbit/s payload, about 110 s left",
         "charkha: iteration 2 of 3, 17 % of the communications are done, 1.00 Gbit/s payload, about 100 s left",
@@ -107,33 +111,38 @@ def test_before_anything_is_done_nothing_is_estimated(monkeypatch: pytest.Monkey
     out = log_file(monkeypatch)
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
-    with RunProgress(nodes=0, iterations=1) as shown:
+    with make_display() as display:
+        shown = RunProgress(display, nodes=0, iterations=1)
         clock.now += 10
-        shown.moved(0)
+        shown.tell(Moved(0))
     assert out.getvalue() == ("charkha: iteration 0 of 1, 0 % of the communications are done, 0.00 Gbit/s payload\n")
 
 
 def test_a_log_file_names_the_agents_to_start_once(monkeypatch: pytest.MonkeyPatch) -> None:
     out = log_file(monkeypatch)
-    with RunProgress(nodes=1, iterations=1, dialling=["b0", "b1\x1b[2J"], address="192.0.2.1:4790") as shown:
-        shown.waiting_for(["a0", "b0", "b1\x1b[2J"])
-        shown.waiting_for(["b0"])
-        shown.waiting_for([])
+    with make_display() as display:
+        shown = RunProgress(display, nodes=1, iterations=1, dialling=["b0", "b1\x1b[2J"], address="192.0.2.1:4790")
+        shown.tell(WaitingFor(["a0", "b0", "b1\x1b[2J"]))
+        shown.tell(WaitingFor(["b0"]))
+        shown.tell(WaitingFor([]))
     assert out.getvalue() == r"charkha: waiting for agents b0, b1\x1b[2J to connect to 192.0.2.1:4790" + "\n"
 
 
 def test_of_very_many_agents_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     out, agents = log_file(monkeypatch), [f"a{number}" for number in range(512)]
-    with RunProgress(nodes=1, iterations=1, dialling=agents, address="192.0.2.1:4790") as shown:
-        shown.waiting_for(agents)
+    with make_display() as display:
+        shown = RunProgress(display, nodes=1, iterations=1, dialling=agents, address="192.0.2.1:4790")
+        shown.tell(WaitingFor(agents))
     assert out.getvalue().endswith("a14, a15 and 496 more to connect to 192.0.2.1:4790\n")
 
 
 def test_a_terminal_shows_which_agents_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     out = terminal(monkeypatch)
-    with RunProgress(nodes=1, iterations=1, dialling=["b0"], address="192.0.2.1:4790") as shown:
-        shown.waiting_for(["b0"])
+    with make_display() as display:
+        shown = RunProgress(display, nodes=1, iterations=1, dialling=["b0"], address="192.0.2.1:4790")
+        shown.tell(WaitingFor(["b0"]))
     assert "waiting for agent b0 to connect to 192.0.2.1:4790" in out.getvalue()
-    with RunProgress(nodes=1, iterations=1) as shown:
-        shown.writing_trace()
+    with make_display() as display:
+        shown = RunProgress(display, nodes=1, iterations=1)
+        shown.tell(WritingTrace())
     assert "writing the measured trace" in out.getvalue()

@@ -1,18 +1,15 @@
 """Stored runs and the statistics of one of them in the terminal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from emulator.results.run_folder.manifest import RUNNING, Manifest, RunFigures
-from emulator.results.run_folder.pruning import Removal
-from emulator.results.run_folder.store import UNREADABLE, StoredRun
+from emulator.results.run_folder.store import UNREADABLE, Removal, StoredRun
 from emulator.results.statistics.method.distribution import distributions
-from emulator.results.statistics.samples.measurements import measurements
+from emulator.results.statistics.samples.iterations import measurements
 from emulator.results.statistics.worst.stragglers import lateness
-from emulator.views.as_json.store import runs_to_json, statistics_to_json
+from emulator.views.as_json import runs_to_json, statistics_to_json
 from emulator.views.columns.figures import NONE
 from emulator.views.terminal.store_table import render_removals, render_runs, render_statistics
 from tests.support.runs import collective, manifest, pair, write_run

@@ -9,7 +9,7 @@ from rich.console import Console
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
 from emulator.results.statistics.summary import RunSummary, summarise
-from emulator.views.as_json.summary import summary_to_json
+from emulator.views.as_json import summary_to_json
 from emulator.views.columns.figures import NONE
 from emulator.views.terminal.summary_table import render
 from tests.support.runs import collective, pair, ranks, write_run
@@ -106,6 +106,13 @@ def test_the_iteration_is_told_below(rich_summary: RunSummary) -> None:
         "dangling dependency (2 times)",
     ):
         assert part in " ".join(shown.split())
+
+
+def test_iterations_that_began_late_and_the_memory_of_a_rank_are_told(rich_summary: RunSummary) -> None:
+    tester = replace(rich_summary.tester, late_starts=3, rank_rss_bytes=5 << 20)
+    shown = " ".join(text(replace(rich_summary, tester=tester)).split())
+    assert "an agent began late in 3 of the iterations" in shown
+    assert "50 MiB of memory an agent, 5 MiB a rank" in shown
 
 
 @pytest.mark.parametrize(

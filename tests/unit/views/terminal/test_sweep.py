@@ -1,7 +1,5 @@
 """A sweep on the terminal, in both layouts."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from emulator.results.run_folder.manifest import Trials
-from emulator.results.statistics.bench.sweep import SweepRow, SweepTable
+from emulator.results.statistics.sweep import SweepRow, SweepTable
 from emulator.trace.meaning.model import CommKind
 from emulator.views.terminal.sweep import CHARKHA, EXPLAIN, LAYOUTS, NCCL_TESTS, render_sweep
 from tests.support.steps import WORST as STEP

@@ -1,7 +1,5 @@
 """Tables that fit the width of a terminal."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

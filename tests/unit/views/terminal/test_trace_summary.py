@@ -1,13 +1,12 @@
 """The summary of a trace set in the terminal."""
 
-from __future__ import annotations
-
 import io
 
 from rich.console import Console
 
 from emulator.trace.analysis.summary import Summary, summarise
-from emulator.trace.meaning.workload import TraceOptions, build_workload
+from emulator.trace.meaning.meaning import TraceOptions
+from emulator.trace.meaning.workload import build_workload
 from emulator.views.terminal.trace_summary import render
 from tests.support.traces import coll, example_summary, node, rank_trace
 

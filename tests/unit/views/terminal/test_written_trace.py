@@ -1,7 +1,5 @@
 """What is said of a trace that was just written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

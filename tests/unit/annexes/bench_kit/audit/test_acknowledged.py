@@ -1,7 +1,5 @@
 """The oldest request that is open, as responses come."""
 
-from __future__ import annotations
-
 from emulator.annexes.bench_kit.audit.tracking import Acknowledged
 
 

@@ -1,12 +1,10 @@
 """Rules on single packets, each violated once in a capture made by hand; truncated frames."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 
-from emulator.annexes.bench_kit.audit.rules import FrameRule
+from emulator.annexes.bench_kit.audit.flow import FrameRule
 from emulator.errors import InputError
 from emulator.roce.wire.headers import Aeth, Bth
 from emulator.roce.wire.opcodes import Opcode

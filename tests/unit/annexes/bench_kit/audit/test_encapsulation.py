@@ -1,7 +1,5 @@
 """RoCEv2 is read through the encapsulation of mirrors and overlays; what cannot be read withholds verdicts."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 
@@ -11,8 +9,8 @@ from hypothesis import strategies as st
 
 from emulator.annexes.bench_kit.audit.datagram import Datagram, Skipped
 from emulator.annexes.bench_kit.audit.encapsulation import open_frame
+from emulator.annexes.bench_kit.audit.flow import FrameRule
 from emulator.annexes.bench_kit.audit.report import AuditReport
-from emulator.annexes.bench_kit.audit.rules import FrameRule
 from tests.support.roce_capture import ETHERNET_BYTES, MTU, Conversation, broken, conversation, ethernet
 
 OUTER = bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2])

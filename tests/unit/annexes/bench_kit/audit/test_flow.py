@@ -1,12 +1,27 @@
 """What is kept of a packet, and how flows are named."""
 
-from __future__ import annotations
+from pathlib import Path
 
-from emulator.annexes.bench_kit.audit.flow import CapturedFlowKey, CapturedPacket
+import pytest
+
+from emulator.annexes.bench_kit.audit.flow import CapturedFlowKey, CapturedPacket, FrameRule
 from emulator.roce.wire.headers import Aeth, Bth, ImmDt, Reth
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import Packet
 from emulator.roce.wire.psn import Psn
+
+DOCS = (Path(__file__).parents[5] / "docs" / "audit.md").read_text()
+
+
+@pytest.mark.parametrize("rule", FrameRule)
+def test_every_rule_is_documented(rule: FrameRule) -> None:
+    (row,) = (line for line in DOCS.splitlines() if line.startswith(f"| `{rule.title}` |"))
+    documented = row.split("|")[2].strip()
+    assert documented.startswith(rule.meaning) or rule is FrameRule.PATH_MTU
+
+
+def test_titles_are_unique() -> None:
+    assert len({rule.title for rule in FrameRule}) == len(FrameRule)
 
 
 def test_a_flow_is_named_by_its_addresses_and_queue_pair() -> None:

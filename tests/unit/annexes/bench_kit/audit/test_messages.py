@@ -1,15 +1,24 @@
 """Messages are reassembled; rules on their packets, each violated once."""
 
-from __future__ import annotations
-
 import pytest
 
-from emulator.annexes.bench_kit.audit.flow import CapturedPacket
-from emulator.annexes.bench_kit.audit.messages import SentPacket, assemble, path_mtu
-from emulator.annexes.bench_kit.audit.rules import FrameRule
+from emulator.annexes.bench_kit.audit.flow import CapturedPacket, FrameRule
+from emulator.annexes.bench_kit.audit.messages import (
+    Read,
+    Reads,
+    SentPacket,
+    assemble,
+    path_mtu,
+    path_mtu_of_reads,
+    psns_taken,
+    repeat_problem,
+    response_problem,
+)
+from emulator.roce.wire.headers import Aeth, Bth, Reth
 from emulator.roce.wire.opcodes import MEANINGS, Opcode
-from emulator.roce.wire.psn import Psn
-from tests.support.roce_capture import MTU, Conversation, broken
+from emulator.roce.wire.packet import pack_packet
+from emulator.roce.wire.psn import Psn, wrap
+from tests.support.roce_capture import CLIENT_QP, MTU, STEP_NS, Conversation, broken, conversation
 
 
 def test_middle_without_first(talk: Conversation) -> None:
@@ -124,3 +133,207 @@ def test_without_a_path_mtu_only_impossible_lengths_are_violations() -> None:
     assert violation.problem == "FIRST has 1000 bytes, which is not a path MTU"
     (longer,) = assemble(packets(sent(Opcode.RC_SEND_ONLY, 4100)), mtu=None, flow="f").violations
     assert (longer.rule, longer.problem) == (FrameRule.PATH_MTU, "ONLY has 4100 bytes, more than 4096")
+
+
+def test_congestion_notifications_count_for_the_requests_they_concern() -> None:
+    talk = conversation()
+    for after_ns in (0, 70_000, 4_001):
+        talk.cnp()
+        talk.frames += [b""] * (after_ns // STEP_NS)
+    talk.cnp()
+    report = talk.audit()
+    assert report.violations == ()
+    data = next(one for one in report.flows if one.data_frames)
+    assert data.answers is not None
+    assert (data.answers.cnps, data.answers.smallest_cnp_gap_ns) == (4, 1_000)
+
+
+def test_msn_that_decreases(talk: Conversation) -> None:
+    frame = talk.ack(msn=1)
+    assert broken(talk.audit()) == [(frame, FrameRule.MSN)]
+
+
+def test_the_msn_can_wrap() -> None:
+    talk = Conversation()
+    talk.msn = (1 << 24) - 1
+    talk.write(MTU)
+    talk.ack()
+    talk.write(MTU)
+    talk.ack(msn=0)
+    assert broken(talk.audit()) == []
+
+
+def test_a_read_response_cannot_continue_after_its_end(talk: Conversation) -> None:
+    first = talk.psn
+    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 4 * MTU))
+    only = Bth(Opcode.RC_READ_RESPONSE_ONLY, Psn(first), CLIENT_QP)
+    talk.add(talk.to_client, pack_packet(only, Aeth(0x1F, 3), payload=bytes(MTU)))
+    middle = Bth(Opcode.RC_READ_RESPONSE_MIDDLE, Psn(first + 1), CLIENT_QP)
+    frame = talk.add(talk.to_client, pack_packet(middle, payload=bytes(MTU)))
+    assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
+
+
+@pytest.mark.parametrize(
+    ("syndrome", "name"), [(0x60, "sequence error"), (0x61, "invalid request"), (0x7F, "0x7f"), (0x40, "0x40")]
+)
+def test_naks_are_counted_by_their_reason(talk: Conversation, syndrome: int, name: str) -> None:
+    talk.ack(syndrome=syndrome)
+    answers = talk.audit().flows[0].answers
+    assert answers is not None
+    assert (answers.acks, dict(answers.naks), answers.rnr_naks) == (2, {name: 1}, 0)
+
+
+def test_receiver_not_ready_is_counted_apart_from_naks(talk: Conversation) -> None:
+    talk.ack(syndrome=0x2E)
+    answers = talk.audit().flows[0].answers
+    assert answers is not None
+    assert (answers.acks, dict(answers.naks), answers.rnr_naks) == (2, {}, 1)
+
+
+def test_a_repeated_read_response_is_counted_once() -> None:
+    talk = Conversation()
+    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 100))
+    for _ in range(2):
+        bth = Bth(Opcode.RC_READ_RESPONSE_ONLY, Psn(100), CLIENT_QP)
+        talk.add(talk.to_client, pack_packet(bth, Aeth(0x1F, 1), payload=bytes(100)))
+    carried = talk.audit().flows[1].carried
+    assert (carried.read_responses, carried.read_bytes) == (2, 100)
+
+
+def test_one_notification_has_no_gap(talk: Conversation) -> None:
+    talk.cnp()
+    answers = talk.audit().flows[0].answers
+    assert answers is not None
+    assert (answers.cnps, answers.smallest_cnp_gap_ns) == (1, None)
+
+
+def test_a_middle_of_a_read_response_has_the_path_mtu() -> None:
+    talk = Conversation()
+    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 2 * MTU + 8))
+    frames = []
+    for index, (opcode, size) in enumerate(
+        [
+            (Opcode.RC_READ_RESPONSE_FIRST, MTU),
+            (Opcode.RC_READ_RESPONSE_MIDDLE, MTU - 4),
+            (Opcode.RC_READ_RESPONSE_LAST, 8),
+        ]
+    ):
+        aeth = () if index == 1 else (Aeth(0x1F, 1),)
+        bth = Bth(opcode, Psn(100 + index), CLIENT_QP)
+        frames.append(talk.add(talk.to_client, pack_packet(bth, *aeth, payload=bytes(size))))
+    assert broken(talk.audit()) == [(frames[1], FrameRule.PATH_MTU)]
+
+
+def packet(opcode: Opcode, psn: int, *, size: int = 0, length: int | None = None, address: int = 0) -> CapturedPacket:
+    return CapturedPacket(
+        frame=psn,
+        time_ns=None,
+        opcode=opcode,
+        meaning=MEANINGS[opcode],
+        psn=wrap(psn),
+        payload_bytes=size,
+        syndrome=None,
+        msn=0,
+        reth_bytes=length,
+        reth_address=address,
+    )
+
+
+def read(psn: int, length: int, address: int = 0) -> CapturedPacket:
+    return packet(Opcode.RC_READ_REQUEST, psn, length=length, address=address)
+
+
+def send(psn: int) -> CapturedPacket:
+    return packet(Opcode.RC_SEND_ONLY, psn)
+
+
+@pytest.mark.parametrize(("length", "psns"), [(0, 1), (1, 1), (MTU, 1), (MTU + 1, 2), (10 * MTU, 10)])
+def test_a_read_takes_a_psn_for_every_packet_of_its_response(length: int, psns: int) -> None:
+    assert psns_taken([read(1, length), send(1 + psns)], MTU) == {1: psns}
+
+
+def test_without_a_path_mtu_the_next_request_decides() -> None:
+    assert psns_taken([read(1, 10_000), read(11, 10_000)], None) == {1: 10, 11: 3}
+
+
+def test_without_a_path_mtu_a_step_that_fits_none_does_not_count() -> None:
+    assert psns_taken([read(1, 10_000), send(8)], None) == {1: 3}
+
+
+def test_the_path_mtu_is_the_one_that_most_steps_fit() -> None:
+    requests = [read(1, 10_000), read(11, 10_000), read(21, 10_000), read(24, 10_000)]
+    assert path_mtu_of_reads(requests) == 1024
+
+
+def test_reads_of_one_packet_do_not_show_the_path_mtu() -> None:
+    assert path_mtu_of_reads([read(1, 100), read(2, 100), send(3), send(4)]) is None
+
+
+def test_the_read_that_takes_a_psn() -> None:
+    reads = Reads()
+    late, early = Read(10, 12, read(10, 2 * MTU)), Read(5, 8, read(5, 3 * MTU))
+    for one in (late, early):
+        reads.add(one)
+    assert [reads.covering(psn) for psn in (4, 5, 7, 8, 10, 11, 12)] == [None, early, early, None, late, late, None]
+
+
+FIRST = Read(5, 8, read(5, 3 * MTU - 10, address=0x1000))
+
+
+@pytest.mark.parametrize(
+    ("again", "psns"),
+    [
+        (read(5, 3 * MTU - 10, 0x1000), 3),
+        (read(6, 2 * MTU - 10, 0x1000 + MTU), 2),
+        (read(7, MTU - 10, 0x1000 + 2 * MTU), 1),
+        (read(6, MTU, 0x1000 + MTU), 1),
+    ],
+)
+def test_a_repeated_read_can_ask_for_any_part(again: CapturedPacket, psns: int) -> None:
+    assert repeat_problem(again, again.psn, psns, read=FIRST, mtu=MTU) is None
+
+
+def test_a_repeated_read_of_other_bytes() -> None:
+    again = read(6, 2 * MTU - 10, 0x1000)
+    expected = "it reads from 0x1000, but PSN 0x6 is that of 0x1400"
+    assert repeat_problem(again, 6, 2, read=FIRST, mtu=MTU) == expected
+    assert repeat_problem(again, 6, 2, read=FIRST, mtu=None) is None
+
+
+def test_a_repeated_read_of_more_than_is_left() -> None:
+    again = read(6, 3 * MTU - 10, 0x1000 + MTU)
+    problem = repeat_problem(again, 6, 3, read=FIRST, mtu=MTU)
+    assert problem == "it takes 3 PSNs, 2 are left of the READ in frame 5"
+
+
+def test_another_request_with_a_psn_of_a_read() -> None:
+    assert repeat_problem(send(6), 6, 1, read=FIRST, mtu=MTU) == "PSN 0x6 belongs to the READ in frame 5"
+
+
+@pytest.mark.parametrize(
+    ("opcode", "psn", "size"),
+    [
+        (Opcode.RC_READ_RESPONSE_FIRST, 5, MTU),
+        (Opcode.RC_READ_RESPONSE_MIDDLE, 6, MTU),
+        (Opcode.RC_READ_RESPONSE_ONLY, 6, MTU),
+        (Opcode.RC_READ_RESPONSE_LAST, 7, MTU - 10),
+        (Opcode.RC_READ_RESPONSE_ONLY, 7, MTU - 10),
+    ],
+)
+def test_a_response_carries_the_bytes_of_its_psn(opcode: Opcode, psn: int, size: int) -> None:
+    assert response_problem(packet(opcode, psn, size=size), psn, request=FIRST, mtu=MTU) is None
+
+
+def test_a_response_that_ends_too_early() -> None:
+    short = packet(Opcode.RC_READ_RESPONSE_LAST, 7, size=5)
+    assert response_problem(short, 7, request=FIRST, mtu=MTU) == "it has 5 bytes, PSN 0x7 of the READ has 1014"
+    assert response_problem(short, 7, request=FIRST, mtu=None) is None
+
+
+def test_a_response_of_the_wrong_kind() -> None:
+    atomic = SentPacket(packet(Opcode.RC_FETCH_ADD, 9))
+    assert response_problem(packet(Opcode.RC_ATOMIC_ACK, 9), 9, request=atomic, mtu=MTU) is None
+    problem = response_problem(packet(Opcode.RC_READ_RESPONSE_ONLY, 9), 9, request=atomic, mtu=MTU)
+    assert problem == "read response to PSN 0x9, the atomic in frame 9"
+    problem = response_problem(packet(Opcode.RC_ATOMIC_ACK, 4), 4, request=SentPacket(send(4)), mtu=MTU)
+    assert problem == "atomic ack to PSN 0x4, the send in frame 4"

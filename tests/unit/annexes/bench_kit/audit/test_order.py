@@ -1,14 +1,12 @@
 """Reordered packets, and what looks alike: retransmissions of packets that were lost before the capture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from emulator.annexes.bench_kit.audit.flow import FrameRule
 from emulator.annexes.bench_kit.audit.report import AuditReport
-from emulator.annexes.bench_kit.audit.rules import FrameRule
 from emulator.roce.wire.headers import Aeth, Bth, Reth
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import pack_packet

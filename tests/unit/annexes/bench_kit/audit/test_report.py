@@ -1,7 +1,5 @@
 """Figures of the report, and the report as JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

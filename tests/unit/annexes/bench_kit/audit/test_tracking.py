@@ -1,10 +1,8 @@
 """Losses, acknowledgements and go-back-N, in captures before and behind the loss."""
 
-from __future__ import annotations
-
 import pytest
 
-from emulator.annexes.bench_kit.audit.rules import FrameRule
+from emulator.annexes.bench_kit.audit.flow import FrameRule
 from emulator.roce.wire.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Reth
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import pack_packet

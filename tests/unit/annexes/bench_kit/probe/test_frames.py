@@ -1,7 +1,5 @@
 """Crafted frames have the contents in their names, and unique fingerprints."""
 
-from __future__ import annotations
-
 import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6

@@ -1,12 +1,12 @@
 """Latency and bandwidth are found where the times have them, and a bad fit says so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import lsq_linear
 
 from emulator.annexes.exports.astra_sim.fit import Fit, Observation, fit
 
@@ -23,7 +23,6 @@ def fitted(*observations: Observation) -> Fit:
     return found
 
 
-@settings(deadline=None)  # the first call loads scipy
 @given(latency_ns=st.floats(1e3, 1e6), gigabits=st.floats(0.1, 400))
 def test_exact_times_give_back_what_made_them(latency_ns: float, gigabits: float) -> None:
     per_byte = 8 / gigabits
@@ -62,6 +61,29 @@ def test_neither_becomes_negative() -> None:
     found = fitted(observation(2, 1000, 100), observation(2, 1_000_000, 2_000_000))
     assert found.latency_ns >= 0
     assert found.bandwidth_bytes_per_s > 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 10_000), st.integers(1, 10**6)), min_size=3, max_size=8),
+    st.none() | st.integers(1, 1_000),
+)
+def test_the_fit_is_the_bounded_least_squares_solution_of_scipy(
+    drawn: list[tuple[int, int, int]], least_ns: int | None
+) -> None:
+    observations = [observation(messages, size, cct_ns) for messages, size, cct_ns in drawn]
+    if least_ns is not None:
+        observations = [replace(one, ideal_ns=least_ns * one.port_bytes) for one in observations]
+    found = fitted(*observations)
+    if not found.is_determined:
+        return
+    matrix = np.array([[one.messages, one.port_bytes] for one in observations]) / [[one.cct_ns] for one in observations]
+    scale = matrix.max(axis=0)
+    bounds = np.array([0, least_ns or 0]) * scale, np.inf
+    expected = lsq_linear(matrix / scale, np.ones(len(matrix)), bounds=bounds, tol=1e-14).cost
+    solution = found.latency_ns, 1e9 / found.bandwidth_bytes_per_s
+    assert float(np.sum((matrix @ solution - 1) ** 2)) / 2 <= expected + 1e-9
+    assert solution[0] >= 0
+    assert solution[1] >= (least_ns or 0) * (1 - 1e-9)
 
 
 def test_nothing_that_moved_bytes_is_nothing_to_fit() -> None:

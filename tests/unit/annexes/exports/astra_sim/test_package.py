@@ -1,18 +1,78 @@
 """The folder for ASTRA-sim: network in its units, facts, notes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 import yaml
 
-from emulator.annexes.exports.astra_sim.network import GB
-from emulator.annexes.exports.astra_sim.package import write
+from emulator.annexes.exports.astra_sim.observe import LinkClass
+from emulator.annexes.exports.astra_sim.package import overlapping, readme, write
+from emulator.annexes.exports.astra_sim.simulator import GB, Dimension, Judged
 from emulator.errors import ResultError
-from tests.support.runs import collective, write_run
+from tests.support.runs import Row, collective, pair, write_run
+from tests.unit.annexes.exports.astra_sim.test_simulator import SIZES, judged, ring, to_all
 from tests.unit.annexes.exports.astra_sim.test_workload import comm, played
+
+
+@pytest.mark.parametrize(("second_post", "expected"), [(100, 0), (99, 2), (0, 2)])
+def test_a_post_before_the_completion_of_the_last_one_overlaps(tmp_path: Path, second_post: int, expected: int) -> None:
+    first = collective([0, 0], [100, 100], instance=0)
+    second = collective([second_post] * 2, [200, 200], instance=1, node_id=9)
+    assert overlapping(write_run(tmp_path / "run", [*first, *second])) == (expected, 4)
+
+
+def test_a_short_one_inside_a_long_one_does_not_hide_the_next(tmp_path: Path) -> None:
+    samples: list[Row] = []
+    for instance, (post, done) in enumerate([(0, 100), (10, 20), (50, 60)]):
+        samples += collective([post, post], [done, done], instance=instance, node_id=instance)
+    assert overlapping(write_run(tmp_path / "run", samples)) == (4, 6)
+
+
+def test_receives_and_groups_of_one_do_not_count(tmp_path: Path) -> None:
+    samples = [*pair(0, 500, instance=0), *collective([0], [600], instance=1, node_id=9)]
+    assert overlapping(write_run(tmp_path / "run", samples)) == (0, 1)
+
+
+def test_iterations_do_not_overlap_one_another(tmp_path: Path) -> None:
+    samples = [*collective([0, 0], [100, 100]), *collective([0, 0], [100, 100], iteration=1)]
+    assert overlapping(write_run(tmp_path / "run", samples))[0] == 0
+
+
+NOTHING = Judged(Dimension(8, LinkClass.WITHIN_HOST, None), (), "no fit (no measurements): for replaying only")
+
+
+@pytest.mark.parametrize("can_simulate", [True, False])
+def test_the_simulation_is_described_only_if_its_file_exists(can_simulate: bool) -> None:
+    text = readme("r", [NOTHING], [], has_groups=False, can_simulate=can_simulate)
+    assert ("system-simulate.json" in text) is can_simulate
+
+
+@pytest.mark.parametrize("has_groups", [True, False])
+def test_the_command_line_names_the_groups_only_if_there_are_any(has_groups: bool) -> None:
+    text = readme("r", [NOTHING], [], has_groups=has_groups, can_simulate=True)
+    assert ("--comm-group-configuration=groups.json" in text) is has_groups
+
+
+def test_every_class_has_a_row_with_measured_fitted_and_simulated_time() -> None:
+    text = readme("r", [judged(*(ring(size) for size in SIZES))], [], has_groups=False, can_simulate=True)
+    table = text.partition("between hosts:\n")[2].splitlines()
+    assert table[0].split() == ["class", "measured", "fit", "off", "simulated", "off", "as"]
+    assert [line.split()[:2] for line in table[1:]] == [["all_reduce", str(size)] for size in SIZES]
+    assert all(line.endswith("ring") and line.count("%") == 2 for line in table[1:])
+
+
+def test_a_simulated_time_that_is_off_shows_its_residual() -> None:
+    text = readme("r", [judged(*(to_all(size) for size in SIZES))], [], has_groups=False, can_simulate=True)
+    rows = [line for line in text.splitlines() if line.startswith("  all_to_all")]
+    assert any("+130." in row for row in rows), rows
+
+
+def test_limits_are_sentences_of_a_list() -> None:
+    text = readme("r", [NOTHING], ["one thing", "another"], has_groups=False, can_simulate=True)
+    assert "Where ASTRA-sim differs from the run:\n  - one thing.\n  - another.\n" in text
+    assert "Where ASTRA-sim differs" not in readme("r", [NOTHING], [], has_groups=False, can_simulate=True)
+
 
 MICROS = 1000
 

@@ -1,7 +1,5 @@
 """Nodes in the subset of Chakra that ASTRA-sim takes, with numbered groups and the sizes that were played."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

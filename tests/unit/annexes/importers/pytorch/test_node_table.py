@@ -1,7 +1,5 @@
 """Nodes as columns are the nodes that went in, from memory and from a file."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 from pathlib import Path

@@ -1,14 +1,12 @@
 """PyTorch's traces of a small job in the three ways in which people have them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.agreement import check_agreement
 from emulator.annexes.importers.model import Fate, ImportedRank, NodeResource
 from emulator.annexes.importers.pytorch.reading import read_pytorch
+from emulator.annexes.importers.registry import check_agreement
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.pytorch_traces import (
@@ -154,14 +152,32 @@ def test_kineto_alone_has_the_splits_of_an_all_to_all(tmp_path: Path) -> None:
         "Input_Dims": [[6, 8], [3, 8], [], [], []],
         "Input_type": ["float", "float", "", "ScalarList", "ScalarList"],
     }
-    for number, (into, out) in enumerate([("[2, 4]", "[1, 2]"), ("[]", "[]"), ("[2, ...]", "[1, ...]")]):
+    for number, (into, out) in enumerate([("[1, 5]", "[1, 2]"), ("[]", "[]"), ("[2, ...]", "[1, ...]")]):
         trace.operator("c10d::alltoall_base_", 10 + 20 * number, 5, **shape, Concrete_Inputs=["", "", "", into, out])
     write(trace, tmp_path / "0.json")
     imported = read_pytorch(tmp_path)
+    check_agreement(imported)
     splits = [(one.send_splits, one.recv_splits) for one in imported.ranks[0].operations]
-    assert splits == [((32, 64), (64, 128)), (None, None), (None, None)]
+    assert splits == [((32, 64), (32, 160)), (None, None), (None, None)]
     [shortened] = [tally for fate, what, tally in imported.losses if fate is Fate.GUESSED and "splits" in what]
     assert (shortened.count, "at 50.000 us" in shortened.first[0]) == (1, True)
+
+
+def test_what_the_library_says_of_its_call_is_read_in_every_spelling(tmp_path: Path) -> None:
+    """Splits as a list or shortened; ranks by the first one and their distance, where the list is shortened."""
+    odd = {"Process_Group_Ranks": "[1, 3, ..., 7]", "Group_size": 4, "Global_rank_start": 1, "Global_rank_stride": 2}
+    trace = KinetoDocument(rank=1, world_size=8)
+    for number, splits in enumerate(([1, 2, 3, 4], "[1, 2, ...]")):
+        times = number * 100, (number * 100 + 30, 10)
+        trace.collective("all_to_allv", 10, *times, group="1", **odd, In_split_size=splits, Out_split_size=splits)
+    write(trace, tmp_path / "1.json")
+    imported = read_pytorch(tmp_path)
+    check_agreement(imported)
+    listed, shortened = imported.ranks[0].operations
+    assert (listed.ranks, listed.send_splits) == ((1, 3, 5, 7), (4, 8, 12, 16))
+    assert shortened.send_splits is None
+    guesses = {what: tally.count for fate, what, tally in imported.losses if fate is Fate.GUESSED}
+    assert guesses == {"splits of an all_to_all are shortened in the record: even": 1}
 
 
 def test_the_size_of_a_scatter_is_that_of_all_parts(tmp_path: Path) -> None:

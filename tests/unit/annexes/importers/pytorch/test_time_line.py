@@ -1,7 +1,5 @@
 """What starts after what, and how long CPU time is between, on hand-made events."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

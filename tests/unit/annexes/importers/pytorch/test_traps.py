@@ -1,7 +1,5 @@
 """What real recordings have that trips an importer, each in a trace made by hand."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Callable
@@ -10,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.importers.agreement import check_agreement
 from emulator.annexes.importers.model import Fate, Losses
 from emulator.annexes.importers.pytorch.reading import read_pytorch
-from emulator.annexes.importers.registry import find_importer
+from emulator.annexes.importers.registry import check_agreement
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
+from tests.support.import_sources import recognised
 from tests.support.pytorch_traces import (
     AUTOGRAD,
     HostDocument,
@@ -119,9 +117,7 @@ def test_an_archive_is_read_as_the_folder_in_it(name: str, mode: Any, tmp_path: 
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
     (tmp_path / "one").unlink()
-    importer = find_importer(tmp_path / name)
-    assert importer is not None
-    assert importer.name == "pytorch"
+    assert recognised(tmp_path / name) == "pytorch"
     trace = read_pytorch(tmp_path / name)
     check_agreement(trace)
     assert [(one.rank, one.mode) for one in trace.ranks] == [(0, "host and kineto"), (1, "host and kineto")]
@@ -140,9 +136,7 @@ def test_an_archive_is_read_as_the_folder_in_it(name: str, mode: Any, tmp_path: 
 def test_folders_are_recognised_as_tools_write_them(names: list[str], tmp_path: Path) -> None:
     for rank, name in enumerate(names):
         write(data_parallel_rank(rank, 2), tmp_path / name)
-    importer = find_importer(tmp_path)
-    assert importer is not None
-    assert importer.name == "pytorch"
+    assert recognised(tmp_path) == "pytorch"
     assert [one.rank for one in read_pytorch(tmp_path).ranks] == [0, 1]
 
 

@@ -1,7 +1,5 @@
 """Process groups that Gloo does not record, and receives from any rank: settled by what all ranks recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

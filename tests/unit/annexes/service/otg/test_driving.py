@@ -1,15 +1,12 @@
 """Ranks are on the hosts that a configuration names, in its order, or it is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from emulator.annexes.service.otg.driving import check_places
 from emulator.annexes.service.otg.model import Config
-from emulator.annexes.service.otg.refused import arrived
-from emulator.annexes.service.otg.translation import stage_runs
+from emulator.annexes.service.otg.translation import arrived, stage_runs
 from emulator.errors import InputError
 from tests.support.otg import COMMUNICATOR, STAGE, changed
 

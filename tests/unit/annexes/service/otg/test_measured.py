@@ -1,7 +1,5 @@
 """Metrics of Open Traffic Generator from a small run: by upstream's definitions, and nothing that was not measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +7,7 @@ import pytest
 
 from emulator.annexes.service.otg.measured import Measured
 from emulator.annexes.service.otg.model import Config, IterationRecording
-from emulator.annexes.service.otg.refused import arrived
-from emulator.annexes.service.otg.translation import stage_runs
+from emulator.annexes.service.otg.translation import arrived, stage_runs
 from tests.support.otg import COMMUNICATOR, RECORDING, changed
 from tests.support.runs import collective, ranks, write_run
 

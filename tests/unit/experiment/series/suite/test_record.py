@@ -1,7 +1,5 @@
 """The result of a suite: its answer, and its file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,14 +7,11 @@ import pytest
 from emulator.errors import InputError
 from emulator.experiment.series.suite.document import Case
 from emulator.experiment.series.suite.record import (
-    RECORD,
     CaseRecord,
     Check,
     RunRecord,
     SuiteRecord,
     case_record,
-    read_record,
-    write_record,
 )
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.verdict.judge import Outcome
@@ -69,8 +64,8 @@ def test_the_answer_says_that_the_tester_was_not_calibrated() -> None:
 
 def test_a_record_survives_its_file(tmp_path: Path) -> None:
     whole = record(case("a", PASS), case("b", LIMITED), planned=3)
-    write_record(whole, tmp_path)
-    assert read_record(tmp_path) == whole
+    whole.write(tmp_path)
+    assert SuiteRecord.read(tmp_path) == whole
 
 
 def test_the_file_begins_with_the_answer() -> None:
@@ -88,9 +83,9 @@ def test_the_file_begins_with_the_answer() -> None:
 )
 def test_what_is_no_result_is_refused_by_name(content: str | None, problem: str, tmp_path: Path) -> None:
     if content is not None:
-        (tmp_path / RECORD).write_text(content)
+        (tmp_path / SuiteRecord.FILE).write_text(content)
     with pytest.raises(InputError, match=problem) as refused:
-        read_record(tmp_path)
+        SuiteRecord.read(tmp_path)
     assert str(tmp_path) in str(refused.value)
 
 

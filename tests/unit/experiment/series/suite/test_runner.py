@@ -8,18 +8,25 @@ import pytest
 
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.series.suite import record as record_module
-from emulator.experiment.series.suite.document import Suite, read_suite
-from emulator.experiment.series.suite.record import RECORD, SuiteRecord, read_record, shortfall
-from emulator.experiment.series.suite.runner import SUITES, latest_folder, play_suite
+from emulator.experiment.series.suite.document import Case, Suite, read_suite
+from emulator.experiment.series.suite.record import (
+    CaseRecord,
+    Check,
+    RunRecord,
+    SuiteRecord,
+    shortfall,
+)
+from emulator.experiment.series.suite.runner import SUITES, latest_folder, play_suites, search_record
+from emulator.experiment.series.suite.search import Search
 from emulator.experiment.series.suite.table import deciding_cell
 from emulator.experiment.series.turns import new_folder
 from emulator.experiment.spec.spec import Experiment
-from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.session import StoredSession
+from emulator.results.run_folder.session import StoredSession, session_of
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.traffic.network_traffic import NetworkTraffic, PortLoad
 from emulator.results.verdict.judge import Outcome
+from emulator.results.verdict.rules import Rules
 from tests.support.runs import collective, manifest, ranks, write_run
 from tests.support.sessions import PlayedJob, write_job, write_jobs
 
@@ -64,7 +71,7 @@ class Player:
     def jct_of(self, experiment: Experiment) -> int:
         return self.jct_ns
 
-    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run | StoredSession:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> StoredSession:
         if len(experiment.jobs) > 1:
             return self._session(experiment, folder, solo)
         number = len(self.played)
@@ -72,7 +79,7 @@ class Player:
         if number in self._problems:
             raise self._problems[number]
         spans = {0: ranks((0, self.jct_of(experiment)), (0, 400))}
-        return write_run(folder, collective([0, 0], [100, 100]), iterations=spans, run_id=f"run-{number}")
+        return session_of(write_run(folder, collective([0, 0], [100, 100]), iterations=spans, run_id=f"run-{number}"))
 
     def _session(self, experiment: Experiment, folder: Path, solo: bool) -> StoredSession:
         """Job b takes twice the time of its solo run, a the same; both take `jct_ns` and twice of it."""
@@ -100,8 +107,8 @@ class LossyAbove(Player):
 
 
 def run(one: Suite, root: Path, play: Player, *, resume: bool = False) -> SuiteRecord:
-    *_, last = play_suite(one, root, play, resume=resume)
-    return last
+    *_, last = play_suites({"": one}, root, play, resume=resume)
+    return last[""]
 
 
 def outcomes(record: SuiteRecord) -> Sequence[str]:
@@ -116,7 +123,7 @@ def test_every_case_gets_a_run_folder_and_a_verdict_by_its_rules(tmp_path: Path)
     assert (record.outcome, record.left) == (Outcome.UNDECIDED, 0)
     assert record.text.startswith("c: device_drops: not measured (at most 0); 1 of 3 cases like it; three")
     assert [(one.metric, one.value) for one in record.cases[:2]] == [("jct", 500), ("jct", 500)]
-    assert read_record(root) == record
+    assert SuiteRecord.read(root) == record
 
 
 def test_a_run_keeps_the_rules_of_its_case(tmp_path: Path) -> None:
@@ -129,9 +136,9 @@ def test_a_run_keeps_the_rules_of_its_case(tmp_path: Path) -> None:
 
 def test_the_result_is_on_disk_after_every_case(tmp_path: Path) -> None:
     root, seen = tmp_path / "out", []
-    for record in play_suite(suite(tmp_path), root, Player()):
-        assert read_record(root) == record
-        seen.append(len(record.cases))
+    for records in play_suites({"": suite(tmp_path)}, root, Player()):
+        assert SuiteRecord.read(root) == records[""]
+        seen.append(len(records[""].cases))
     assert seen == [0, 1, 2, 3]
 
 
@@ -152,7 +159,7 @@ def test_a_run_that_fails_leaves_its_case_undecided_and_the_next_is_played(tmp_p
 
 def test_what_an_aborted_run_measured_is_judged(tmp_path: Path) -> None:
     class Aborting(Player):
-        def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run:
+        def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> StoredSession:
             with RunWriter(folder, manifest(run_id="half")) as writer:
                 writer.add_iteration(0, ranks((0, 2_000_000), (0, 5)))
                 raise RunError("no answer")
@@ -169,7 +176,7 @@ def test_a_suite_that_was_interrupted_is_resumed_and_plays_no_complete_case_agai
     one, root, first, second = suite(tmp_path), tmp_path / "out", Player(_1=error()), Player()
     with pytest.raises(error):
         run(one, root, first)
-    before = read_record(root)
+    before = SuiteRecord.read(root)
     assert (outcomes(before), before.outcome) == (["PASS"], Outcome.UNDECIDED)
     assert before.text.startswith("2 of 3 cases not played")
     record = run(one, root, second, resume=True)
@@ -210,7 +217,7 @@ def test_a_changed_topology_is_not_resumed(tmp_path: Path) -> None:
 
 def test_two_suites_do_not_play_into_one_folder(tmp_path: Path) -> None:
     one, root = suite(tmp_path), tmp_path / "out"
-    playing = play_suite(one, root, Player())
+    playing = play_suites({"": one}, root, Player())
     next(playing)
     with pytest.raises(InputError, match="another command is playing into it"):
         run(one, root, Player(), resume=True)
@@ -259,7 +266,7 @@ def test_folders_are_named_after_time_and_suite(tmp_path: Path, monkeypatch: pyt
         run(suite(tmp_path), Path("suites") / name, Player())
     (Path("suites") / "20260103-000000-three").mkdir()
     assert latest_folder("three").name == "20260102-000000-three"
-    assert (latest_folder("three") / RECORD).is_file()
+    assert (latest_folder("three") / SuiteRecord.FILE).is_file()
 
 
 def test_a_share_is_that_of_the_rate_of_the_slowest_port(tmp_path: Path) -> None:
@@ -332,3 +339,43 @@ def test_a_session_that_fails_leaves_its_case_undecided_with_every_job(tmp_path:
     _, case = run(suite(tmp_path, TWO_JOBS), tmp_path / "out", play).cases
     assert (case.outcome, case.jobs) == (Outcome.UNDECIDED, ("a", "b"))
     assert case.text == "job a: the run failed: job b: agent a0 is lost"
+
+
+PASS, FAIL, LIMITED = Outcome.PASS, Outcome.FAIL, Outcome.TESTER_LIMITED
+CASE = Case("load", "highest load", "26.1", Experiment.of_trace("t"), Rules("r", ()), "")
+
+
+def found(at_least: int = 100_000_000, **loads: Outcome) -> CaseRecord:
+    """The record of runs at loads such as `m500` (500 Mbit/s)."""
+    search = Search("rate", 100_000_000, 1_000_000_000, resolution=0.05, trials=1, at_least=at_least)
+    runs = []
+    for name, outcome in loads.items():
+        check = Check(
+            outcome=outcome, text="3 frames lost", metric="frames_lost", about="", unit="1", value=3, bound="≤ 0"
+        )
+        runs.append(
+            RunRecord(folder=name, run_id=name, outcome=outcome, load=int(name[1:]) * 1_000_000, checks=(check,))
+        )
+    return search_record(CASE, search, runs)
+
+
+def test_the_highest_load_and_what_the_next_one_shows() -> None:
+    one = found(m1000=FAIL, m100=PASS, m550=PASS, m775=FAIL)
+    assert (one.outcome, one.metric, one.value, one.unit) == (PASS, "highest_rate", 550_000_000, "bit/s")
+    assert one.text == "highest rate that passes is 550 Mbit/s (at 775 Mbit/s: 3 frames lost)"
+
+
+def test_the_whole_range_passes() -> None:
+    one = found(m1000=PASS)
+    assert (one.outcome, one.text) == (PASS, "the highest rate of the range, 1 Gbit/s, passes")
+
+
+def test_nothing_passes() -> None:
+    one = found(m1000=FAIL, m100=FAIL)
+    assert (one.outcome, one.value) == (FAIL, None)
+    assert one.text == "no rate from 100 Mbit/s to 1 Gbit/s passes (at 100 Mbit/s: 3 frames lost)"
+
+
+@pytest.mark.parametrize(("outcome", "answer"), [(FAIL, FAIL), (LIMITED, LIMITED)])
+def test_a_load_below_the_one_required_is_judged_by_what_stopped_it(outcome: Outcome, answer: Outcome) -> None:
+    assert found(800_000_000, m1000=outcome, m100=PASS, m550=PASS, m775=outcome).outcome is answer

@@ -4,9 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from emulator.errors import InputError
-from emulator.experiment.series.sweep.axis import parse_axis
-from emulator.experiment.series.sweep.grid import Sweep, check_points, make_sweep
-from emulator.experiment.settle.workload import LatestJob
+from emulator.experiment.series.sweep.grid import Sweep, check_points, make_sweep, parse_axis
+from emulator.experiment.settle.workload import LatestJobs
 from emulator.experiment.spec.spec import Campaign, Experiment, Job
 from emulator.experiment.spec.spec import Sweep as Sizes
 
@@ -49,7 +48,7 @@ def test_folders_are_safe_and_differ() -> None:
     ("axes", "problem"),
     [
         (["qps=1", "transport.options.qps=2"], "this setting varies twice"),
-        (["iterations=1,x"], "point iterations=x: expected int"),
+        (["iterations=1,x"], "point iterations=x: 'x': give a whole number"),
         (["seed=1:100:1", "dscp=1:20:1"], "more than 1,000 points"),
     ],
 )
@@ -67,22 +66,23 @@ def test_repeats_are_a_number_and_profiles_an_axis(campaign: Campaign) -> None:
 @pytest.mark.parametrize(
     ("axis", "problem"),
     [
-        ("qps=1,99", "point qps=99: --qps 99: from 1 to 64"),
-        ("transport=roce,tcp", "point transport=tcp: there is no transport 'tcp'"),
+        ("qps=1,99", "point qps=99: 99: from 1 to 64"),
+        ("transport=roce,tcp", "point transport=tcp: there is no 'tcp'; choose from roce, zmq, verbs"),
         ("all_reduce=ring,rong", "point all_reduce=rong: all_reduce has no algorithm 'rong'"),
         ("topology=none.yaml", "point topology=none.yaml: none.yaml: cannot be read"),
-        ("path-mtu=1024,1500", "point path_mtu=1500: --path-mtu 1500"),
+        ("path-mtu=1024,1500", "point path_mtu=1500: 1500: there are 256"),
     ],
 )
 def test_a_point_that_cannot_be_played_is_named_before_any_traffic(axis: str, problem: str) -> None:
-    with LatestJob() as jobs, pytest.raises(InputError, match=problem):
+    with LatestJobs() as jobs, pytest.raises(InputError, match=problem):
         check_points(sweep(axis), jobs)
 
 
 def test_points_with_the_same_job_load_it_once() -> None:
     steps: list[str] = []
-    with LatestJob() as jobs:
+    with LatestJobs() as jobs:
         check_points(sweep("qps=1,2"), jobs, on_step=steps.append)
-        assert jobs.load(BASE.job) is jobs.load(BASE.job)
-        assert jobs.load(BASE.job) is not jobs.load(replace(BASE.job, sweep=Sizes(collective="barrier", ranks=2)))
+        assert jobs.load(BASE.jobs) is jobs.load(BASE.jobs)
+        other = replace(BASE.job, sweep=Sizes(collective="barrier", ranks=2))
+        assert jobs.load(BASE.jobs) is not jobs.load((other,))
     assert steps == ["checking point 1 of 2: qps=1", "checking point 2 of 2: qps=2"]

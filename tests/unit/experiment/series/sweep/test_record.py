@@ -8,14 +8,11 @@ from msgspec.structs import replace
 
 from emulator.errors import RunError
 from emulator.experiment.series.campaign import CampaignProgress, play_campaign
-from emulator.experiment.series.sweep.page import sweep_page
-from emulator.experiment.series.sweep.record import SweepRecord, record_of, record_to_json, write_record
+from emulator.experiment.series.sweep.record import SweepRecord, record_of
 from emulator.experiment.series.sweep.table import headline, note, render_sweep_record
-from emulator.experiment.spec.absolute_paths import with_absolute_paths
+from emulator.experiment.spec.document import with_absolute_paths
 from emulator.experiment.spec.spec import Campaign, Experiment
-from emulator.results.run_folder.reader import Run
-from emulator.views.html.page.document import Chart, Table
-from tests.support.report import block_of, drawn, records
+from emulator.results.run_folder.session import StoredSession, session_of
 from tests.support.runs import collective, ranks, write_run
 from tests.support.terminal import shown
 from tests.unit.experiment.series.sweep.test_grid import BASE, sweep
@@ -35,7 +32,7 @@ class Player:
         self._failing = failing
         self.played: list[str] = []
 
-    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> Run:
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> StoredSession:
         self.played.append(folder.parent.name)
         if folder.parent.name in self._failing:
             raise RunError("agent a0 is lost")
@@ -46,7 +43,7 @@ class Player:
             spans[number] = ranks(*[(now, now + time)] * 2)
             now += time
         run_id, spec = f"{folder.parent.name}-{folder.name}", with_absolute_paths(experiment).to_plain()
-        return write_run(folder, rows, iterations=spans, run_id=run_id, spec=spec)
+        return session_of(write_run(folder, rows, iterations=spans, run_id=run_id, spec=spec))
 
 
 def played(root: Path, *axes: str, player: Player | None = None, repeat: int = 1, resume: bool = False) -> SweepRecord:
@@ -97,27 +94,12 @@ def test_a_point_that_fails_is_told_and_the_others_are_played(tmp_path: Path) ->
 
 def test_the_file_holds_what_the_command_prints(tmp_path: Path) -> None:
     record = played(tmp_path / "out", "qps=1,2")
-    write_record(record, tmp_path / "out")
+    record.write(tmp_path / "out")
     stored = json.loads((tmp_path / "out" / "sweep.json").read_text())
-    assert stored == json.loads(json.dumps(record_to_json(record)))
+    assert stored == json.loads(json.dumps(record.to_plain()))
+    assert SweepRecord.read(tmp_path / "out") == record
     assert stored["axes"] == [{"name": "qps", "setting": "network.transport.options.qps", "values": ["1", "2"]}]
     assert stored["points"][1]["values"] == {"qps": "2"}
-
-
-def test_the_page_has_a_curve_per_value_of_the_second_setting(tmp_path: Path) -> None:
-    page = sweep_page(played(tmp_path / "out", "qps=1,2", "dscp=0,26"))
-    curves, points, _ = page.sections
-    jct = drawn(block_of(curves, "jct", Chart), "points")
-    assert [(one["setting"], one["series"]) for one in jct] == [
-        ("1", "dscp=0"),
-        ("1", "dscp=26"),
-        ("2", "dscp=0"),
-        ("2", "dscp=26"),
-    ]
-    assert [one["value"] for one in jct] == [1_003_000, 1_003_000, 503_000, 503_000]
-    assert drawn(block_of(curves, "busbw", Chart), "points")[0]["value"] == pytest.approx(1_000 / 1_003_000)
-    assert records(block_of(points, "results", Table))[0]["JCT"] == "1 ms"
-    assert "503 µs at qps=2, dscp=0, the fastest of 4 points" in page.sentence
 
 
 def test_the_table_has_a_row_per_point_and_says_where_everything_is(tmp_path: Path) -> None:

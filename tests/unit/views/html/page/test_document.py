@@ -1,5 +1,6 @@
 import json
 import re
+from importlib import resources
 
 import pytest
 
@@ -15,9 +16,9 @@ from emulator.views.html.page.document import (
     PageSection,
     Table,
     Text,
+    packed_library,
     render,
 )
-from emulator.views.html.page.library import packed_library
 from emulator.views.html.page.pictures import Picture
 from tests.support.report import unpacked
 
@@ -72,3 +73,19 @@ def test_the_library_stands_inside_the_page_and_is_the_same_each_time(page: Page
     assert packed_library() in html
     assert render(page) == html
     assert len(html) < 600_000
+
+
+def test_the_library_is_a_script_that_offers_vega_embed() -> None:
+    script = unpacked(packed_library())
+    assert "window.vegaEmbed" in script
+
+
+def test_the_library_fits_into_an_attribute_of_a_page() -> None:
+    assert packed_library().isascii()
+    assert not set(packed_library()) & set("<>&\"'")
+
+
+def test_the_licences_of_what_the_library_contains_come_with_it() -> None:
+    licences = (resources.files("emulator.views.html.page") / "vega" / "licences.txt").read_text()
+    for name in ("vega", "vega-lite", "vega-embed", "d3-array", "topojson-client", "fast-json-patch"):
+        assert f"{name} (" in licences or f"{name}, " in licences

@@ -3,7 +3,7 @@ from importlib import resources
 import pytest
 import vl_convert
 
-from emulator.views.html.page.library import VEGA_LITE
+from emulator.views.html.page.document import VEGA_LITE
 from emulator.views.html.page.pictures import vega_lite
 
 DOCUMENTS = sorted(

@@ -1,7 +1,5 @@
 """Which iterations and ranks a report shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

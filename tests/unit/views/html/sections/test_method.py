@@ -1,20 +1,20 @@
 """The test description of a report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
-from emulator.results.run_folder.manifest import RUNNING, Exclusion, HostFacts, TimeAxis, Trials
+from emulator.results.comparison.comparability import NOTED_PARAMETERS, compared_parameters
+from emulator.results.run_folder.manifest import RUNNING, HostFacts, Scaling
 from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Facts, Table, Text
-from emulator.views.html.sections.method import DRAFT, FEW_HOSTS, description
-from tests.support.report import block_of, facts_of, identifiers, records
+from emulator.views.html.sections.method import DRAFT, FEW_HOSTS, comparability, description
+from tests.support.report import block_of, facts_of, identifiers
 from tests.support.runs import collective, ranks
 
 HOST = HostFacts(
@@ -61,31 +61,9 @@ def test_during_the_run_repeatability_and_hosts_are_missing(tmp_path: Path) -> N
     assert text == "The hosts of the agents are recorded when the run ends."
 
 
-def test_the_device_under_test_is_described_as_the_topology_has_it(tmp_path: Path) -> None:
-    dut = {"firmware": "4.2", "name": "sw0", "nodes": ["leaf0", "leaf1"], "ports": {"up": 2, "down": 4}, "lossy": True}
-    block = block_of(description(described(tmp_path / "run", dut=dut)), "dut", Facts)
-    assert list(block.facts) == [
-        ("name", "sw0"),
-        ("firmware", "4.2"),
-        ("nodes", "leaf0, leaf1"),
-        ("ports", "up: 2; down: 4"),
-        ("lossy", "yes"),
-    ]
-
-
 def test_without_a_device_the_section_says_what_was_measured(tmp_path: Path) -> None:
     block = block_of(description(described(tmp_path / "run")), "dut", Facts)
     assert block.about.startswith("The topology names no device under test.")
-
-
-def test_the_measurement_names_clock_delay_and_memory(tmp_path: Path) -> None:
-    clock = TimeAxis(source="CLOCK_MONOTONIC, offsets measured", offset_ns=2_000_000, error_ns=20_000)
-    found = facts_named(described(tmp_path / "run", hosts=(HOST,), clock=clock), "measurement")
-    assert found["Largest clock offset corrected"] == "2 ms"
-    assert found["Clock error, at most"] == "20 µs"
-    assert found["Delay of posts"].startswith("31 µs")
-    assert found["Memory of an agent"] == "50 MiB (largest agent)"
-    assert found["Steal time"].startswith("3.4 %")
 
 
 def test_the_measurement_says_how_exact_domains_are(tmp_path: Path) -> None:
@@ -102,69 +80,10 @@ def test_unknown_figures_of_the_tester_are_dashes(tmp_path: Path) -> None:
     assert all(found[name].startswith(NONE) for name in ("Delay of posts", "Memory of an agent", "Steal time"))
 
 
-def test_the_configuration_repeats_the_run(tmp_path: Path) -> None:
-    fields = {
-        "command_line": ("charkha", "run", "a trace", "--seed", "7"),
-        "seed": 7,
-        "versions": {"charkha": "1.0", "python": "3.12"},
-        "topology": {"name": "lab", "source": "lab.yaml", "digest": "ab" * 32},
-    }
-    found = facts_named(described(tmp_path / "run", **fields), "configuration")
-    assert found["Command"] == "charkha run 'a trace' --seed 7"
-    assert found["Seed"] == "7"
-    assert found["Versions"] == "charkha 1.0, python 3.12"
-    assert found["Topology"] == "lab, from lab.yaml"
-    assert found["SHA-256 of the topology"] == "ab" * 32
-    assert found["Scaling"] == "none: sizes and compute times as in the trace"
-    assert found["Trace"] == "two, 4 nodes, 2 of them communication"
-
-
-def test_trials_and_anomalies_are_counted(tmp_path: Path) -> None:
-    trials = Trials(5, 1, 3, (Exclusion(1, "a rank was late"),))
-    facts = described(tmp_path / "run", trials=trials, warnings={"dangling dependency": 3})
-    aborted = replace(facts, manifest=replace(facts.manifest, reason="agent a0 lost"))
-    found = facts_named(aborted, "trials")
-    assert (found["Iterations attempted"], found["warm-up"], found["included"], found["excluded"]) == (
-        "5",
-        "1",
-        "3",
-        "1",
-    )
-    assert found["iteration 1"] == "a rank was late"
-    assert found["Warning"] == "dangling dependency (3 times)"
-    assert found["Ended"] == "agent a0 lost"
-    assert found["Incomplete"].startswith("0 measurements")
-
-
-def test_a_host_has_its_interfaces_and_no_process_id(tmp_path: Path) -> None:
-    table = block_of(description(described(tmp_path / "run", hosts=(HOST,))), "hosts", Table)
-    assert records(table) == [
-        {
-            "agent": "a0",
-            "ranks": "2",
-            "host": "cpus 8, hostname lab1",
-            "interfaces": "eth0: driver mlx5, firmware 22.1, 100 Gbit/s, MTU 9000",
-            "delay of posts, median": "31 µs",
-            "memory": "50 MiB",
-            "steal": "3.4 %",
-        }
-    ]
-
-
 @pytest.mark.parametrize(("count", "is_folded"), [(FEW_HOSTS, False), (FEW_HOSTS + 1, True)])
 def test_many_hosts_are_folded(tmp_path: Path, count: int, *, is_folded: bool) -> None:
     hosts = tuple(HostFacts(f"a{number}", ranks=1) for number in range(count))
     assert block_of(description(described(tmp_path / "run", hosts=hosts)), "hosts", Table).is_folded is is_folded
-
-
-def test_parameters_have_their_values_and_units(tmp_path: Path) -> None:
-    parameters = {"message_bytes": Parameter(4096, "bytes"), "credits": Parameter(True), "note": Parameter(None)}
-    table = block_of(description(described(tmp_path / "run", parameters=parameters)), "parameters", Table)
-    assert [list(row) for row in table.rows] == [
-        ["message_bytes", "4096", "bytes"],
-        ["credits", "yes", ""],
-        ["note", NONE, ""],
-    ]
 
 
 def test_repeatability_is_the_variation_within_the_run(tmp_path: Path) -> None:
@@ -183,3 +102,104 @@ def test_other_yardsticks_are_details(tmp_path: Path) -> None:
     assert [(row[0], row[2]) for row in table.rows] == [("iteration (JCT)", "2.00"), ("iteration (JCT)", "1.00")]
     assert table.is_folded
     assert "no reference for comparison" in block_of(description(described(tmp_path / "run")), "yardsticks", Text).text
+
+
+PARAMETERS = {
+    "transport": Parameter("roce"),
+    "message_bytes": Parameter(4 << 20, "bytes"),
+    "credits": Parameter(True),
+    "iterations": Parameter(5),
+    "warmup": Parameter(1),
+    "timeout": Parameter(60.0, "s"),
+    "window": Parameter(4096, "nodes"),
+    "roce.qps": Parameter(2),
+    "roce.source_port": Parameter("fold"),
+    "roce.path_mtu": Parameter(4096, "bytes"),
+    "algorithm.all_reduce": Parameter("ring"),
+}
+
+
+def lines(facts: PageFacts) -> dict[str, str]:
+    return dict(list(row) for row in comparability(facts).rows)
+
+
+def found(folder: Path, **fields: Any) -> dict[str, str]:
+    flows = fields.pop("flows", ())
+    spent = {0: ranks((0, 10), (0, 10))}
+    return lines(facts_of(folder, collective([0, 0], [10, 10]), spent, flows=flows, **fields))
+
+
+def test_every_parameter_that_compare_checks_is_shown(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path / "run", [], {}, parameters=PARAMETERS)
+    text = " ".join(lines(facts).values())
+    compared = compared_parameters(facts.manifest)
+    assert set(PARAMETERS) - set(compared) == {*NOTED_PARAMETERS, "timeout", "window"}
+    for name in compared:
+        assert name.replace("_", " ") in text
+    assert "timeout" not in text
+
+
+def test_parameters_are_grouped_by_what_they_decide(tmp_path: Path) -> None:
+    shown = found(tmp_path / "run", parameters=PARAMETERS, versions={"charkha": "1.2"})
+    assert shown["Transport"] == "transport roce, message bytes 4 MiB, credits on"
+    assert shown["Load balancing"] == "roce.qps 2, roce.source port fold"
+    assert shown["Other parameters"] == "roce.path mtu 4 KiB, algorithm.all reduce ring"
+    assert shown["Charkha's version"] == "1.2"
+
+
+def test_without_parameters_and_topology_there_are_dashes(tmp_path: Path) -> None:
+    shown = found(tmp_path / "run")
+    names = ("Ranks per host, placement", "Line rate of a rank's port", "Leaf oversubscription", "Load balancing")
+    assert {shown[name] for name in (*names, "Other parameters")} == {NONE}
+
+
+def test_the_workload_has_sizes_and_factors(tmp_path: Path) -> None:
+    samples = []
+    for number in range(8):
+        samples += collective([0] * 4, [1000] * 4, instance=number, size_bytes=1000 + number)
+    facts = facts_of(tmp_path / "run", samples, {0: ranks(*[(0, 10)] * 4)})
+    text = lines(facts)["Collectives, sizes, factors"]
+    assert text.startswith("all_reduce 1000 B × 4 ranks, factor 1.5; ")  # noqa: RUF001
+    assert text.endswith("; 2 more classes: see the table of classes")
+
+
+LEFT, PLACEMENT = "Payload that left its host (S_fabric)", "Ranks per host, placement"
+FLOWS = [FlowCounters(0, 1, bytes=8000), FlowCounters(0, 0, bytes=2000)]
+HOSTS = [{"name": f"h{number}"} for number in range(3)]
+RATES = [{"name": "h0", "interfaces": [{"rate_bps": 10**11}, {"rate_bps": 10**10}]}, {"name": "h1", "rate_bps": 10**9}]
+LINKS = [{"ends": ["h0:p0", "leaf:d0"], "rate_bps": 10**9}, {"ends": ["leaf:u0", "spine:d0"], "rate_bps": None}]
+
+
+@pytest.mark.parametrize(
+    ("topology", "name", "text"),
+    [
+        ({"hosts": HOSTS, "host_index": [0, 1]}, LEFT, "7.81 KiB in the whole run, 80 % of all payload"),
+        ({"hosts": HOSTS, "host_index": [0, 0]}, LEFT, "0 B in the whole run, 0 % of all payload"),
+        ({"host_index": [0]}, LEFT, NONE),
+        ({"hosts": HOSTS, "host_index": [0, 0, 1]}, PLACEMENT, "1 host with 1, 1 host with 2"),
+        (
+            {"hosts": [HOSTS[0], {"name": "store", "storage": True}], "host_index": [0, 0, 1]},
+            PLACEMENT,
+            "1 host with 2",
+        ),
+        ({"hosts": RATES, "host_index": [0, 0]}, "Line rate of a rank's port", "10 Gbit/s, 100 Gbit/s"),
+        ({"hosts": HOSTS[:1], "host_index": [0, 0], "network": {"links": LINKS}}, "Leaf oversubscription", NONE),
+    ],
+    ids=["two hosts", "one host", "no host", "ranks per host", "storage", "hosts with ranks", "unknown rate"],
+)
+def test_facts_of_the_topology_count_hosts_with_ranks(
+    tmp_path: Path, topology: dict[str, Any], name: str, text: str
+) -> None:
+    assert found(tmp_path / "run", flows=FLOWS, topology=topology)[name] == text
+
+
+def test_routes_of_the_network_belong_to_load_balancing(tmp_path: Path) -> None:
+    network = {"links": [], "ecmp_seed": 3, "routes": [{}, {}]}
+    topology = {"hosts": [{"name": "h0"}], "host_index": [0, 0], "network": network}
+    shown = found(tmp_path / "run", parameters=PARAMETERS, topology=topology)
+    assert shown["Load balancing"].endswith("; ECMP seed 3, 2 explicit routes")
+
+
+def test_scaling_is_part_of_the_set(tmp_path: Path) -> None:
+    assert found(tmp_path / "run")["Scaling"] == "none"
+    assert found(tmp_path / "half", scaling=Scaling(bytes=0.5))["Scaling"] == "sizes × 0.5"  # noqa: RUF001

@@ -1,7 +1,5 @@
 """The top of a report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,10 @@ from emulator.units import format_duration
 from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Bar, Figures, KeyFigure, Text
-from emulator.views.html.sections.overview import labels, overview, sentence, warnings
+from emulator.views.html.sections.overview import answer, checks, labels, overview, sentence, warnings
 from tests.support.report import block_of, facts_of, identifiers
 from tests.support.runs import collective, ranks
+from tests.unit.views.terminal.test_verdict_table import rule, verdict
 
 SPENT = {
     0: ranks((0, 200_000), (0, 210_000), compute=120_000, communication=150_000, overlap=90_000),
@@ -163,3 +162,17 @@ def test_warnings_are_what_no_reader_may_overlook(tmp_path: Path) -> None:
 def test_early_payload_is_a_warning(tmp_path: Path) -> None:
     facts = facts_of(tmp_path / "run", collective([0, 0], [9, 9], early=True), SPENT)
     assert list(warnings(facts)) == ["2 samples received payload before they had posted: no bandwidth for them."]
+
+
+def test_the_report_shows_the_answer_in_the_tone_of_the_outcome(tmp_path: Path) -> None:
+    found = answer(verdict(tmp_path, rule("jct", 10)))
+    assert (found.word, found.tone) == ("FAIL", "bad")
+    assert found.text.startswith("jct is 500 ns (at most 10)")
+    assert answer(verdict(tmp_path / "good", rule("jct", 900))).tone == "good"
+    assert answer(verdict(tmp_path / "open")).tone == "open"
+
+
+def test_the_report_has_a_section_only_if_there_were_rules(tmp_path: Path) -> None:
+    (section,) = checks(verdict(tmp_path, rule("jct", 10)))
+    assert section.title == "Verdict"
+    assert list(checks(verdict(tmp_path / "none"))) == []

@@ -9,7 +9,7 @@ from emulator.views.columns.figures import NONE, link_rate_cell
 from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page.document import render
 from emulator.views.html.run_page import run_page
-from emulator.views.html.sections.comparability import comparability, oversubscription
+from emulator.views.html.sections.method import comparability, oversubscription
 from emulator.views.html.sections.topology_drawing import NetworkDrawing, topology_drawing
 from tests.support.command import ROOT
 from tests.support.runs import collective, ranks, write_run

@@ -1,24 +1,24 @@
 """Traffic between ranks in a report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.manifest import RUNNING, TraceFacts
 from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page import pair_grid
-from emulator.views.html.page.document import Chart, Table, Text
-from emulator.views.html.run_page import facts_to_json
-from emulator.views.html.sections.traffic import beside, pairs_of, traffic
+from emulator.views.html.page.document import Chart, PageSection, Table, Text
+from emulator.views.html.sections.traffic import beside, count_drops, device_counters, pairs_of, traffic
 from tests.support.flow_results import write_flow_results
 from tests.support.report import block_of, drawn, facts_of, identifiers, records
-from tests.support.runs import collective, ranks, write_run
+from tests.support.runs import collective, columns, manifest, ranks, write_run
 
 FLOWS = (
     FlowCounters(0, 1, bytes=3000, messages=3, qpn=1, packets=5, retransmits=0, rtt_ns=40_000),
@@ -46,40 +46,8 @@ def test_without_communication_time_goodput_is_unknown(tmp_path: Path) -> None:
     assert [row["goodput, GB/s"] for row in records(table)] == [NONE, NONE]
 
 
-def test_heat_maps_have_a_cell_per_pair(tmp_path: Path) -> None:
-    section = traffic(played(tmp_path / "run"))
-    cells = drawn(block_of(section, "heat-bytes", Chart), "cells")
-    assert [(one["src"], one["dst"], one["value"]) for one in cells] == [("0", "1", 4000), ("1", "0", 500)]
-    about = block_of(section, "heat-bytes", Chart).about
-    assert about.endswith("Colours range from 0 to 3.91 KiB; n = 2 pairs.")
-    table = block_of(section, "heat-bytes", Chart).table
-    assert table is not None
-    assert [row["payload, bytes"] for row in records(table)] == ["4,000", "500"]
-
-
 def placed(hosts: list[int], address: str = "198.18.{}.1") -> dict[str, object]:
     return {"host_index": hosts, "addresses": [address.format(rank) for rank in range(len(hosts))]}
-
-
-def test_traffic_in_a_host_is_told_from_traffic_between_hosts(tmp_path: Path) -> None:
-    trace = TraceFacts(path="four", digest="00" * 32, ranks=4, nodes=4, communication_nodes=4)
-    flows = (FlowCounters(0, 1, bytes=9000), FlowCounters(1, 2, bytes=900), FlowCounters(2, 3, bytes=100))
-    spent = {0: ranks(*[(0, 100)] * 4, communication=50)}
-    topology = placed([0, 0, 1, 1])
-    facts = facts_of(tmp_path / "run", collective([0] * 4, [9] * 4), spent, flows=flows, trace=trace, topology=topology)
-    for name in ("heat-bytes", "heat-goodput"):
-        chart = block_of(traffic(facts), name, Chart)
-        found = {(one["src"], one["dst"]): one["where"] for one in drawn(chart, "cells")}
-        assert found == {("0", "1"): "in a host", ("1", "2"): "between hosts", ("2", "3"): "in a host"}
-        assert [(part.name, part.value) for part in chart.legend] == [
-            ("between hosts", "900 B, 9 %"),
-            ("in a host", "8.89 KiB, 91 %"),
-        ]
-        assert chart.table is not None
-        assert [row["where"] for row in records(chart.table)] == ["in a host", "between hosts", "in a host"]
-    about = block_of(traffic(facts), "heat-bytes", Chart).about
-    assert about.endswith("Colours range from 0 to 900 B between hosts, from 0 to 8.79 KiB in a host; n = 3 pairs.")
-    assert [one["where"] for one in facts_to_json(facts)["pairs"]] == ["in a host", "between hosts", "in a host"]
 
 
 def test_a_block_with_traffic_of_both_kinds_has_two_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,3 +128,56 @@ def test_a_run_with_flows_has_a_section(tmp_path: Path) -> None:
     assert section.title == "Flows alongside the job"
     plain = write_run(tmp_path / "plain", collective([0, 0], [9, 9]))
     assert list(beside(read_facts(read_run(plain.folder)))) == []
+
+
+SECOND = 1_000_000_000
+
+
+def facts(folder: Path, *readings: tuple[int, str, str, int]) -> PageFacts:
+    """Of a run with readings (second, interface, counter, value) of a switch."""
+    with RunWriter(folder, manifest()) as writer:
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [10, 10])))
+        writer.add_iteration(0, ranks((0, 10), (0, 10)))
+        names = ("time_ns", "interface", "counter", "value")
+        rows: dict[str, list[Any]] = {name: [one[at] for one in readings] for at, name in enumerate(names)}
+        if readings:
+            rows["time_ns"] = [at * SECOND for at in rows["time_ns"]]
+            writer.add(RunTable.COUNTERS, rows | {"device": ["leaf0"] * len(readings)})
+    return read_facts(read_run(folder))
+
+
+def test_without_readings_the_section_says_so(tmp_path: Path) -> None:
+    (block,) = device_counters(facts(tmp_path / "run")).blocks
+    assert isinstance(block, Text)
+    assert "No device counters were recorded" in block.text
+    assert count_drops(facts(tmp_path / "other").counters) is None
+
+
+def test_drops_are_what_was_counted_between_the_first_and_the_last_reading(tmp_path: Path) -> None:
+    found = facts(
+        tmp_path / "run", (5, "p0", "qdisc_drops", 100), (7, "p0", "qdisc_drops", 103), (6, "p1", "rx_dropped", 9)
+    )
+    assert count_drops(found.counters) == {"qdisc_drops": 3, "rx_dropped": 0}
+
+
+def test_cumulative_counters_are_drawn_as_increase_per_second_and_levels_as_they_are(tmp_path: Path) -> None:
+    readings = [(9, "p0", "tx_bytes", 900), (5, "p0", "tx_bytes", 100), (7, "p0", "tx_bytes", 500)]
+    levels = [(5, "p0", "qdisc_backlog_bytes", 3), (7, "p0", "qdisc_backlog_bytes", 1)]
+    section = device_counters(facts(tmp_path / "run", *readings, *levels))
+    points = _chart(section).picture.data["points"]
+    drawn = list(zip(points["counter"], points["time_ns"], points["value"], strict=True))
+    assert drawn == [
+        ("qdisc_backlog_bytes", 0, 3),
+        ("qdisc_backlog_bytes", 2 * SECOND, 1),
+        ("tx_bytes", 2 * SECOND, 200),
+        ("tx_bytes", 4 * SECOND, 200),
+    ]
+    table = next(one for one in section.blocks if isinstance(one, Table))
+    assert [list(row) for row in table.rows] == [
+        ["leaf0", "p0", "tx_bytes", "800", ""],
+        ["leaf0", "p0", "qdisc_backlog_bytes", "", "3"],
+    ]
+
+
+def _chart(section: PageSection) -> Chart:
+    return next(one for one in section.blocks if isinstance(one, Chart))

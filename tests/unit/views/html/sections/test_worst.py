@@ -1,13 +1,12 @@
 """The worst flows and steps in the report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page.document import Chart, PageSection, Table
@@ -22,7 +21,7 @@ def flow_facts(folder: Path, events: dict[int, list[FlowCounters]]) -> PageFacts
     """A run of two ranks in which the flow from 0 to 1 had trouble."""
     total = FlowCounters(0, 1, bytes=9, messages=1, packets=90, retransmits=5, timeouts=0, duplicates=1, qpn=17)
     with RunWriter(folder, manifest()) as writer:
-        writer.add_samples(columns(collective([0, 0], [100, 100])))
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [100, 100])))
         writer.add_flows([total])
         for iteration, flows in events.items():
             writer.add_flow_events(iteration, flows)
@@ -68,7 +67,7 @@ def lines(found: PageSection) -> list[tuple[str, str, str, int, int]]:
 
 def test_a_run_without_steps_has_no_such_section(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", manifest()) as writer:
-        writer.add_samples(columns(collective([0, 0], [9, 9])))
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [9, 9])))
     assert list(recorded_steps(read_facts(writer.run()))) == []
 
 

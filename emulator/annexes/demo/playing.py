@@ -1,0 +1,121 @@
+"""Play a tour: print each command, run it in a shell, go on if it ended as the tour says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.annexes.demo.place import LabPlace
+from emulator.annexes.demo.tours import Step, Tour
+from emulator.errors import RunError
+
+_END_S = 15.0
+"""A command that was interrupted has this long to end by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A command that was played.
+
+    Attributes:
+        step: the command.
+        code: its exit code.
+        seconds: from start to end.
+        output: what it wrote to stdout; "" if it was not recorded.
+    """
+
+    step: Step
+    code: int
+    seconds: float
+    output: str = ""
+
+
+class StepFailed(RunError):
+    """A command of a tour ended otherwise than it should."""
+
+    def __init__(self, played: Played) -> None:
+        self.played = played
+        super().__init__(played)
+
+    def _message(self) -> str:
+        first = self.played.step.command.splitlines()[0]
+        expected = " or ".join(map(str, self.played.step.codes))
+        return f"`{first}` ended with exit code {self.played.code}, not {expected}: the tour stops here"
+
+
+def play(
+    tour: Tour,
+    folder: Path,
+    *,
+    place: LabPlace | None = None,
+    on_step: Callable[[Step], None] = lambda step: None,
+    record: bool = False,
+) -> Iterator[Played]:
+    """Play the commands of a tour in a folder, one by one.
+
+    Args:
+        tour: what to play.
+        folder: where, exists.
+        place: namespaces for its lab; None: this host as it is.
+        on_step: called before each command runs.
+        record: keep stdout instead of showing it; stderr is dropped.
+
+    Raises:
+        StepFailed: a command has another exit code than the tour allows. It has been yielded before.
+    """
+    with _charkha_on_path() as environment:
+        for step in tour.steps:
+            on_step(step)
+            began = time.monotonic()
+            code, output = _run(_words(step, folder, place), environment, record=record)
+            played = Played(step, code, time.monotonic() - began, output)
+            yield played
+            if code not in step.codes:
+                raise StepFailed(played)
+
+
+def _words(step: Step, folder: Path, place: LabPlace | None) -> Sequence[str]:
+    shell = ["sh", "-c", 'cd "$0" && eval "$1"', str(folder), step.command]
+    return place.words(*shell) if place is not None else shell
+
+
+def _run(words: Sequence[str], environment: dict[str, str], *, record: bool) -> tuple[int, str]:
+    process = subprocess.Popen(
+        words,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if record else None,
+        stderr=subprocess.DEVNULL if record else None,
+        text=True,
+    )
+    try:
+        output, _ = process.communicate()
+    except KeyboardInterrupt:  # the command has got it as well
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+        process.kill()
+        raise
+    return process.returncode, output or ""
+
+
+@contextmanager
+def _charkha_on_path() -> Iterator[dict[str, str]]:
+    """An environment in which `charkha` is this Charkha, also where it is not installed."""
+    with tempfile.TemporaryDirectory(prefix="charkha-demo-") as folder:
+        command = Path(folder) / "charkha"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m emulator "$@"\n', encoding="utf-8")
+        command.chmod(0o755)
+        source = str(Path(__file__).resolve().parents[3])
+        paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+        yield {
+            **os.environ,
+            "PATH": f"{folder}:{os.environ.get('PATH', os.defpath)}",
+            "PYTHONPATH": os.pathsep.join(paths),
+        }

@@ -1,0 +1,312 @@
+"""The tours that come with Charkha: the demo, and a tutorial for each of three people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from emulator import exit_codes
+from emulator.exit_codes import EXPECTATION_FAILED, REGRESSION, UNDECIDED
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command.
+
+    Attributes:
+        why: what it is for, one or two sentences.
+        command: for a POSIX shell, as a user types it.
+        codes: exit codes with which the tour goes on.
+        what: of an exit code: what it means here, for the last lines of the tour.
+    """
+
+    why: str
+    command: str
+    codes: Sequence[int] = (exit_codes.DONE,)
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tour:
+    """Commands in order.
+
+    Attributes:
+        name: word of the command line.
+        title: headline.
+        reader: for whom it is, and what they have in the end.
+        steps: its commands.
+        has_lab: it brings up a lab.
+        shows: file with the result, relative to the folder of the tour.
+        further: what to read or do next, Markdown.
+    """
+
+    name: str
+    title: str
+    reader: str
+    steps: Sequence[Step]
+    has_lab: bool
+    shows: str
+    further: str = ""
+
+
+def written(name: str, text: str) -> str:
+    """The command that writes a file of a few lines."""
+    return f"cat > {name} <<'END'\n{text.strip()}\nEND"
+
+
+# The queue holds all that the hosts may have in flight, so that a busy machine loses no frame of its own.
+_SWITCH = """
+name: demo
+hosts:
+  - {name: h0, per_rank: 198.18.1.0/24}
+  - {name: h1, per_rank: 198.18.2.0/24}
+switches:
+  - {name: sw0, kind: bridge, queue: 16M}
+links:
+  - {endpoints: ["h0:eth0", "sw0:p0"], rate: 500Mbit, mtu: 1500}
+  - {endpoints: ["h1:eth0", "sw0:p1"], rate: 500Mbit, mtu: 1500}
+dut: {kind: switch, nodes: [sw0]}
+transport: {name: roce}
+"""
+_LOSES_NOTHING = """
+charkha_rules: 1
+name: the switch loses nothing
+rules:
+  - {metric: frames_lost, at_most: 0}
+  - {metric: icrc_errors, at_most: 0}
+  - {metric: incomplete, at_most: 0}
+"""
+_FULL_PACKETS = """
+charkha_rules: 1
+name: packets are full
+rules:
+  - {metric: packets, at_most: 40000}
+  - {metric: icrc_errors, at_most: 0}
+  - {metric: incomplete, at_most: 0}
+"""
+_RUN = "charkha run all-reduce --topology switch.yaml --iterations 3"
+DEMO = Tour(
+    name="demo",
+    title="Good firmware, bad firmware",
+    reader="Two hosts at a switch whose firmware loses one frame in 200, found by rules, by flow and by comparison.",
+    has_lab=True,
+    shows="bad/report.html",
+    steps=(
+        Step("A lab: two hosts and a switch, in network namespaces.", written("switch.yaml", _SWITCH)),
+        Step("Bring it up.", "charkha lab up switch.yaml"),
+        Step(
+            "What the switch has to meet. These are counts of the device and of packets: they do not depend on how "
+            "fast or busy this machine is.",
+            written("rules.yaml", _LOSES_NOTHING),
+        ),
+        Step(
+            "Traffic: five all-reduces of 1 MiB between two ranks. A trace of a real job is played the same way.",
+            "charkha trace generate collective all_reduce -n 2 -b 1M --count 5 --out all-reduce",
+        ),
+        Step(
+            "Good firmware: it forwards everything.",
+            f"{_RUN} --profile fw-a --expect rules.yaml --out good",
+            what="good firmware",
+        ),
+        Step(
+            "Bad firmware: it loses one frame in 200. The verdict is in the first line, the worst flows below.",
+            f"{_RUN} --profile fw-b --expect rules.yaml --out bad",
+            codes=(EXPECTATION_FAILED,),
+            what="bad firmware",
+        ),
+        Step(
+            "Is it slower, and by how much? Five runs of each, in turns, without a word on stdout.",
+            f"{_RUN} --profiles fw-a,fw-b --repeat 5 --no-report --out ab > ab.txt",
+        ),
+        Step(
+            "Compared run by run: ratio, interval, test, and what became of the packets. On a machine that is busy "
+            "with other work it may say that it cannot decide.",
+            "charkha compare ab/fw-a ab/fw-b --html compare.html",
+        ),
+        Step("Remove the lab.", "charkha lab down demo"),
+    ),
+)
+_LOOP = "charkha run all-reduce --iterations 3 --expect rules.yaml"
+DEMO_LOOPBACK = Tour(
+    name="demo",
+    title="Good firmware, bad firmware",
+    reader="Two ranks on loopback; bad firmware cuts messages into packets of 256 bytes, and a rule finds it.",
+    has_lab=False,
+    shows="bad/report.html",
+    steps=(
+        Step(
+            "What the endpoints have to meet. These are counts of packets: they do not depend on how fast or busy "
+            "this machine is.",
+            written("rules.yaml", _FULL_PACKETS),
+        ),
+        Step(
+            "Traffic: ten all-reduces of 1 MiB between two ranks. A trace of a real job is played the same way.",
+            "charkha trace generate collective all_reduce -n 2 -b 1M --count 10 --out all-reduce",
+        ),
+        Step(
+            "Good firmware: packets of 4,096 bytes.",
+            f"{_LOOP} --path-mtu 4096 --out good",
+            what="good firmware",
+        ),
+        Step(
+            "Bad firmware: the ends agree on 256 bytes. The verdict is in the first line.",
+            f"{_LOOP} --path-mtu 256 --out bad",
+            codes=(EXPECTATION_FAILED,),
+            what="bad firmware",
+        ),
+        Step(
+            "Side by side. Both are settings of the tester, which compare refuses unless it is forced; and one run "
+            "each is too few to say that anything is slower, which it says.",
+            "charkha compare good bad --force --html compare.html",
+        ),
+    ),
+)
+_ONE_LOST = """
+name: one-lost
+description: loses one frame in 500 at one port
+rules:
+  - name: at-p1
+    drop: {every: 500}
+    opcode: [first, middle]
+    port: "sw0:p1"
+"""
+_PLAYED = "charkha run job --topology switch.yaml --iterations 2"
+VALIDATION = Tour(
+    name="validation",
+    title="Find a planted fault in a switch",
+    reader="For an engineer who validates switches and NICs: from a topology to the port that loses frames.",
+    has_lab=True,
+    shows="faulty/report.html",
+    further=(
+        "Next: your own device. [Real hardware](physical.md) has agents on two machines and the switch between them, "
+        "[profiles](profiles.md) the faults, [expect](expect.md) the rules, [suites](suites.md) a test plan as a file."
+    ),
+    steps=(
+        Step("The device under test is a switch between two hosts.", written("switch.yaml", _SWITCH)),
+        Step("Bring it up: each host and the switch is a network namespace.", "charkha lab up switch.yaml"),
+        Step("What is connected, and at which rate?", "charkha lab status"),
+        Step(
+            "The traffic of a training job: a transformer on four ranks, tensor and data parallel.",
+            "charkha trace generate transformer --layers 2 --hidden 256 --sequence 256 --batch 4 --vocabulary 1024"
+            " --tensor 2 --data 2 --out job",
+        ),
+        Step(
+            "What will cross the switch, and how long would it take at port rate? No traffic yet.",
+            "charkha plan job --topology switch.yaml",
+        ),
+        Step("What the switch has to meet.", written("rules.yaml", _LOSES_NOTHING)),
+        Step(
+            "The clean device first: a tester that fails here is not ready to judge another.",
+            f"{_PLAYED} --profile fw-a --expect rules.yaml --out clean",
+            what="clean",
+        ),
+        Step("Plant a fault: one frame in 500 is lost, at one port.", written("one-lost.yaml", _ONE_LOST)),
+        Step(
+            "Play again. The first line is the verdict; `Worst flows` names the flows, `DUT` what the switch counted.",
+            f"{_PLAYED} --profile one-lost.yaml --expect rules.yaml --out faulty",
+            codes=(EXPECTATION_FAILED,),
+            what="faulty",
+        ),
+        Step(
+            "Which port? The counters of every port are a table in the run folder.",
+            "charkha runs export faulty --to csv --out tables && grep drops.*at-p1 tables/counters.csv | tail -1",
+        ),
+        Step("Both runs in one list.", "charkha runs list ."),
+        Step("Remove the lab.", "charkha lab down demo"),
+    ),
+)
+_SLOW = """
+name: slow
+description: ports send at a fifth of their rate
+rules:
+  - shape: {rate: 20%}
+"""
+_GATE = "charkha compare ab/fw-a ab/slow --gate"
+CI = Tour(
+    name="ci",
+    title="A gate for new firmware",
+    reader="For whoever runs a pipeline: exit codes and files that a job can act on, from a good and a slow version.",
+    has_lab=True,
+    shows="compare.html",
+    further=(
+        "Next: [charkha-gate.yml](ci-recipe.md) and its siblings for GitLab and Jenkins are these commands as a job, "
+        "[exit codes](exit-codes.md) lists every code, [compare](compare.md) says how many runs a difference needs."
+    ),
+    steps=(
+        Step("A lab stands for the device; in your pipeline it is the real one.", written("switch.yaml", _SWITCH)),
+        Step("Bring it up.", "charkha lab up switch.yaml"),
+        Step(
+            "The job's traffic, made here; yours can be a recording of PyTorch.",
+            "charkha trace generate collective all_reduce -n 2 -b 256K --count 5 --out job",
+        ),
+        Step("Can it be played? Bad input ends here with exit code 2.", "charkha trace check job"),
+        Step("What the device has to meet.", written("rules.yaml", _LOSES_NOTHING)),
+        Step(
+            "A run with rules. 0 is PASS, 5 FAIL, 6 TESTER-LIMITED, 7 UNDECIDED; JSON is for the job.",
+            "charkha run job --topology switch.yaml --profile fw-a --expect rules.yaml --json --out first > run.json",
+            what="released firmware",
+        ),
+        Step("The new firmware, here a fault: ports at a fifth of their rate.", written("slow.yaml", _SLOW)),
+        Step(
+            "Five runs of each version, in turns, so that a drift of the machine meets both.",
+            "charkha run job --topology switch.yaml --profiles fw-a,slow.yaml --repeat 5 --no-report --out ab",
+        ),
+        Step(
+            "The gate: 4 if a class is slower, 7 if these runs cannot decide, and files for the job's summary.",
+            f"{_GATE} --junit compare.xml --html compare.html",
+            codes=(REGRESSION, UNDECIDED),
+        ),
+        Step("The same as Markdown, for a comment on the change.", "charkha compare ab/fw-a ab/slow --markdown"),
+        Step("What JUnit reads: one case per class.", "grep -o '<testcase [^>]*>' compare.xml"),
+        Step("Remove the lab.", "charkha lab down demo"),
+    ),
+)
+CHAKRA = Tour(
+    name="chakra",
+    title="From a trace to measured times, and back",
+    reader="For a researcher with Chakra traces: look at one, play it, and take the measured trace to a simulator.",
+    has_lab=False,
+    shows="job.html",
+    further=(
+        "Next: [PyTorch](pytorch.md) and [other recordings](importers.md) as input, [how a trace is read](traces.md), "
+        "[ASTRA-sim](export.md) with the fitted network, [sharing](sharing.md) traces without their names."
+    ),
+    steps=(
+        Step(
+            "A job: a transformer on eight ranks. A folder of PyTorch traces would do as well.",
+            "charkha trace generate transformer --layers 2 --hidden 256 --sequence 256 --batch 4 --vocabulary 1024"
+            " --tensor 2 --pipeline 2 --data 2 --micro-batches 2 --out job",
+        ),
+        Step("What is in it, and the proof that a run of it finishes.", "charkha trace check job"),
+        Step(
+            "Look at it: time line, traffic from rank to rank, critical path.",
+            "charkha trace view job --out job.html",
+        ),
+        Step(
+            "How would it load a fabric of two leaves and two spines? No traffic.",
+            "charkha plan job --topology leaf-spine-2x2",
+        ),
+        Step(
+            "Play it over loopback: RoCEv2 packets between eight addresses.",
+            "charkha run job --iterations 3 --out run",
+        ),
+        Step(
+            "The run folder has the trace with measured times in it: the same graph, other durations.",
+            "charkha trace diff job run/trace | head -20",
+        ),
+        Step("Late ranks and percentiles of every class.", "charkha runs show run"),
+        Step(
+            "For ASTRA-sim: workload, groups, and a network fitted to what was measured.",
+            "charkha runs export run --to astra-sim --out astra && ls astra",
+        ),
+        Step("A copy that you can share: it plays the same, but has no names.", "charkha trace anonymize job shared"),
+        Step("A new trace, drawn from the statistics of this one.", "charkha trace synth job like-it --seed 7"),
+    ),
+)
+TOURS: Mapping[str, Tour] = {tour.name: tour for tour in (DEMO, VALIDATION, CI, CHAKRA)}
+"""By name."""
+
+
+def without_lab(tour: Tour) -> Tour:
+    """What to play in place of a tour where there is no lab; the tour itself if there is nothing."""
+    return DEMO_LOOPBACK if tour is DEMO else tour

@@ -1,0 +1,206 @@
+"""Reads counters of interfaces of this host, with pause frames, and of a real switch over gNMI (OpenConfig).
+
+pygnmi is an optional dependency, imported on use (`pip install 'charkha[gnmi]'`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from emulator.device.counters.counters import CounterReading
+from emulator.errors import HostError
+from emulator.host.iproute import holders
+from emulator.topology.model import Topology
+from emulator.topology.network import GnmiTarget
+
+SYSFS = Path("/sys/class/net")
+_COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "rx_errors", "tx_packets", "tx_bytes", "tx_dropped", "tx_errors")
+_STANDARD = re.compile(r"^[ \t]*(rx|tx)_pause_frames: (\d+)$", re.MULTILINE)
+_OF_DRIVER = re.compile(r"^[ \t]*((?:rx|tx)_\w{0,60}?pause\w{0,60}): (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class HostInterface:
+    """An interface: its host and name in the topology, and its device name on this host."""
+
+    host: str
+    name: str
+    device: str
+
+
+class HostInterfaceCounters:
+    """Implements CounterSource for interfaces of this host.
+
+    Args:
+        interfaces: whose counters are read.
+    """
+
+    def __init__(self, interfaces: Sequence[HostInterface]) -> None:
+        self._interfaces = interfaces
+        self._with_pause: list[HostInterface] = []
+
+    def open(self) -> None:
+        """See CounterSource. Interfaces without counters of pause frames are not queried for them again."""
+        self._with_pause = [one for one in self._interfaces if pause_counters(one.device)]
+
+    def read(self) -> list[CounterReading]:
+        """See CounterSource."""
+        return [*self._statistics(), *self._pauses()]
+
+    def close(self) -> None:
+        """See CounterSource."""
+
+    def _statistics(self) -> Iterator[CounterReading]:
+        for one in self._interfaces:
+            folder = SYSFS / one.device / "statistics"
+            try:
+                values = {name: int((folder / name).read_text()) for name in _COUNTERS}
+            except OSError as error:
+                raise HostError(f"interface {one.device} of this host is gone ({error.strerror})") from error
+            yield from (CounterReading(one.host, one.name, name, value) for name, value in values.items())
+
+    def _pauses(self) -> Iterator[CounterReading]:
+        for one in self._with_pause:
+            for counter, value in pause_counters(one.device).items():
+                yield CounterReading(one.host, one.name, counter, value)
+
+
+def interfaces_here(topology: Topology) -> list[HostInterface]:
+    """Interfaces of the topology whose addresses this host has, without loopback."""
+    places = {topology.address_of(rank): rank for rank in range(topology.endpoints)}
+    wanted = {address for address in places if not ip_address(address).is_loopback}
+    if not wanted:
+        return []
+    try:
+        held = holders()
+    except HostError:  # no ip command
+        return []
+    found = {
+        HostInterface(topology.host_of(places[one]).name, topology.interface_of(places[one]).name, held[one]): None
+        for one in wanted
+        if one in held
+    }
+    return sorted(found, key=lambda one: (one.host, one.name))
+
+
+def pause_counters(device: str) -> Mapping[str, int]:
+    """Pause frames of an interface: the standard counters (IEEE 802.3), else those with names of the driver.
+
+    Empty if the driver has none, or if ethtool is not installed.
+    """
+    return parse_pauses(_printed("-I", "-a", device), _printed("-S", device))
+
+
+def parse_pauses(standard: str, of_driver: str) -> Mapping[str, int]:
+    """Pause frames in the output of `ethtool -I -a` and `ethtool -S`."""
+    found = {f"pause_{way}": int(value) for way, value in _STANDARD.findall(standard)}
+    return found or {name: int(value) for name, value in _OF_DRIVER.findall(of_driver)}
+
+
+def _printed(*words: str) -> str:
+    try:
+        return subprocess.run(("ethtool", *words), capture_output=True, text=True, check=False, timeout=5).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+PATH = "openconfig-interfaces:interfaces/interface/state/counters"
+_GNMI_COUNTERS = {
+    "in-pkts": "rx_packets",
+    "in-octets": "rx_bytes",
+    "in-discards": "rx_dropped",
+    "in-errors": "rx_errors",
+    "out-pkts": "tx_packets",
+    "out-octets": "tx_bytes",
+    "out-discards": "tx_dropped",
+    "out-errors": "tx_errors",
+}
+"""Leaf of the counters in openconfig-interfaces → name in the run folder."""
+_TIMEOUT_S = 5
+
+
+class GnmiCounters:
+    """Implements CounterSource: every reading is one Get of the counters of all interfaces.
+
+    Args:
+        target: the switch in the topology; user name and password come from the environment.
+    """
+
+    def __init__(self, target: GnmiTarget) -> None:
+        self._target = target
+        self._client: Any = None
+
+    def open(self) -> None:
+        """See CounterSource."""
+        try:
+            from pygnmi.client import gNMIclient
+        except ImportError as error:
+            raise HostError("gNMI needs pygnmi: pip install 'charkha[gnmi]'") from error
+        target = self._target
+        host, _, port = target.address.rpartition(":")
+        username, password = _secret(target.username_env), _secret(target.password_env)
+        try:
+            self._client = gNMIclient(
+                target=(host.strip("[]"), port),
+                username=username,
+                password=password,
+                insecure=target.insecure,
+                path_root=target.ca,
+                gnmi_timeout=_TIMEOUT_S,
+            )
+            self._client.connect(timeout=_TIMEOUT_S)
+        except Exception as error:  # pygnmi raises errors of its own, of grpc and of ssl
+            raise self._no_answer(error) from error
+
+    def read(self) -> Sequence[CounterReading]:
+        """See CounterSource."""
+        try:
+            answer = self._client.get(path=[PATH], datatype="state", encoding="json_ietf")
+        except Exception as error:  # as above
+            raise self._no_answer(error) from error
+        return list(readings(self._target.device, answer or {}))
+
+    def close(self) -> None:
+        """See CounterSource."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _no_answer(self, error: Exception) -> HostError:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return HostError(f"{self._target.device} does not answer gNMI at {self._target.address} ({reason[:200]})")
+
+
+def readings(device: str, answer: Mapping[str, Any]) -> Iterator[CounterReading]:
+    """The counters in the response to a Get, as pygnmi decodes it; unknown leaves are ignored."""
+    for notification in answer.get("notification", ()):
+        for update in notification.get("update", ()):
+            interface = _interface(f"{notification.get('prefix') or ''}/{update.get('path') or ''}")
+            values = update.get("val")
+            if interface is None or not isinstance(values, Mapping):
+                continue
+            for leaf, value in values.items():
+                counter = _GNMI_COUNTERS.get(leaf.rpartition(":")[2])
+                if counter is not None:
+                    yield CounterReading(device, interface, counter, int(value))
+
+
+def _interface(path: str) -> str | None:
+    """The key in `…/interface[name=Ethernet0]/…`."""
+    _, found, rest = path.partition("interface[name=")
+    return rest.partition("]")[0] if found else None
+
+
+def _secret(variable: str | None) -> str:
+    if variable is None:
+        return ""
+    if variable not in os.environ:
+        raise HostError(f"environment variable {variable} is not set: export it; the topology uses it for gNMI")
+    return os.environ[variable]

@@ -1,1 +1,0 @@
-"""Disaggregated inference: prefill and decode workers that serve requests."""

@@ -1,1 +1,0 @@
-"""A mixture of experts: routed tokens, dispatch and combine."""

@@ -1,1 +1,0 @@
-"""One training iteration of a transformer, as nodes of every rank."""

@@ -1,0 +1,1 @@
+"""Where the time of an iteration, and of a message, goes: `python -m lab.benchmarks.profile`."""

@@ -1,0 +1,42 @@
+"""The site: no link leads nowhere, nothing comes from elsewhere, and every page has a place in the menu."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.scripts.site import build, lists_apart
+from tests.support.command import ROOT
+
+_LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=\"([^\"]+)\"[^>]*>")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site, without the gallery's reports."""
+    pytest.importorskip(
+        "material", reason="the site needs mkdocs-material: pip install -e '.[docs]'", exc_type=ImportError
+    )
+    folder = tmp_path_factory.mktemp("site")
+    build(folder, None)  # strict: a link or an anchor that leads nowhere fails
+    return folder
+
+
+def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = [page.stem for page in (ROOT / "docs").glob("*.md")]
+    assert len(pages) > 50
+    for page in [*(f"docs/{name}" for name in pages), "index", "gallery/index"]:
+        text = (site / f"{page}.html").read_text(encoding="utf-8")
+        loaded = [one[1] for one in _LOADED.finditer(text) if 'rel="canonical"' not in one[0]]
+        assert loaded
+        assert [one for one in loaded if re.match(r"(?:https?:)?//", one)] == []
+
+
+def test_styles_name_no_font_from_elsewhere(site: Path) -> None:
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\((?:\"|')?(?:https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_a_list_begins_a_block_of_its_own() -> None:
+    assert lists_apart("Text:\n- one\n- two\n") == "Text:\n\n- one\n- two\n"
+    assert lists_apart("```\nText\n- no list\n```\n") == "```\nText\n- no list\n```\n"

@@ -1,0 +1,71 @@
+"""Tours are commands that parse; their pages and the picture are what lab.scripts.record_tours wrote of them."""
+
+import re
+
+import pytest
+
+from emulator.annexes.demo.command import shown
+from emulator.annexes.demo.tours import DEMO, DEMO_LOOPBACK, TOURS, Tour, without_lab
+from emulator.cli.main import _parser
+from emulator.exit_codes import DONE, EXPECTATION_FAILED
+from emulator.results.statistics import metric
+from emulator.results.statistics.metrics import METRICS
+from lab.scripts.gallery import EXHIBITS
+from lab.scripts.record_tours import DOCS, PICTURE, excerpt, outputs_of, page
+from tests.support.blocks import charkha_words
+
+ALL = [*TOURS.values(), DEMO_LOOPBACK, *EXHIBITS]
+TUTORIALS = [tour for tour in TOURS.values() if tour is not DEMO]
+
+
+@pytest.mark.parametrize("tour", ALL, ids=lambda tour: f"{tour.name}-{tour.has_lab}")
+def test_commands_parse(tour: Tour) -> None:
+    lines = [step.command.splitlines()[0] for step in tour.steps]
+    words = [words for line in lines for words in charkha_words(line)]
+    assert words
+    for one in words:
+        _parser(one).parse_args(one)
+
+
+@pytest.mark.parametrize("tour", TUTORIALS, ids=lambda tour: tour.name)
+def test_a_tutorial_is_short_and_its_page_is_current(tour: Tour) -> None:
+    assert 8 <= len(tour.steps) <= 12
+    text = (DOCS / f"tutorial-{tour.name}.md").read_text(encoding="utf-8")
+    assert text == page(tour, outputs_of(text)), f"python -m lab.scripts.record_tours {tour.name}"
+
+
+def test_the_picture_shows_the_commands_of_the_demo_and_needs_no_font() -> None:
+    svg = PICTURE.read_text(encoding="utf-8")
+    text = re.sub(r"&#160;", " ", " ".join(re.findall(r"<text[^>]*>(.*?)</text>", svg)))
+    verdicts = [step for step in DEMO.steps if step.what]
+    assert len(verdicts) == 2
+    for step in verdicts:
+        assert step.command in text, "python -m lab.scripts.record_tours demo"
+    assert set(re.findall(r"https?://[^\"' )]*", svg)) <= {
+        "http://www.w3.org/2000/svg",
+        "https://www.textualize.io",
+    }
+    assert "font-face" not in svg
+
+
+def test_only_the_demo_can_do_without_a_lab() -> None:
+    assert without_lab(DEMO) is DEMO_LOOPBACK
+    assert all(without_lab(tour) is tour for tour in TUTORIALS)
+    assert not any("lab" in step.command for step in DEMO_LOOPBACK.steps)
+
+
+def test_the_demo_judges_by_what_a_busy_tester_cannot_fail() -> None:
+    for tour in (DEMO, DEMO_LOOPBACK):
+        metrics = re.findall(r"metric: (\w+)", " ".join(step.command for step in tour.steps))
+        assert len(metrics) == 3
+        assert {METRICS[name].effect for name in metrics} == {metric.TesterEffect.NOTHING}
+        assert [step.codes for step in tour.steps if step.what] == [(DONE,), (EXPECTATION_FAILED,)]
+
+
+def test_a_step_is_shown_as_a_comment_and_a_command() -> None:
+    assert shown("Why.", "charkha lab up x.yaml") == "\n# Why.\n$ charkha lab up x.yaml"
+
+
+def test_an_excerpt_says_what_it_leaves_out() -> None:
+    assert excerpt("a\nb  \nc\nd\n", 2) == "a\nb\n… 2 more lines\n"
+    assert excerpt("a\nb\n", 2) == "a\nb\n"

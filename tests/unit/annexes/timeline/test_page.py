@@ -1,0 +1,79 @@
+"""Rates over time in a report."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from emulator.annexes.timeline.page import sections
+from emulator.annexes.timeline.rates import Rates, steps
+from emulator.control.parameter import Parameter
+from emulator.results.run_folder.schema import TIMELINE_SCHEMA, to_batch
+from emulator.views.html.page.document import Chart, Table
+from tests.support.report import block_of, drawn
+from tests.support.runs import manifest
+
+MS = 1_000_000
+
+
+def table(*rows: tuple[int, ...], bin_ns: int = MS) -> pa.Table:
+    """Of (src, dst, bin, bytes, retransmits, marks)."""
+    names = ("src", "dst", "start_ns", "bytes", "retransmits", "ecn_marks")
+    columns: dict[str, Any] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    columns["start_ns"] = [one * bin_ns for one in columns["start_ns"]]
+    return pa.Table.from_batches([to_batch(TIMELINE_SCHEMA, columns | {"qpn": 17, "bin_ns": bin_ns})])
+
+
+TWO = table((0, 1, 5, 1000, 0, 0), (1, 0, 5, 500, 0, 0), (0, 1, 6, 1000, 0, 0), (0, 1, 9, 3000, 0, 2))
+
+
+def test_a_rate_is_the_payload_of_a_bin_and_a_pause_is_0() -> None:
+    to_1, to_0 = Rates(TWO, manifest(), most_bins=400).ports()
+    assert (to_1.name, to_1.payload, to_1.ecn_marks, to_1.flows, to_1.jain) == ("rank 1", 5000, 2, 1, None)
+    assert to_1.rate_bps.tolist() == [8e6, 8e6, 0, 0, 24e6]
+    assert list(steps(to_1)) == [(5 * MS, 8e6), (7 * MS, 0), (9 * MS, 24e6), (10 * MS, 0)]
+    assert list(steps(to_0)) == [(5 * MS, 4e6), (6 * MS, 0)]
+    assert to_1.rate_cv == pytest.approx(1.095, abs=0.001)
+
+
+def test_flows_with_events_come_first() -> None:
+    rows = table((0, 1, 5, 10, 0, 0), (1, 0, 5, 900, 0, 0), (0, 1, 6, 0, 1, 0))
+    assert [one.name for one in Rates(rows, manifest(), most_bins=9).flows()] == [
+        "0 to 1, queue pair 17",
+        "1 to 0, queue pair 17",
+    ]
+
+
+def test_many_bins_are_drawn_as_fewer_with_the_same_payload() -> None:
+    rows = table(*((0, 1, at, 100 + at, 0, 0) for at in range(1000)))
+    [one] = Rates(rows, manifest(), most_bins=400).ports()
+    assert (one.bin_ns, len(one.rate_bps)) == (3 * MS, 334)
+    assert one.rate_bps.sum() * one.bin_ns / 8e9 == pytest.approx(sum(range(100, 1100)))
+
+
+def test_flows_of_one_port_share_it_fairly_or_not() -> None:
+    facts = manifest()
+    [fair] = Rates(table((0, 1, 5, 100, 0, 0), (2, 1, 5, 100, 0, 0)), facts, most_bins=9).ports()
+    assert (fair.flows, fair.jain) == (2, 1.0)
+    [unfair] = Rates(table((0, 1, 5, 300, 0, 0), (2, 1, 5, 100, 0, 0)), facts, most_bins=9).ports()
+    assert unfair.jain == pytest.approx(0.8)
+
+
+def test_the_section_has_a_picture_and_the_numbers() -> None:
+    [found] = sections(TWO, manifest())
+    points = drawn(block_of(found, "rates-over-time", Chart), "points")
+    assert {(one["kind"], one["name"]) for one in points} == {
+        ("port", "rank 0"),
+        ("port", "rank 1"),
+        ("flow", "0 to 1, queue pair 17"),
+        ("flow", "1 to 0, queue pair 17"),
+    }
+    assert block_of(found, "rates-table", Table).rows[0][:3] == ["rank 1", "1", "5,000"]
+    assert list(sections(TWO.slice(0, 0), manifest())) == []
+
+
+def test_bins_that_became_longer_are_said_so() -> None:
+    facts = manifest(parameters={"roce.timeline": Parameter("1ms")})
+    for bin_ns, text in ((MS, "Bins of 1 ms. "), (4 * MS, "Bins of 4 ms instead of 1ms, because")):
+        [found] = sections(table((0, 1, 5, 10, 0, 0), bin_ns=bin_ns), facts)
+        assert block_of(found, "rates-over-time", Chart).about.startswith(text)
