@@ -69,8 +69,9 @@ def find_slow(usual: Bandwidths, best: Bandwidths | None = None) -> Slow:
 
     The port with the lowest mean is named first; its pairs in that direction are then set aside, so that it does not
     make the ports it talks to look slow. A port with one pair in a direction cannot be told from the pair: the pair is
-    named. What is named is slow even at its best against what is usual for the others, so that nothing is named for
-    what the tester did to single transfers.
+    named. A pair with a named port at either end is not named: what a port receives slowly holds up the
+    acknowledgements of what it sends, and the other way round. What is named is slow even at its best against what is
+    usual for the others, so that nothing is named for what the tester did to single transfers.
 
     Args:
         usual: bit/s by (source port, destination port).
@@ -81,6 +82,8 @@ def find_slow(usual: Bandwidths, best: Bandwidths | None = None) -> Slow:
     while (slowest := _slowest_port(left, best)) is not None:
         ports.append(slowest)
         left = {pair: rate for pair, rate in left.items() if _end(pair, slowest.direction) != slowest.port}
+    named = {port.port for port in ports}
+    left = {pair: rate for pair, rate in left.items() if named.isdisjoint(pair)}
     if not left:
         return Slow(tuple(ports), ())
     others = median(left.values())

@@ -58,6 +58,15 @@ def test_a_pair_that_is_slow_every_time_is_named(tmp_path: Path) -> None:
     assert [(one.source, one.destination) for one in table.slow.pairs] == [("h0:eth0", "h1:eth0")]
 
 
+def test_a_pair_whose_acknowledgements_return_through_a_slow_port_is_not_named(tmp_path: Path) -> None:
+    into_2 = {(source, 2): [6000] * 3 for source in (0, 1, 3)}
+    slow = measured(tmp_path, everyone(1000) | into_2 | {(2, 3): [4000] * 3}, topology=TOPOLOGY).slow
+    assert [(one.port, one.direction) for one in slow.ports] == [("h2:eth0", Direction.RECEIVE)]
+    assert slow.pairs == ()
+    other = measured(tmp_path / "other", everyone(1000) | into_2 | {(1, 3): [4000] * 3}, topology=TOPOLOGY).slow
+    assert [(one.source, one.destination) for one in other.pairs] == [("h1:eth0", "h3:eth0")]
+
+
 def test_a_pair_whose_agents_waited_for_a_core_every_time_is_not_named(tmp_path: Path) -> None:
     table = measured(tmp_path, everyone(1000) | {(0, 1): [1250] * 3}, topology=TOPOLOGY, waits_us={(0, 1): 150})
     assert table.bits_per_s["h0:eth0", "h1:eth0"] < 0.9 * table.bits_per_s["h1:eth0", "h0:eth0"]
