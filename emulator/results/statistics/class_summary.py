@@ -18,7 +18,12 @@ from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MergedSamples
 from emulator.results.statistics.samples.measured_rows import UNKNOWN
 from emulator.results.statistics.samples.transfers import FloatArray
-from emulator.results.statistics.tester.tester_model import SLOWEST_TESTER, TESTER_LIMITED_PERCENT, TesterShare
+from emulator.results.statistics.tester.tester_model import (
+    MOST_CORE_WAIT,
+    SLOWEST_TESTER,
+    TESTER_LIMITED_PERCENT,
+    TesterShare,
+)
 from emulator.trace.meaning.model import CommKind, IntArray
 from emulator.units import NS_PER_S
 
@@ -39,8 +44,9 @@ class NetworkPart:
     Attributes:
         at_best: the same less what the tester may have added to that part, but no less than the ideal time: late time
             stamps, and, where packets were lost, its ports stood idle although something was in line. Where none were
-            lost, all waits for a core. No less either than what a port takes at the pace at which it passed on most of
-            the bytes: the tester's waits leave gaps, and do not slow what comes between them.
+            lost, waits for a core: all of them for a tail, and where agents waited much; else, at the median, the share
+            that this part has in the time. No less either than what a port takes at the pace at which it passed on most
+            of the bytes: the tester's waits leave gaps, and do not slow what comes between them.
         perfect: of a perfect device to which the tester had added that, if `at_best` does not follow from the pace of a
             port; None: the ideal time is not known.
     """
@@ -288,16 +294,34 @@ def _network(
     timed = timed[merged.network_ns[timed] > 0]
     # A wait for a core while a loss is repaired would have cost nothing had nothing been lost.
     waited_ns = np.where(losses >= LOSSES_THAT_COUNT, 0, np.maximum(merged.core_wait_ns, 0))
+    at_best, perfect = _without_tester(key, merged, known, timed, factor, waited_ns)
+    shares = np.minimum(merged.network_ns / np.maximum(merged.cct_ns, 1), 1.0)
+    if (median(merged.core_wait_fraction[known]) or 0.0) <= MOST_CORE_WAIT:
+        # Waits as they come, of which most fall into the tester's own part. A tail can be one that did not.
+        tails = at_best, perfect
+        evenly = _without_tester(key, merged, known, timed, factor, (waited_ns * shares).astype(np.int64))
+        at_best, perfect = (_with_tails(*both) for both in zip(evenly, tails, strict=True))
+    part = replace(_part(key, merged, known, timed, factor, merged.network_ns), at_best=at_best, perfect=perfect)
+    return part, 100 * float(np.median(1 - shares[known]))
+
+
+def _without_tester(
+    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, waited_ns: IntArray
+) -> tuple[NetworkPart | None, NetworkPart | None]:
+    """`NetworkPart.at_best` and `.perfect`, if the tester's waits for a core added so much to each collective."""
     error_ns = np.maximum(np.maximum(merged.stalled_ns, 0), waited_ns) + merged.stamp_error_ns
     fastest_ns = np.clip(merged.ideal_ns, 1, np.maximum(merged.network_ns, 1))
     least_ns, port_ns = merged.network_ns - error_ns, np.minimum(merged.port_ns, merged.network_ns)
-    at_best = _part(key, merged, known, timed, factor, np.maximum(np.maximum(least_ns, port_ns), fastest_ns))
-    perfect = None
-    if np.all(merged.ideal_ns[known] > 0):
-        perfect = _part(key, merged, known, timed, factor, merged.ideal_ns + np.where(port_ns > least_ns, 0, error_ns))
-    part = replace(_part(key, merged, known, timed, factor, merged.network_ns), at_best=at_best, perfect=perfect)
-    shares = 1 - np.minimum(merged.network_ns[known] / merged.cct_ns[known], 1.0)
-    return part, 100 * float(np.median(shares))
+    at_best = _part(key, merged, rows, timed, factor, np.maximum(np.maximum(least_ns, port_ns), fastest_ns))
+    if not np.all(merged.ideal_ns[rows] > 0):
+        return at_best, None
+    return at_best, _part(key, merged, rows, timed, factor, merged.ideal_ns + np.where(port_ns > least_ns, 0, error_ns))
+
+
+def _with_tails(part: NetworkPart | None, tails: NetworkPart | None) -> NetworkPart | None:
+    if part is None or tails is None:
+        return part
+    return replace(part, cct_p99_ns=tails.cct_p99_ns, cct_max_ns=tails.cct_max_ns)
 
 
 def _part(

@@ -18,13 +18,12 @@ from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.metric import MetricKind, Reading, Scope, Subject, TesterEffect
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
+from emulator.results.statistics.tester.tester_model import MOST_CORE_WAIT
 from emulator.results.verdict.rules import Rule, Rules
 from emulator.units import format_duration
 
 MOST_STEAL = 0.02
 """Share of the cores' time that went to other virtual machines, above which times describe the host."""
-MOST_CORE_WAIT = 0.2
-"""Share of the time that an agent was ready to run and had no core."""
 MOST_LATENESS_OF_CCT = 0.1
 """Median lateness of posts, relative to the shortest median cct."""
 

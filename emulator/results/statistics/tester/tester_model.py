@@ -33,6 +33,8 @@ from emulator.units import NS_PER_S, format_size
 
 TESTER_LIMITED_PERCENT = 90.0
 """From this share of the measured time on, the tester sets the time rather than the device."""
+MOST_CORE_WAIT = 0.2
+"""Share of the time that an agent was ready to run and had no core, above which times describe the tester."""
 SLOWEST_TESTER = 1.6
 """A tester's own time when other processes keep all cores busy / its calibrated time, at most. It takes longer even if
 it never waits for a core, because hardware threads share one: 0.9 to 1.53 times in 10 runs of 64 KiB on two cores, 2
