@@ -311,7 +311,8 @@ def _without_tester(
     """`NetworkPart.at_best` and `.perfect`, if the tester's waits for a core added so much to each collective."""
     error_ns = np.maximum(np.maximum(merged.stalled_ns, 0), waited_ns) + merged.stamp_error_ns
     fastest_ns = np.clip(merged.ideal_ns, 1, np.maximum(merged.network_ns, 1))
-    least_ns, port_ns = merged.network_ns - error_ns, np.minimum(merged.port_ns, merged.network_ns)
+    least_ns = np.maximum(merged.network_ns - error_ns, 0)
+    port_ns = np.minimum(merged.port_ns, merged.network_ns)
     at_best = _part(key, merged, rows, timed, factor, np.maximum(np.maximum(least_ns, port_ns), fastest_ns))
     if not np.all(merged.ideal_ns[rows] > 0):
         return at_best, None
