@@ -13,7 +13,7 @@ from emulator.control.authentication import TOKEN_VARIABLE
 from emulator.control.wire.credentials import read_token, require_protection, tls_files
 from emulator.errors import InputError
 from emulator.topology.safety import SAFE_NETWORKS, parse_networks
-from emulator.units import parse_rate
+from emulator.units import digits, parse_rate
 from emulator.visible import visible
 
 if TYPE_CHECKING:
@@ -164,5 +164,5 @@ def _rate(text: str) -> int:
 
 def _check_address(target: str) -> None:
     host, colon, port = target.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= 65535:
+    if not colon or not host or not 0 < (digits(port) or 0) <= 65535:
         raise InputError(f"--controller {target}: give HOST:PORT, for example 192.0.2.1:4790 or [2001:db8::1]:4790")

@@ -25,7 +25,7 @@ _LONGEST_NUMBER = 40
 """Characters; longer ones are too large, or not meant."""
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(i?B)?", re.IGNORECASE | re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)", re.ASCII)
 _UNIT_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _AGO = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
@@ -95,6 +95,14 @@ def _bounded(text: str, value: int) -> int:
     return value
 
 
+def digits(text: str) -> int | None:
+    """The number of a text that has only the digits 0 to 9; None: it has others, or more than any number that is meant.
+
+    `int` alone takes digits of every script, and refuses very long texts in words of its own.
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
+
+
 def parse_whole(text: str, *, least: int | None = None, most: int | None = None, named: str = "") -> int:
     """Read a whole number.
 
@@ -106,13 +114,14 @@ def parse_whole(text: str, *, least: int | None = None, most: int | None = None,
     Raises:
         ValueError: the text is not such a number.
     """
-    is_number = text.removeprefix("-").isdecimal()
-    if not is_number or (least is not None and int(text) < least):
+    size = digits(text.removeprefix("-"))
+    value = -size if size is not None and text.startswith("-") else size
+    if value is None or (least is not None and value < least):
         bound = "" if least is None else f" of at least {least}"
         raise ValueError(f"{text[:40]!r}: give a whole number{bound}{named}")
-    if most is not None and int(text) > most:
+    if most is not None and value > most:
         raise ValueError(f"{text[:40]!r}: give a whole number of at most {most}{named}")
-    return int(text)
+    return value
 
 
 def parse_number(text: str, *, unit: str = "", least: float = 0.0, most: float = math.inf) -> float:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from emulator.errors import HostError, InputError
+from emulator.units import digits
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -25,9 +26,9 @@ def parse_address(text: str) -> tuple[str, int]:
         InputError: the text is not an address.
     """
     host, _, port = text.rpartition(":")
-    if not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+    if (number := digits(port)) is None or number >= 1 << 16:
         raise InputError(f"{text!r} is not an address for metrics: write [HOST:]PORT")
-    return host.strip("[]") or LOCAL, int(port)
+    return host.strip("[]") or LOCAL, number
 
 
 class MetricsEndpoint:

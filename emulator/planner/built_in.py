@@ -10,6 +10,7 @@ from emulator.planner.collectives import all_gather_reduce_scatter, all_reduce, 
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
 from emulator.planner.schedule import Algorithm, Lane
 from emulator.trace.meaning.model import CommKind
+from emulator.units import digits
 
 MOST_CHANNELS = 64
 """Lanes that a tag of a transfer can name; NCCL has at most as many channels (MAXCHANNELS)."""
@@ -98,6 +99,5 @@ def built_in(kind: CommKind, name: str) -> Algorithm | None:
 
 def channels_of(name: str) -> int | None:
     """Channels in the name of an algorithm; None if it names no number of channels that is possible."""
-    digits = name.partition(":")[2].removeprefix("channels=")
-    count = int(digits) if digits.isascii() and digits.isdigit() and "channels=" in name else 0
-    return count if 1 <= count <= MOST_CHANNELS else None
+    count = digits(name.partition(":channels=")[2])
+    return count if count is not None and 1 <= count <= MOST_CHANNELS else None

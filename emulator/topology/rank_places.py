@@ -11,6 +11,7 @@ from emulator.errors import PlanError
 from emulator.topology.document import Document
 from emulator.topology.hosts import PLACEMENTS, HostEntry, place_as_mapped, place_on_rails
 from emulator.topology.network import Interface
+from emulator.units import digits
 
 
 def place_ranks(
@@ -91,12 +92,12 @@ def _read_mapping(
     host_of, interface_of = {}, {}
     for text, place in placement.items():
         key = ("placement", text)
-        if not text.isdecimal() or text != str(int(text)):
+        if (rank := digits(text)) is None or text != str(rank):
             raise document.error(f"{text!r} is not a rank: write 0, 1, 2 and so on", key)
         name, _, port = (place, "", "") if place in index else place.rpartition(":")
         if name not in index:
             raise document.error(f"there is no host {place!r}; hosts: {', '.join(index)}", key)
-        rank, host = int(text), index[name]
+        host = index[name]
         if entries[host].host.storage:
             raise document.error(f"{name} is a storage host, which has no ranks", key)
         host_of[rank] = host

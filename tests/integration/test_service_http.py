@@ -1,6 +1,7 @@
 """Who may do what over HTTP: every route of the application, forged forms, foreign pages, sizes, what pages escape."""
 
 import asyncio
+import gzip
 import html
 import io
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from charkha.service import Client, HostError, Role
 from emulator.annexes.launch.authority import issue, make_authority
@@ -108,6 +110,60 @@ async def test_a_browser_logs_in_and_its_forms_cannot_be_forged(tmp_path: Path, 
         assert (await page("POST", "/logout", data={"form_token": form_token[1]}))[0] == 303
         session.cookie_jar.update_cookies({COOKIE: "gone"})
         assert (await page("GET", "/api/v1/me"))[0] == 401
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+PARTS = {"Content-Type": "multipart/form-data; boundary=x"}
+BODIES = {
+    "of another charset": ({"Content-Type": f"{FORM['Content-Type']}; charset=nonsense"}, b"a=b", 401),
+    "of bytes": (FORM, b"\xff\xfe=\xff", 400),
+    "of bytes in escapes": (FORM, b"token=%ff%fe", 400),
+    "of many fields": (FORM, b"a=&" * 2000, 400),
+    "in parts": (PARTS, b'--x\r\nContent-Disposition: form-data; name="token"\r\n\r\na\r\n--x--\r\n', 415),
+    "in parts of nothing": ({"Content-Type": "multipart/form-data"}, b"x", 415),
+    "that says no type": ({"Content-Type": ""}, b"token=a", 415),
+    "compressed": (FORM | {"Content-Encoding": "gzip"}, gzip.compress(b"token=a"), 415),
+    "that is not what it says": (FORM | {"Content-Encoding": "deflate"}, b"nonsense", 415),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_stranger_cannot_break_a_form(body: str, tmp_path: Path) -> None:
+    headers, content, status = BODIES[body]
+    async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as one:
+        assert (await Asking(one, url, None)("POST", "/login", headers=headers, data=content))[0] == status
+        found = await Asking(one, url, None)("POST", "/api/v1/runs", headers=headers, data=content)
+        assert found[0] == 401
+
+
+async def test_who_gives_no_text_is_nobody(tmp_path: Path, tokens: dict[str, str]) -> None:
+    """Headers hold bytes, and names in paths what is no token: neither is an error of the service."""
+    async with in_this_process(tmp_path) as (_, url):
+        for header in ("Authorization: Bearer", "Authorization: Basic", f"Cookie: {COOKIE}="):
+            for path, status in (("/api/v1/me", 401), ("/login", 200)):
+                assert await _status_of(url, path, f"{header} ".encode() + b"\xff\xfe") == status
+        nobody = "/runs/1/live/%C3%A9/state", f"/runs/{'9' * 5000}/live/x/state"
+        assert [await _status_of(url, path, b"A: b") for path in nobody] == [404, 400]
+
+
+async def _status_of(url: str, path: str, header: bytes) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", URL(url).port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n".encode() + header + b"\r\n\r\n")
+    line = await reader.readline()
+    writer.close()
+    return int(line.split()[1])
+
+
+async def test_a_session_is_proved_by_text_alone(tmp_path: Path, tokens: dict[str, str]) -> None:
+    async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
+        browser = Asking(session, url, None)
+        assert (await browser("POST", "/login", data={"token": tokens["operator"]}))[0] == 303
+        assert (await browser("POST", "/logout", data={"form_token": "é"}))[0] == 403
+        form = re.search(r'name="form_token" value="(\w+)"', (await browser("GET", "/start"))[1])
+        assert form is not None
+        for number in ("9" * 5000, str(1 << 64)):
+            path = f"/reservations/{number}/release"
+            assert (await browser("POST", path, data={"form_token": form[1]}))[0] == 400
 
 
 async def test_users_act_on_what_is_theirs(tmp_path: Path, tokens: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.units import (
+    digits,
     format_duration,
     format_size,
     parse_duration,
@@ -16,6 +17,7 @@ from emulator.units import (
     parse_number,
     parse_rate,
     parse_size,
+    parse_whole,
 )
 
 
@@ -41,7 +43,7 @@ def test_sizes_are_those_of_nccl_tests(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "K", "-1", "1.5K", "1Ki", "1P", "1 000", "8 bytes", "1e6"])
+@pytest.mark.parametrize("text", ["", "K", "-1", "1.5K", "1Ki", "1P", "1 000", "8 bytes", "1e6", "٣", "1\u212a"])
 def test_a_wrong_size_is_refused_with_a_right_one(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"is not a size: write bytes, or a whole number with K, .* \(1K = 1KiB = 1024, 1KB = 1000\)"
@@ -211,3 +213,23 @@ def test_a_number_out_of_range_is_refused_with_its_unit(text: str) -> None:
         parse_number(text, unit="frames", most=1000)
     with pytest.raises(ValueError, match=r"give a number of frames from 0\.5"):
         parse_number("0.4", unit="frames", least=0.5)
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("007", 7), ("9" * 40, 10**40 - 1)])
+def test_digits_are_a_number(text: str, number: int) -> None:
+    assert digits(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1_0", " 1", "²", "٣", "1e3", "0x1", "9" * 41, "9" * 5000])
+def test_what_else_there_is_besides_digits_is_none(text: str) -> None:
+    assert digits(text) is None
+
+
+@pytest.mark.parametrize("text", ["", "-", "--1", "٣", "1.0", "9" * 5000])
+def test_what_is_not_a_whole_number_is_refused_in_few_words(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^'.{0,40}': give a whole number$"):
+        parse_whole(text)
+
+
+def test_a_whole_number_may_be_negative() -> None:
+    assert [parse_whole("-12"), parse_whole("12", least=12, most=12)] == [-12, 12]

@@ -32,6 +32,7 @@ from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.synthetic import LARGEST_JOB_NODES
+from emulator.units import digits
 
 NAME = "aicb"
 _MICRO = b"MICRO"
@@ -172,7 +173,8 @@ def _read(path: Path, losses: Losses) -> _AicbWorkload:
         )
     settings = _settings(lines[0][1], of_line(path, lines[0][0]), losses)
     workload = _AicbWorkload(path, parallelism, settings)
-    expected = int(lines[1][1]) if len(lines) > 1 and lines[1][1].strip().isdigit() else -1
+    said = digits(lines[1][1].strip().decode("ascii", "replace")) if len(lines) > 1 else None
+    expected = -1 if said is None else said
     if len(lines) - 2 != expected:
         problem = f"announces {expected} layers and has {max(0, len(lines) - 2)}: the file is cut off or damaged"
         raise TraceError(problem, path=of_line(path, lines[min(1, len(lines) - 1)][0]))

@@ -79,7 +79,7 @@ def find_world(memberships: Iterable[Membership], losses: Losses) -> World:
 
 def natural_order(process: tuple[str | int, ...]) -> list[tuple[int, int | str]]:
     """A key that sorts node10 after node2."""
-    words = [word for part in process for word in re.findall(r"\d+|\D+", str(part))]
+    words = [word for part in process for word in re.findall(r"\d{1,18}|\D+", str(part))]
     return [(0, int(word)) if word.isdecimal() else (1, word) for word in words]
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 from aiohttp import hdrs, web
@@ -32,6 +33,9 @@ COOKIE = "charkha_session"
 FORM_TOKEN = "form_token"
 _SAFE = ("GET", "HEAD")
 _BASIC = "basic "
+_FORM = "application/x-www-form-urlencoded"
+MOST_FIELDS = 1000
+"""Of a form."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -177,8 +181,10 @@ async def _read_whole(request: web.Request) -> None:
     """Read the body, which handlers then have at once.
 
     Raises:
-        Refusal: it does not come in time.
+        Refusal: it does not come in time, or compressed: few bytes would cost much.
     """
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        raise Refusal("the body has a Content-Encoding: send it as it is", status=415)
     if request.body_exists:
         try:
             async with asyncio.timeout(REQUEST_S):
@@ -205,19 +211,40 @@ def user() -> User:
 
 def form_token_of(request: web.Request) -> str:
     """What a form of a page has to send back: only a page of this service, in this session, can know it."""
-    return hashlib.sha256(b"form " + request.cookies.get(COOKIE, "").encode()).hexdigest()
+    cookie = request.cookies.get(COOKIE, "").encode("utf-8", "surrogatepass")
+    return hashlib.sha256(b"form " + cookie).hexdigest()
+
+
+async def fields_of(request: web.Request) -> dict[str, str]:
+    """The fields of a form, as browsers send those of all pages here.
+
+    Raises:
+        Refusal: it comes in another way, or with text that is not UTF-8.
+    """
+    if request.content_type != _FORM:
+        raise Refusal(f"the form does not come as {_FORM}", status=415)
+    try:
+        text = (await request.read()).decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS))
+    except ValueError as error:
+        raise Refusal(f"the form cannot be read: it has at most {MOST_FIELDS:,} fields, of UTF-8 text") from error
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
     """The fields of a form that a page of this service sent.
 
     Raises:
-        Refusal: it lacks the token of the session.
+        Refusal: it cannot be read, or lacks the token of the session.
     """
-    found = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
-    if not hmac.compare_digest(found.pop(FORM_TOKEN, ""), form_token_of(request)):
+    found = await fields_of(request)
+    if not is_same(found.pop(FORM_TOKEN, ""), form_token_of(request)):
         raise Refusal("the form is not of this session: load its page again", status=403)
     return found
+
+
+def is_same(given: str, secret: str) -> bool:
+    """Compare in a time that says nothing about the secret, whatever text is given."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
 
 
 def add_operations(routes: Routes) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import secrets
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
+from emulator.annexes.service.http import is_same
 from emulator.annexes.service.model import Refusal, State
 from emulator.annexes.service.service import Service
 from emulator.experiment.play.live_report import end_server, start_server
@@ -77,7 +77,7 @@ class LivePages:
             Refusal: the key is wrong, or the run is over.
         """
         server = self._servers.get(number)
-        if server is None or not hmac.compare_digest(key, server.key):
+        if server is None or not is_same(key, server.key):
             raise Refusal("there is no such live page", status=404)
         try:
             answer = await _handed_on(server, f"state?{query}")

@@ -21,6 +21,7 @@ from emulator.annexes.service.http import (
     PROBLEM_PAGE,
     Routes,
     asked_of,
+    fields_of,
     form_of,
     form_token_of,
     known_user,
@@ -101,8 +102,7 @@ class Pages:
         return _show(request, "login.html")
 
     async def _log_in(self, request: web.Request) -> web.Response:
-        token = (await request.post()).get("token", "")
-        found = self._service.store.user_of_token(token.strip()) if isinstance(token, str) else None
+        found = self._service.store.user_of_token((await fields_of(request)).get("token", "").strip())
         if found is None:
             return _show(request, "login.html", status=401, problem="There is no user with this token.")
         answer = _see("/")
@@ -176,7 +176,8 @@ class Pages:
         return _sandboxed(found.text, to=f"/runs/{run.id}", name=f"Run {run.id}: {run.name}")
 
     async def _live_state(self, request: web.Request) -> web.Response:
-        return await self._live.state(int(request.match_info["run"]), request.match_info["key"], request.query_string)
+        asked: model.RunName = asked_of({"run": request.match_info["run"]}, model.RunName, is_text=True)
+        return await self._live.state(asked.run, request.match_info["key"], request.query_string)
 
     async def _compare(self, request: web.Request) -> web.Response:
         query = query_of(request, model.CompareQuery)
@@ -248,7 +249,7 @@ class Pages:
 
     async def _release(self, request: web.Request) -> web.Response:
         await form_of(request)
-        asked = model.ReservationName(reservation=int(request.match_info["reservation"]))
+        asked = asked_of({"reservation": request.match_info["reservation"]}, model.ReservationName, is_text=True)
         await self._service.release(user(), asked)
         return _see("/")
 

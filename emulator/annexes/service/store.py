@@ -250,4 +250,4 @@ class Store:
 
 def _hash(secret: str) -> str:
     """A plain hash is enough: secrets have 256 random bits, so there is nothing to guess from it."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

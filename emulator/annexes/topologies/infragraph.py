@@ -17,7 +17,7 @@ from msgspec import Struct
 from emulator.annexes.topologies.imported import ImportedTopology
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.document import Document, KeyPath
-from emulator.units import parse_duration, parse_rate
+from emulator.units import digits, parse_duration, parse_rate
 
 KEY = "annotations"
 Selected: TypeAlias = tuple[str, str | None]
@@ -267,10 +267,10 @@ class _Reader:
             self._note(f"annotations other than rank and ipaddress are ignored: {', '.join(ignored)}")
 
     def _add_rank(self, node: AnnotatedNode, value: str, key: KeyPath) -> None:
-        if not value.isdecimal() or value != str(int(value)):
+        if (rank := digits(value)) is None or value != str(rank):
             raise self._document.error(f"rank {value!r} of {node.name} is not a rank: write 0, 1, 2 and so on", key)
         for host, _ in self._annotated(node, key):
-            known = self._imported.ranks.setdefault(int(value), host)
+            known = self._imported.ranks.setdefault(rank, host)
             if known != host:
                 raise self._document.error(f"rank {value} is on {known} and on {host}: a rank has one host", key)
             if host not in self._imported.hosts:

@@ -10,7 +10,7 @@ from emulator.cli.output import print_json, print_line
 from emulator.cli.parser import Subparsers, argument, at_least, whole
 from emulator.cli.playing import status
 from emulator.results.run_folder.places import HTML_MARK, check_file
-from emulator.units import parse_rate
+from emulator.units import digits, parse_rate
 
 _EPILOG = """example:
   charkha trace view lab/examples/transformer-8r --out transformer.html
@@ -71,7 +71,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _node(text: str) -> tuple[int, int]:
-    rank, colon, node = text.partition(":")
-    if not colon or not rank.isdecimal() or not node.isdecimal() or int(node) >= 1 << 64:
-        raise ValueError(f"{text!r}: write RANK:NODE, as 0:57")
-    return int(rank), int(node)
+    rank, node = map(digits, text.partition(":")[::2])
+    if rank is None or node is None or node >= 1 << 64:
+        raise ValueError(f"{text[:40]!r}: write RANK:NODE, as 0:57")
+    return rank, node

@@ -11,6 +11,7 @@ import grpc
 from emulator.control.wire.tls import TlsFiles
 from emulator.errors import HostError, InputError, PlanError
 from emulator.topology.model import Topology
+from emulator.units import digits
 
 if TYPE_CHECKING:
     from emulator.control.certificates.signature import Signer
@@ -76,7 +77,7 @@ class ListenAddress:
         if self.is_unix:
             return
         host, colon, port = self.target.rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
+        if not colon or not host or (number := digits(port)) is None or number > 65535:
             raise PlanError(f"--listen {self.target}: give HOST:PORT, for example 192.0.2.1:4790 or [2001:db8::1]:4790")
         if self.token is None and not (self.tls is not None and self.tls.is_mutual):
             raise PlanError(

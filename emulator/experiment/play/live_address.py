@@ -5,6 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from emulator.units import digits
+
 LOCAL = "127.0.0.1"
 
 
@@ -28,9 +30,9 @@ def parse_live_address(text: str) -> LiveAddress:
     """
     problem = f"{text!r}: give a port or an address and a port, such as 8080 or 0.0.0.0:8080 (put TRACE before --live)"
     address, _, port = text.rpartition(":")
-    if not port.isdecimal() or not 0 <= int(port) <= 65_535:
+    if (number := digits(port)) is None or number > 65_535:
         raise ValueError(problem)
     try:
-        return LiveAddress(str(ip_address(address.strip("[]"))) if address else LOCAL, int(port))
+        return LiveAddress(str(ip_address(address.strip("[]"))) if address else LOCAL, number)
     except ValueError:
         raise ValueError(problem) from None

@@ -15,7 +15,7 @@ from emulator.flows.perftest.parameters import PeerTest, TestVerb, make_test
 from emulator.option import setting
 from emulator.roce.constants import PATH_MTUS
 from emulator.schema import Section
-from emulator.units import LARGEST_COUNT, parse_duration, parse_fraction, parse_rate, parse_size
+from emulator.units import LARGEST_COUNT, digits, parse_duration, parse_fraction, parse_rate, parse_size
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -229,6 +229,6 @@ def parse_background(text: str) -> dict[str, Any]:
     for name in ("from", "to"):
         if "+" in found.get(name, ""):
             found[name] = found[name].split("+")
-    if found.get("dscp", "").isdecimal():
-        found["dscp"] = int(found["dscp"])
+    if (dscp := digits(found.get("dscp", ""))) is not None:
+        found["dscp"] = dscp
     return found

@@ -35,7 +35,7 @@ from emulator.option import COMMON, EXPERT, options_of, setting
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.meaning.names import COLLECTIVES, parse_class_name
 from emulator.transports.registry import DEFAULT_TRANSPORT, LISTED, REGISTRY, TRANSPORTS
-from emulator.units import LARGEST_COUNT, LARGEST_SEED, format_size, parse_duration, parse_size
+from emulator.units import LARGEST_COUNT, LARGEST_SEED, digits, format_size, parse_duration, parse_size
 
 VERSION = 1
 """Version of the format. Older ones are migrated on reading, newer ones are refused."""
@@ -543,10 +543,10 @@ def _parse_part(key: str, text: str) -> tuple[int, int]:
     Raises:
         ValueError: not such a text.
     """
-    number, _, of = text.partition("/")
-    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+    number, of = map(digits, text.partition("/")[::2])
+    if number is None or of is None or not 1 <= number <= of:
         raise ValueError(f"{key}: {text[:40]!r}: write 1/2 or 2/2, for example")
-    return int(number) - 1, int(of)
+    return number - 1, of
 
 
 def _merged(common: Transport, own: Transport | None) -> Transport:
@@ -602,4 +602,5 @@ def one_spelling(value: Plain) -> str | int:
     if isinstance(value, bool):
         return "on" if value else "off"
     text = str(value)
-    return int(text) if text.lstrip("-").isdecimal() else text
+    size = digits(text.removeprefix("-"))
+    return text if size is None else -size if text.startswith("-") else size

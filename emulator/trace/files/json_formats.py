@@ -28,6 +28,7 @@ from emulator.trace.files import truncated_file
 from emulator.trace.files.compression import ByteSource, open_source
 from emulator.trace.files.frames import FrameBatch, encode_frame
 from emulator.trace.files.json_elements import BadDocument, ElementReader
+from emulator.units import digits
 
 # Spellings without case and underscores → the field of Node.
 FIELDS = {
@@ -146,8 +147,8 @@ def _text(value: str) -> str:
 
 
 def _integer(key: str, value: object) -> int:
-    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 32:
-        return int(value)
+    if isinstance(value, str) and (size := digits(value.strip().removeprefix("-"))) is not None:
+        return -size if value.strip().startswith("-") else size
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, int):

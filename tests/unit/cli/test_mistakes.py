@@ -29,10 +29,14 @@ FILES = {
     "t.yaml": "hosts: [{name: h0, address: 198.18.0.1}, {name: h1, address: 198.18.0.2}]\n",
     "agents.yaml": "hosts: [{name: a, per_rank: 127.9.0.0/24}, {name: b, per_rank: 127.9.1.0/24}]\n"
     "agents: {a: west, b: east}\n",
+    "ranks.yaml": "hosts: [{name: h0, address: 198.18.0.1}, {name: h1, address: 198.18.0.2}]\n"
+    f"placement:\n  ? '{'9' * 900}'\n  : h0\n",
     "short": "short",
     "long": "a secret of twenty and more characters",
 }
 
+DIGITS = "9" * 5000
+"""More than Python reads as a number; in lines of MISTAKES, its name stands for it."""
 ENDLESS = "/dev/zero: cannot be read (it has more than"
 MISTAKES = {
     # Files that do not end.
@@ -137,6 +141,19 @@ MISTAKES = {
     f"run {T} --topology agents.yaml": "agents west, east connect from their hosts: give an address",
     f"run {T} {SWITCH} --allow-network public": "public",
     f"run {T} {SWITCH} --lab missing": "there is no lab 'missing'",
+    f"run {T} --iterations DIGITS": "give a whole number of at least 1",
+    f"run {T} --iterations ٣": "give a whole number of at least 1",
+    f"{BENCH} -b ٣": "'٣' is not a size",
+    f"run {T} --seed DIGITS": "give a whole number of at least 0",
+    f"run {T} --live DIGITS": "give a port or an address and a port",
+    f"run {T} --metrics DIGITS": "is not an address for metrics",
+    f"run {T} --algorithm all_reduce=ring:channels=DIGITS": "takes channels=1 … ",
+    f"run {T} --background from=h0,to=h1,rate=1Gbit,dscp=DIGITS": "dscp",
+    "sweep -f run.yaml --vary iterations=DIGITS": "give a whole number of at least 1",
+    "sweep -f run.yaml --vary iterations=--5": "'--5': give a whole number",
+    f"plan {T} --topology ranks.yaml": "is not a rank: write 0, 1, 2 and so on",
+    "agent --controller a:DIGITS": "give HOST:PORT",
+    "runs audit --port DIGITS c.pcap": "argument --port: ",
     f"run {T} --metrics port": "'port' is not an address for metrics: write [HOST:]PORT",
     f"run {T} --mqtt http://localhost": "'http://localhost' is not a broker: write mqtt://",
     f"run {T} --again runs/one": "give one of TRACE, --job, -f FILE and --again RUN",
@@ -335,7 +352,7 @@ def test_a_mistake_is_one_line_that_names_it(
 ) -> None:
     monkeypatch.chdir(folder)
     before = sorted(folder.rglob("*"))
-    error = refused(*shlex.split(line), capsys=capsys)
+    error = refused(*shlex.split(line.replace("DIGITS", DIGITS)), capsys=capsys)
     assert MISTAKES[line] in error
     assert "internal error" not in error
     assert sorted(folder.rglob("*")) == before
