@@ -100,7 +100,11 @@ def _as_leased(address: str, interface: str) -> str:
 
 
 def _routes(devices: Mapping[str, str], networks: Sequence[str]) -> list[str]:
-    """Missing routes to ranks elsewhere on the link. None with several interfaces: each fits only some."""
+    """Missing routes to ranks elsewhere on the link. None with several interfaces: each fits only some.
+
+    Raises:
+        HostError: one would take addresses from another interface, which may be that of management.
+    """
     if len(set(devices.values())) != 1:
         return []
     source, interface = next(iter(devices.items()))
@@ -112,6 +116,14 @@ def _routes(devices: Mapping[str, str], networks: Sequence[str]) -> list[str]:
         for network in wanted
         if not network.is_loopback and not any(one.version == network.version and _is_in(network, one) for one in known)
     ]
+    elsewhere = iproute.prefixes_elsewhere(interface, is_v6=is_v6, protocol=_ROUTE_PROTOCOL) if missing else {}
+    for network in missing:
+        for prefix, other in elsewhere.items():
+            if network.version == prefix.version and _is_in(network, prefix):
+                raise HostError(
+                    f"the run has a route to {network}, which this machine reaches through {other}: choose other "
+                    f"addresses, or add the route to {interface} by hand"
+                )
     expiry = f" expires {LEASE_S}" if is_v6 else " scope link"
     return [f"{network} dev {interface} src {source} proto {_ROUTE_PROTOCOL}{expiry}" for network in missing]
 

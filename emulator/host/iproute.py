@@ -71,6 +71,22 @@ def routed_prefixes(interface: str, *, is_v6: bool) -> list[Prefix]:
     return [ip_network(default if route["dst"] == "default" else route["dst"]) for route in routes]
 
 
+def prefixes_elsewhere(interface: str, *, is_v6: bool, protocol: int) -> dict[Prefix, str]:
+    """Destination → interface of what the main table sends through other interfaces.
+
+    Args:
+        interface: the one that does not count.
+        is_v6: of which version of IP.
+        protocol: number of the routing protocol whose routes do not count, nor do default routes.
+    """
+    return {
+        ip_network(route["dst"]): route["dev"]
+        for route in _ask("-6" if is_v6 else "-4", "route", "show")
+        if route["dst"] != "default" and route.get("dev", interface) != interface
+        if route.get("protocol") != str(protocol)
+    }
+
+
 def egress_interface(address: str) -> str | None:
     """The interface through which packets to an address leave; None if there is no route."""
     found = _ask("route", "get", address)

@@ -63,3 +63,36 @@ def test_a_driver_says_its_name_and_speed_in_the_namespace_of_the_agent() -> Non
     fresh, loopback = (NicFacts(**facts) for facts in json.loads(asked.stdout))
     assert fresh == NicFacts("fresh", driver="veth", firmware=None, speed_bps=10**10, mtu=4321)
     assert loopback.interface == "lo"
+
+
+TAKE = """
+import asyncio
+from agents.host.leased_addresses import leased
+from agents.host.ports import Ports
+from emulator.control.conversation import JobSetup, RankPlace, Setup
+
+async def take(network):
+    setup = Setup({0: JobSetup("r", [RankPlace(0, "198.18.8.1", 1, 1)], "roce", 1, 0, settings=None)}, [network])
+    try:
+        async with leased(Ports(["other"]), setup):
+            return "added"
+    except Exception as error:
+        return str(error)
+
+for network in ("198.18.7.0/24", "198.18.7.64/26", "198.18.8.0/24"):
+    print(asyncio.run(take(network)))
+"""
+
+
+def test_a_run_takes_no_route_from_another_interface() -> None:
+    need("ip")
+    words = ["unshare", "-rn", "sh", "-c", f'{PREPARE} && "$0" -c "$1" && ip route', sys.executable, TAKE]
+    asked = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    if asked.returncode:
+        pytest.skip(f"no network namespace can be prepared here: {asked.stderr}")
+    first, second, third, *routes = asked.stdout.splitlines()
+    assert "a route to 198.18.7.0/24, which this machine reaches through fresh" in first
+    assert "a route to 198.18.7.64/26, which this machine reaches through fresh" in second
+    assert third == "added"
+    assert len(routes) == 1
+    assert routes[0].startswith("198.18.7.0/24 dev fresh proto kernel")

@@ -1,7 +1,7 @@
 """Addresses of ranks that an agent adds to its interfaces for a run, and removes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import ip_network
 
 import pytest
@@ -16,11 +16,12 @@ FOREVER = (1 << 32) - 1
 
 
 class Host:
-    """Records changes; `held` and `prefixes` are what its interfaces have."""
+    """Records changes; `held` and `prefixes` are what its interfaces have, `elsewhere` what others reach."""
 
     def __init__(self) -> None:
         self.held: dict[str, HeldAddress] = {}
-        self.prefixes: list[str] = []
+        self.prefixes: Collection[str] = []
+        self.elsewhere: dict[str, str] = {}
         self.changes: list[tuple[list[str], bool]] = []
 
     def change(self, commands: Sequence[str], *, goes_on: bool = False) -> None:
@@ -33,6 +34,10 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr("emulator.host.iproute.held_addresses", lambda interface: made.held)
     monkeypatch.setattr(
         "emulator.host.iproute.routed_prefixes", lambda interface, is_v6: [ip_network(one) for one in made.prefixes]
+    )
+    monkeypatch.setattr(
+        "emulator.host.iproute.prefixes_elsewhere",
+        lambda interface, is_v6, protocol: {ip_network(one): name for one, name in made.elsewhere.items()},
     )
     monkeypatch.setattr("emulator.host.iproute.change", made.change)
     return made
@@ -84,6 +89,23 @@ def test_routes_to_other_ranks_use_the_leased_address_and_are_removed_before_it(
         "route del 192.0.2.128/25 dev eth0 src 192.0.2.1 proto 196 scope link",
         "address del 192.0.2.1/32 dev eth0",
     ]
+
+
+@pytest.mark.parametrize("network", ["192.0.2.0/24", "192.0.2.128/25", "192.0.2.9/32"])
+def test_a_route_takes_nothing_from_another_interface(network: str, host: Host) -> None:
+    host.elsewhere = {"192.0.2.0/24": "mgmt0"}
+    with pytest.raises(HostError, match=rf"a route to {network}, which this machine reaches through mgmt0"):
+        lease(["eth0"], "198.51.100.1", networks=[network])
+    assert not host.changes, "nothing is added"
+
+
+def test_a_route_may_be_wider_than_one_of_another_interface_or_be_there_by_hand(host: Host) -> None:
+    host.elsewhere = {"192.0.2.0/26": "mgmt0"}
+    lease(["eth0"], "198.51.100.1", networks=["192.0.2.0/24"])
+    assert host.changes[0][0][1].startswith("route replace 192.0.2.0/24 dev eth0")
+    host.elsewhere = host.prefixes = {"192.0.2.0/24": "mgmt0"}
+    lease(["eth0"], "198.51.100.1", networks=["192.0.2.0/24"])
+    assert len(host.changes[2][0]) == 1
 
 
 def test_several_interfaces_get_no_routes(host: Host) -> None:
