@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import re
 import signal
 import socket
@@ -32,9 +33,13 @@ async def serving(limits: ConnectionLimits, release: asyncio.Event) -> AsyncIter
     async def quick(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
+    async def length(request: web.Request) -> web.Response:
+        return web.Response(text=str(len(await request.read())))
+
     application = web.Application()
     application.router.add_get("/slow", slow)
     application.router.add_get("/quick", quick)
+    application.router.add_post("/length", length)
     runner = GuardedRunner(application, limits, access_log=None)
     await runner.setup()
     try:
@@ -67,6 +72,27 @@ async def test_half_requests_give_way_and_requests_under_way_stay(caplog: pytest
     said = [one.message for one in caplog.records if one.name == rooms.__name__]
     assert len(said) == 1
     assert "too many connections" in said[0]
+
+
+async def test_a_body_is_not_unpacked() -> None:
+    packed = gzip.compress(bytes(1 << 20))
+    async with serving(ConnectionLimits(most=8), asyncio.Event()) as port, ClientSession() as session:
+        url, headers = f"http://127.0.0.1:{port}/length", {"Content-Encoding": "gzip"}
+        async with session.post(url, data=packed, headers=headers) as answer:
+            assert await answer.text() == str(len(packed))
+
+
+async def test_what_is_not_http_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(ConnectionLimits(most=8), asyncio.Event()) as port:
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\nHost: \x1b[31m\r\nHost: y\r\n\r\n")
+            assert (await reader.readline()).split()[1] == b"400"
+            writer.close()
+    assert [one.name for one in caplog.records] == [rooms.__name__]
+    assert "refused requests that are not HTTP: 1, the last one of 127.0.0.1" in caplog.text
+    assert "\x1b" not in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_half_request_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

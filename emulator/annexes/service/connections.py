@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from emulator.host.resources import raise_descriptors
 
@@ -155,11 +156,38 @@ class _Guard(asyncio.Protocol):
         self._handler.resume_writing()
 
 
+class _Malformed(logging.Filter):
+    """Drops what aiohttp logs, with a traceback each, of what is not HTTP; says how often that was, once a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count, self._said_s = 0, -_QUIET_S
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        self._count += 1
+        if time.monotonic() - self._said_s >= _QUIET_S:
+            peer, problem = (*(record.args or ()), "")[0], " ".join(str(error).split())[:200]
+            logger.warning("refused requests that are not HTTP: %d, the last one of %s: %s", self._count, peer, problem)
+            self._count, self._said_s = 0, time.monotonic()
+        return False
+
+
+def _log_of_requests() -> logging.Logger:
+    """A log for one server, which strangers cannot fill."""
+    log = logging.Logger("aiohttp.server")
+    log.parent = logging.root
+    log.addFilter(_Malformed())
+    return log
+
+
 class GuardedRunner(web.AppRunner):
-    """A runner whose connections are guarded."""
+    """A runner whose connections are guarded; bodies stay as they come, as few bytes can unpack to many."""
 
     def __init__(self, application: web.Application, limits: ConnectionLimits, **options: Any) -> None:
-        super().__init__(application, **options)
+        super().__init__(application, logger=_log_of_requests(), auto_decompress=False, **options)
         self._limits = limits
 
     @property

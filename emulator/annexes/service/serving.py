@@ -103,7 +103,7 @@ async def serving(store: Store, place: ServiceFolder, configuration: Configurati
             async with LivePages(service) as live:
                 routes = routes_of(service, live, is_secret=tls is not None)
                 routes.limits = limits = ConnectionLimits()
-                options = {"access_log": None, "shutdown_timeout": _SHUTDOWN_S, "auto_decompress": False}
+                options = {"access_log": None, "shutdown_timeout": _SHUTDOWN_S}
                 runner = GuardedRunner(routes.application, limits, **options)
                 await runner.setup()
                 try:
