@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from collections.abc import Iterable
 from types import TracebackType
@@ -59,6 +61,7 @@ class MetricsEndpoint:
             reason = getattr(error, "strerror", "no such host")
             raise HostError(f"metrics cannot be served at {host}:{port} ({reason}): use another") from error
         self._server.set_app(at_metrics_only(self._server.get_app()))
+        _limit_connections(self._server)
         return self
 
     def __exit__(
@@ -74,6 +77,35 @@ class MetricsEndpoint:
         """Address to scrape."""
         host, port = self._server.server_address[:2]
         return f"http://{host}:{port}{PATH}"
+
+
+MOST_CONNECTIONS = 16
+"""Of an endpoint: each takes a thread and a descriptor from the process that plays."""
+
+
+def _limit_connections(server: Any) -> None:
+    """Beyond the limit, the connection that has waited longest gives way to a new one."""
+    held: dict[socket.socket, None] = {}
+    lock, answer = threading.Lock(), server.process_request_thread
+
+    def admit(request: socket.socket, _: object) -> bool:
+        with lock:
+            if len(held) >= MOST_CONNECTIONS:
+                oldest = next(iter(held))
+                del held[oldest]
+                with contextlib.suppress(OSError):  # it has just ended
+                    oldest.shutdown(socket.SHUT_RDWR)
+            held[request] = None
+        return True
+
+    def answered(request: socket.socket, address: object) -> None:
+        try:
+            answer(request, address)
+        finally:
+            with lock:
+                held.pop(request, None)
+
+    server.verify_request, server.process_request_thread = admit, answered
 
 
 def at_metrics_only(metrics: WSGIApplication) -> WSGIApplication:

@@ -1,5 +1,6 @@
 """Runs that tell a real broker and a real scraper what they do, while it breaks and comes back."""
 
+import contextlib
 import gc
 import logging
 import re
@@ -13,7 +14,7 @@ import pytest
 
 from emulator.annexes.telemetry.messages import Broker, Composer, IterationPayload, StatePayload
 from emulator.annexes.telemetry.publishing import MqttPublisher
-from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry
+from emulator.host.metrics_endpoint import MOST_CONNECTIONS, MetricsEndpoint, new_registry
 from tests.support.command import EXAMPLE, charkha, started, succeed, wait_for
 from tests.support.mosquitto import Mosquitto, listening, mosquitto
 
@@ -128,6 +129,16 @@ def test_prometheus_sees_the_run(tmp_path: Path) -> None:
         text = wait_for(scrape)
         assert re.search(r'^charkha_run_info\{.*trace=".*transformer-8r"', text, re.MULTILINE)
         assert "charkha_ranks 8.0" in text
+
+
+def test_connections_that_ask_for_nothing_give_way_to_a_scrape() -> None:
+    with MetricsEndpoint(new_registry(), ("127.0.0.1", 0)) as endpoint, contextlib.ExitStack() as stack:
+        address = ("127.0.0.1", int(endpoint.url.split(":")[2].partition("/")[0]))
+        idle = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(MOST_CONNECTIONS + 4)]
+        assert urllib.request.urlopen(endpoint.url, timeout=60).status == 200
+        assert [one.recv(1) for one in idle[:5]] == [b""] * 5
+        idle[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert idle[-1].recv(8) == b"HTTP/1.0"
 
 
 def test_metrics_have_one_path() -> None:

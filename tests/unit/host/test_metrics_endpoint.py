@@ -23,7 +23,7 @@ def test_metrics_are_for_this_host_unless_an_address_is_given(text: str, wanted:
     assert parse_address(text) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", "65536", "host:-1", "host:x"])
+@pytest.mark.parametrize("text", ["", "host", "host:", "65536", "9" * 5000, "٣", "host:-1", "host:x"])
 def test_other_texts_are_not_addresses(text: str) -> None:
     with pytest.raises(InputError, match="is not an address for metrics: write"):
         parse_address(text)
