@@ -56,7 +56,7 @@ from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import groups_of
 from emulator.results.comparison.verdicts import ComparisonRules as ComparisonRules
 from emulator.results.comparison.verdicts import compare
-from emulator.results.run_folder.manifest import MANIFEST, SESSION
+from emulator.results.run_folder.manifest import MANIFEST, PARTIAL_MANIFEST, SESSION
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import load_session
@@ -504,6 +504,28 @@ def _stored_run(is_table: bool) -> Callable[[Path, Random], tuple[Path, str]]:
 
 
 @cache
+def _streams() -> dict[str, bytes]:
+    """The tables of a run that goes on, or was left by a crash."""
+    made = {}
+    for part in RunTable:
+        batches, written = _stored()[1][part.file_name].to_batches(), io.BytesIO()
+        with pa.ipc.new_stream(written, part.schema) as stream:
+            for batch in batches * 2:
+                stream.write_batch(batch.cast(part.schema))
+        made[part.stream_name] = written.getvalue()
+    return made
+
+
+def _open_run(folder: Path, chance: Random) -> tuple[Path, str]:
+    (folder / PARTIAL_MANIFEST).write_bytes(_stored()[0][MANIFEST])
+    for name, data in _streams().items():
+        (folder / name).write_bytes(data)
+    name = chance.choice(sorted(_streams()))
+    (folder / name).write_bytes(damaged_bytes(_streams()[name], chance))
+    return folder, chance.choices(*_weighted_uses())[0]
+
+
+@cache
 def _weighted_uses() -> tuple[list[str], list[int]]:
     """What is done with stored runs, and how often: pages and tables of all figures take ten times as long."""
     slow = {"report": 1, "runs show": 2, "expect": 3, "export junit": 2, "export csv": 4}
@@ -781,6 +803,7 @@ KINDS: Sequence[Kind] = (
     Kind("profile", _yaml("profile", *(path.read_text for path in PROFILES.paths.values())), load_profile),
     Kind("stored run: manifest", _stored_run(is_table=False), _used),
     Kind("stored run: tables", _stored_run(is_table=True), _used),
+    Kind("stored run: streams", _open_run, _used),
     Kind("stored session", _session, load_session),
     Kind("capture", _file("x.pcap", lambda chance: damaged_words(chance.choice(_captures()), chance)), _audit),
     Kind("certificates", _certificates, _used_certificates),

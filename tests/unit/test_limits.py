@@ -19,7 +19,7 @@ from emulator.control.conversation import LARGEST_MESSAGE_BYTES
 from emulator.controller.roster.control_service import LARGEST_GREETING_BYTES
 from emulator.host.files import MOST_BYTES, MOST_SECRET_BYTES
 from emulator.planner.loaded_algorithms import MAX_ALGORITHM_BYTES
-from emulator.results.run_folder.reader import LEAST_ROW_BYTES, MOST_ROWS
+from emulator.results.run_folder.reader import LEAST_SAMPLE_BYTES, MOST_ROWS
 from emulator.schema import MOST_JSON_VALUES
 from emulator.topology.document import MAX_YAML_BYTES, MOST_VALUES
 from emulator.trace.files.compression import MAX_UNFOLD_RATIO, UNFOLD_ALLOWANCE_BYTES, ZSTD_WINDOW_LOG
@@ -62,7 +62,7 @@ PAGE = Path(__file__).parents[2] / "docs/limits.md"
         ("object of a JSON trace", [f"{MAX_OBJECT_CHARACTERS // MIB} Mi characters"]),
         ("`comm_group.json`, other JSON", [f"{MOST_BYTES // MIB} MiB", f"{MOST_JSON_VALUES:,} values"]),
         ("identity, key, token", [f"{MOST_SECRET_BYTES // MIB} MiB"]),
-        ("samples of a stored run", [f"{MOST_ROWS:,} rows", f"one for every {LEAST_ROW_BYTES} bytes"]),
+        ("samples of a stored run", [f"{MOST_ROWS:,} rows", f"one for every {LEAST_SAMPLE_BYTES} bytes"]),
         ("size of a communication", [f"{MAX_SIZE_BYTES // PIB} PiB"]),
         ("text file of an importer", [f"{MAX_FILE_BYTES // MIB} MiB", f"lines of {MAX_LINE_BYTES // MIB} MiB"]),
         ("pickle", [f"{MAX_MEMO:,} references", f"{MAX_DEPTH} levels", f"{VALUES_PER_BYTE} values per byte"]),

@@ -116,8 +116,10 @@ class Run:
         return to_table(list(self.batches(part, columns)), schema)
 
 
-MOST_ROWS, LEAST_ROW_BYTES = 1_000_000, 4
-"""Of samples: no clock gives all of them the same times, which would fit in fewer bytes (measured: 24)."""
+MOST_ROWS, LEAST_ROW_BYTES = 1_000_000, 1
+"""Of a table: equal rows would fit in less, and no run has only such."""
+LEAST_SAMPLE_BYTES = 4
+"""No clock gives all samples the same times (measured: 24)."""
 
 
 def _parquet_batches(path: Path, part: RunTable, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -125,8 +127,9 @@ def _parquet_batches(path: Path, part: RunTable, names: list[str]) -> Iterator[p
         with open_at_once(path) as file, pq.ParquetFile(file) as source:
             written = source.schema_arrow
             _check_columns(written, part, names, path)
-            most_rows = MOST_ROWS + path.stat().st_size // LEAST_ROW_BYTES
-            if part is RunTable.SAMPLES and source.metadata.num_rows > most_rows:
+            row_bytes = LEAST_SAMPLE_BYTES if part is RunTable.SAMPLES else LEAST_ROW_BYTES
+            most_rows = MOST_ROWS + path.stat().st_size // row_bytes
+            if source.metadata.num_rows > most_rows:
                 raise ResultError(f"has {source.metadata.num_rows:,} rows; so few bytes have {most_rows:,}", path=path)
             for batch in source.iter_batches(columns=[name for name in names if name in written.names]):
                 yield _with_columns(_with_own_words(batch), part, names)
@@ -279,6 +282,7 @@ def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
 def _whole_batches(source: BufferedReader, path: Path) -> Iterator[pa.RecordBatch]:
     try:
         reader = pa.ipc.open_stream(source)
+        list(reader.schema.names)  # they may be no text
         while True:
             batch = reader.read_next_batch()
             batch.validate(full=True)
@@ -289,3 +293,6 @@ def _whole_batches(source: BufferedReader, path: Path) -> Iterator[pa.RecordBatc
         # For a truncated stream Arrow raises an OSError without errno; one with errno comes from the disk.
         if getattr(error, "errno", None):
             raise ResultError(f"cannot be read ({error})", path=path) from error
+    except (pa.ArrowException, ValueError, MemoryError) as error:  # MemoryError: of a length in it
+        reason = str(error).splitlines() or ["a length that cannot be"]
+        raise ResultError(f"is damaged ({reason[0]})", path=path) from error

@@ -104,7 +104,7 @@ def test_a_truncated_parquet_file_is_named_wherever_it_ends(tmp_path: Path) -> N
             run.table(RunTable.SAMPLES)
 
 
-@pytest.mark.parametrize("part", [RunTable.SAMPLES, RunTable.ITERATIONS, RunTable.FLOWS])
+@pytest.mark.parametrize("part", [RunTable.SAMPLES, RunTable.FLOWS])
 def test_a_closed_run_needs_every_table_that_is_not_optional(tmp_path: Path, part: RunTable) -> None:
     run = write_run(tmp_path / "run", iteration_rows(0))
     (run.folder / part.file_name).unlink()
@@ -158,13 +158,16 @@ def test_a_batch_comes_with_the_texts_of_its_own_rows(tmp_path: Path) -> None:
     assert pa.concat_arrays([one["name"].dictionary_decode() for one in batches]) == names.dictionary_decode()
 
 
-def test_more_rows_than_so_few_bytes_can_have_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", [RunTable.SAMPLES, RunTable.FLOWS])
+def test_more_rows_than_so_few_bytes_can_have_are_not_read(
+    part: RunTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("emulator.results.run_folder.reader.MOST_ROWS", 1000)
-    run = write_run(tmp_path / "run", collective([0], [9]))
-    path = run.folder / "samples.parquet"
-    pq.write_table(run.table(RunTable.SAMPLES).take(pa.array([0] * 200_000)), path, compression="zstd")
+    run = write_run(tmp_path / "run", collective([0], [9]), flows=[FlowCounters(0, 1, bytes=9)])
+    row = run.table(part).slice(0, 1)
+    pq.write_table(row.take(pa.array([0] * 200_000)), run.folder / part.file_name, compression="zstd")
     with pytest.raises(ResultError, match="has 200,000 rows; so few bytes have"):
-        run.table(RunTable.SAMPLES)
+        run.table(part)
 
 
 def test_iterations_of_a_crashed_run_are_counted_even_if_none_is_complete(tmp_path: Path) -> None:
@@ -256,6 +259,14 @@ def test_a_stream_never_overwrites_a_file(tmp_path: Path) -> None:
     (tmp_path / "s.arrows").touch()
     with pytest.raises(HostError, match=r"cannot write results \(File exists\)"):
         TableStream(tmp_path / "s.arrows", pa.schema([]))
+
+
+def test_a_stream_whose_names_are_no_text_is_named(tmp_path: Path) -> None:
+    crash_after(tmp_path / "run", 1)
+    path = tmp_path / "run" / RunTable.SAMPLES.stream_name
+    path.write_bytes(path.read_bytes().replace(b"post_ns", b"post_\xff\xfe"))
+    with pytest.raises(ResultError, match=r"samples\.partial\.arrows: is damaged"):
+        read_run(tmp_path / "run").table(RunTable.SAMPLES)
 
 
 def test_a_stream_that_is_not_there_is_an_error(tmp_path: Path) -> None:
