@@ -45,6 +45,7 @@ from emulator.control.wire.tls import TlsFiles
 from emulator.controller.roster.listen_address import ListenAddress
 from emulator.device.profile.load import load_profile
 from emulator.errors import InputError, PlanError, RemoteProtocolError
+from emulator.experiment.series.stored import stored_result
 from emulator.experiment.series.suite.document import read_suite, shipped_suites
 from emulator.experiment.settle.defaults import resolve
 from emulator.experiment.settle.settled import planned_flows
@@ -73,6 +74,7 @@ from emulator.trace.files.master import write_master
 from emulator.trace.meaning.workload import build_workload
 from emulator.views.as_json import runs_to_json, statistics_to_json, summary_to_json, verdict_to_json
 from emulator.views.html.facts import read_facts
+from emulator.views.html.page.document import render
 from emulator.views.html.run_page import facts_to_json, run_page
 from emulator.views.terminal.store_table import render_runs, render_statistics
 from emulator.views.terminal.summary_table import render as render_summary
@@ -508,10 +510,10 @@ def _streams() -> dict[str, bytes]:
     """The tables of a run that goes on, or was left by a crash."""
     made = {}
     for part in RunTable:
-        batches, written = _stored()[1][part.file_name].to_batches(), io.BytesIO()
-        with pa.ipc.new_stream(written, part.schema) as stream:
-            for batch in batches * 2:
-                stream.write_batch(batch.cast(part.schema))
+        table, written = _stored()[1][part.file_name], io.BytesIO()
+        with pa.ipc.new_stream(written, table.schema) as stream:
+            stream.write_table(table)
+            stream.write_table(table)
         made[part.stream_name] = written.getvalue()
     return made
 
@@ -575,6 +577,44 @@ def _used(stored: tuple[Path, str]) -> None:
         _USES[use](run)
     else:
         export(run, load(PluginKind.EXPORTS, use.removeprefix("export ")), folder / "out")
+
+
+_FIGURE = {"value": 1.5, "low": 1.0, "high": 2.0}
+_JOB = {"job": "a", "jct_ns": 1.5, "factor": _FIGURE, "covered": 1, "left_out": 1}
+_POINT = {"runs": 2, "unit": "runs", "jct_ns": _FIGURE, "collective": "all_reduce", "busbw_bytes_per_s": _FIGURE}
+_CHECK = {"outcome": "PASS", "text": "t", "metric": "jct", "about": "", "unit": "ns", "value": 1.5, "bound": "3 ms"}
+_RECORDS: Mapping[str, Mapping[str, Any]] = {
+    "sweep.json": {
+        **{"charkha_sweep_result": 1, "name": "n", "written": "2026-01-02T03:04:05+00:00", "spec": {}, "repeat": 2},
+        "axes": [{"name": one, "setting": one, "values": ["1", "2"]} for one in ("qps", "seed")],
+        "points": [
+            {"values": {"qps": one, "seed": "1"}, "folder": f"qps={one}", "jobs": jobs, **_POINT}
+            for one, jobs in (("1", []), ("2", [_JOB]))
+        ],
+    },
+    "suite.json": {
+        **{"charkha_suite_result": 1, "suite": "s", "digest": "d", "started": "2026-01-02T03:04:05+00:00"},
+        **{"planned": 2, "clauses": [], "not_covered": ["x"]},
+        "cases": [
+            {
+                **{"name": "c", "outcome": "PASS", "text": "t", "metric": "jct", "value": 1.5, "unit": "ns"},
+                "runs": [{"folder": "c/1", "run_id": "r", "outcome": "PASS", "load": 3, "checks": [_CHECK]}],
+            }
+        ],
+    },
+}
+
+
+def _series(folder: Path, chance: Random) -> Path:
+    name = chance.choice(sorted(_RECORDS))
+    (folder / name).write_bytes(damaged_document(json.loads(json.dumps(_RECORDS[name])), chance))
+    return folder
+
+
+def _reported(folder: Path) -> None:
+    found = stored_result(folder)
+    json.dumps(found.to_json())
+    render(found.page(folder))
 
 
 def _session(folder: Path, chance: Random) -> Path:
@@ -804,6 +844,7 @@ KINDS: Sequence[Kind] = (
     Kind("stored run: manifest", _stored_run(is_table=False), _used),
     Kind("stored run: tables", _stored_run(is_table=True), _used),
     Kind("stored run: streams", _open_run, _used),
+    Kind("stored suite or sweep", _series, _reported),
     Kind("stored session", _session, load_session),
     Kind("capture", _file("x.pcap", lambda chance: damaged_words(chance.choice(_captures()), chance)), _audit),
     Kind("certificates", _certificates, _used_certificates),

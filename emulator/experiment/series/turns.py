@@ -5,6 +5,7 @@ A turn whose folder holds a complete run is not played again; what an aborted on
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -143,6 +144,21 @@ def _set_aside(folder: Path) -> None:
         if not aside.exists():
             folder.rename(aside)
         attempt += 1
+
+
+def check_below(*names: str) -> None:
+    """Check names of folders in a record: a record that came from elsewhere must lead to nothing outside its folder.
+
+    Raises:
+        ValueError: one is absolute, leads upwards, or is longer than a name can be.
+    """
+    for name in names:
+        parts = name.split("/")
+        if name.startswith("/") or ".." in parts or max(map(len, map(os.fsencode, parts))) > _LONGEST_NAME:
+            raise ValueError(f"{name[:40]!r} is not a folder below that of the record")
+
+
+_LONGEST_NAME = 255
 
 
 class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,10 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from emulator.experiment.series.suite.document import Case, ClauseSection, Suite
-from emulator.experiment.series.turns import SeriesRecord
+from emulator.experiment.series.turns import SeriesRecord, check_below
 from emulator.results.run_folder.manifest import Manifest, RunFigures
 from emulator.results.run_folder.reader import Run
-from emulator.results.statistics.metric import MetricKind
+from emulator.results.statistics.metric import MetricKind, Unit
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.verdict.judge import Finding, Outcome, Verdict, gravest, judge
 from emulator.results.verdict.rules import Rule, Rules
@@ -24,6 +24,8 @@ from emulator.views.columns.figures import count_of, link_rate_cell
 from emulator.views.columns.result_columns import result_of
 from emulator.views.verdict_text import describe_finding, describe_subject
 
+BITS_PER_S, BYTES, SHARE = "bit/s", "By", "0.01 %"
+"""Units of loads."""
 OFFERED = 0.75
 """Share of a load, as payload at the busiest port over the median iteration, from which on the load was offered."""
 
@@ -38,6 +40,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     value: float | None
     bound: str
+
+    def __post_init__(self) -> None:
+        Unit(self.unit)
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +69,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     topology: str | None = None
     figures: RunFigures | None = None
     checks: tuple[Check, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_below(self.folder)
 
     @property
     def why(self) -> str:
@@ -92,6 +100,11 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     unit: str | None = None
     limit: str | None = None
     runs: tuple[RunRecord, ...]
+
+    def __post_init__(self) -> None:
+        check_below(self.name)
+        if self.unit not in (None, BITS_PER_S, SHARE):
+            Unit(self.unit)
 
     @property
     def jobs(self) -> tuple[str, ...]:

@@ -21,6 +21,9 @@ from msgspec.structs import replace
 from emulator.errors import InputError
 from emulator.experiment.series.suite.document import Case, Suite
 from emulator.experiment.series.suite.record import (
+    BITS_PER_S,
+    BYTES,
+    SHARE,
     CaseRecord,
     RunRecord,
     SuiteRecord,
@@ -29,7 +32,7 @@ from emulator.experiment.series.suite.record import (
     run_record,
 )
 from emulator.experiment.series.suite.search import Search
-from emulator.experiment.series.suite.table import BITS_PER_S, BYTES, SHARE, Records, load_text
+from emulator.experiment.series.suite.table import Records, load_text
 from emulator.experiment.series.turns import Play, Series, Turn
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Experiment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from emulator.experiment.series.suite.record import CaseRecord, SuiteRecord
+from emulator.experiment.series.suite.record import BITS_PER_S, SHARE, CaseRecord, SuiteRecord
 from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.statistics.metric import Unit
 from emulator.results.verdict.judge import Outcome, gravest
@@ -15,9 +15,6 @@ from emulator.views.columns.figures import NONE, count_of, link_rate_cell
 from emulator.views.columns.result_columns import STYLES, RunResult, result_columns
 from emulator.views.verdict_text import metric_cell
 from emulator.visible import visible
-
-BITS_PER_S, BYTES, SHARE = "bit/s", "By", "0.01 %"
-"""Units of loads."""
 
 
 def deciding_cell(one: CaseRecord) -> str:

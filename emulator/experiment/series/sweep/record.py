@@ -116,6 +116,11 @@ class SweepRecord(SeriesRecord, frozen=True, kw_only=True):
     repeat: int
     points: tuple[PointRecord, ...]
 
+    def __post_init__(self) -> None:
+        names = {one.name for one in self.axes}
+        if not names or any(one.values.keys() != names for one in self.points):
+            raise ValueError("points that do not have a value of each axis")
+
     @property
     def verdict(self) -> Verdict | None:
         """The gravest of the points; None if the run spec has no rules."""
