@@ -171,6 +171,10 @@ for _first, _known in yaml.SafeLoader.yaml_implicit_resolvers.items():
     ]
 
 
+_LONGEST_INTEGER = 100
+"""Characters: one of 64 bits has 66 in the longest way to write it, and may have spaces of `_`."""
+
+
 class _Values:
     """Plain values of YAML nodes. Refuses what YAML would read in two ways, and what no document needs."""
 
@@ -188,6 +192,8 @@ class _Values:
             return [self.of(one) for one in node.value]
         if not isinstance(node, yaml.ScalarNode) or node.tag not in _SCALARS:
             raise self._error(f"is not valid YAML (no value here has the tag {node.tag})", node)
+        if node.tag.endswith(":int") and len(node.value) > _LONGEST_INTEGER:  # Python refuses it in words of its own
+            raise self._error("cannot be used: a number has more than 64 bits", node)
         try:
             value = self._loader.construct_object(node)
         except Exception as error:  # of a tag that is written out: `!!int x`

@@ -113,6 +113,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
         ("a: 1\nb: .nan", ":2: cannot be used: nan is not a finite number"),
         ("a: 1\nb: -.inf", ":2: cannot be used: -inf is not a finite number"),
         ("a: " + "9" * 400, ":1: cannot be used: a number has more than 64 bits"),
+        ("a: " + "9" * 5000, ":1: cannot be used: a number has more than 64 bits"),
         ("a: 1\n? {b: 1}\n: 2", ":2: is not valid YAML (a key is plain text, not a mapping or a list)"),
         ("a: !!timestamp x", ":1: is not valid YAML (no value here has the tag"),
         ("a: !!int x", ":1: is not valid YAML (invalid literal"),
