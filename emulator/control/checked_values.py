@@ -4,25 +4,9 @@ may reach a host's commands and sockets, and numbers of which only some make sen
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
 from typing import Annotated, TypeAlias, TypeVar
 
-
-def numeric_address(text: str) -> str:
-    """The usual spelling of an address without a zone; ValueError if it is none."""
-    return str(ip_address(_without_zone(text)))
-
-
-def numeric_prefix(text: str) -> str:
-    """The usual spelling of a prefix; ValueError if it is none."""
-    return str(ip_network(_without_zone(text)))
-
-
-def _without_zone(text: str) -> str:
-    if "%" in text:  # whatever follows it, ipaddress takes
-        raise ValueError(f"{text!r} has a zone")
-    return text
-
+from emulator.topology.safety import numeric_address, numeric_prefix
 
 NumericAddress: TypeAlias = Annotated[str, numeric_address]
 NumericPrefix: TypeAlias = Annotated[str, numeric_prefix]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
 from emulator.errors import PlanError
 from emulator.topology.document import Document, KeyPath
 from emulator.topology.file_format import DomainSection, HostSection, InterfaceSection
 from emulator.topology.model import Domain, Host, Peer
 from emulator.topology.network import Interface
-from emulator.topology.safety import Network, is_safe, unsafe_problem
+from emulator.topology.safety import Network, is_safe, numeric_address, numeric_prefix, unsafe_problem
 from emulator.units import parse_duration, parse_rate
 
 UNLIMITED = 1 << 62
@@ -258,14 +258,14 @@ def _addresses(document: Document, section: HostSection | InterfaceSection, key:
 
 def _address(document: Document, text: str, key: KeyPath) -> str:
     try:
-        return str(ip_address(text))
+        return numeric_address(text)
     except ValueError as error:
         raise document.error(f"{text!r} is not a numeric IP address", key) from error
 
 
 def _prefix(document: Document, text: str, key: KeyPath) -> str:
     try:
-        return str(ip_network(text))
+        return numeric_prefix(text)
     except ValueError as error:
         raise document.error(f"{text!r} is not a prefix ({error}); write one such as 127.1.0.0/16", key) from error
 

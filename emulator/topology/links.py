@@ -16,7 +16,7 @@ from emulator.topology.hosts import HostEntry, common_rate_bps, read_domain, rea
 from emulator.topology.model import Host
 from emulator.topology.network import End, Interface, Link, Network, Route, Switch
 from emulator.topology.safety import Network as AddressRange
-from emulator.topology.safety import is_safe, unsafe_problem
+from emulator.topology.safety import is_safe, numeric_prefix, unsafe_problem
 from emulator.units import parse_duration, parse_size
 
 
@@ -241,7 +241,7 @@ def _fabric(document: Document, section: FabricSection) -> LeafSpine:
 def _addresses(document: Document, text: str, fabric: LeafSpine, allowed: Sequence[AddressRange]) -> Iterator[str]:
     key = ("fabric", "addresses")
     try:
-        prefix = ip_network(text)
+        prefix = ip_network(numeric_prefix(text))
     except ValueError as error:
         raise document.error(f"is not a prefix ({error}); write one such as 10.0.0.0/8", key) from error
     if not is_safe(prefix, allowed):

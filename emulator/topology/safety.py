@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
 from emulator.errors import InputError
@@ -32,6 +32,22 @@ SAFE_NETWORKS: Sequence[Network] = tuple(
 SAFE_NETWORKS_IN_WORDS = "loopback, 198.18.0.0/15, documentation and private ranges"
 
 
+def numeric_address(text: str) -> str:
+    """The usual spelling of an address without a zone; ValueError if it is none."""
+    return str(ip_address(_without_zone(text)))
+
+
+def numeric_prefix(text: str) -> str:
+    """The usual spelling of a prefix; ValueError if it is none."""
+    return str(ip_network(_without_zone(text)))
+
+
+def _without_zone(text: str) -> str:
+    if "%" in text:  # whatever follows it, ipaddress takes
+        raise ValueError(f"{text!r} has a zone")
+    return text
+
+
 def parse_networks(texts: Iterable[str], option: str = "--allow-network") -> list[Network]:
     """Prefixes, as given to an option.
 
@@ -41,7 +57,7 @@ def parse_networks(texts: Iterable[str], option: str = "--allow-network") -> lis
     networks: list[Network] = []
     for text in texts:
         try:
-            networks.append(ip_network(text))
+            networks.append(ip_network(numeric_prefix(text)))
         except ValueError as error:
             raise InputError(f"{option} {text!r}: {error}; write a prefix such as 192.0.2.0/24") from error
     return networks

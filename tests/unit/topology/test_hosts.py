@@ -183,6 +183,7 @@ def test_a_common_rate_is_one_that_all_have(rates: list[int | None], common: int
         ("hosts:\n- {name: h, address: 10.0.0.1}\n- {name: h, address: 10.0.0.2}",
          "t.yaml:3, hosts[1].name: there is already a host named 'h'"),
         (FIRST.replace("10.0.0.1", "lab7"), "t.yaml:3, hosts[0].address: 'lab7' is not a numeric IP address"),
+        (FIRST.replace("10.0.0.1", "fc00::1%eth0"), "t.yaml:3, hosts[0].address: 'fc00::1%eth0' is not a numeric IP address"),
         ("hosts:\n- name: h0\n  addresses:\n  - 10.0.0.1\n  - x",
          "t.yaml:5, hosts[0].addresses[1]: 'x' is not a numeric IP address"),
         ("hosts:\n- name: h0\n  per_rank: 10.0.0.1/8",

@@ -55,3 +55,9 @@ def test_the_problem_names_an_address_or_a_prefix() -> None:
 def test_what_is_not_a_prefix_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--allow-network"):
         parse_networks(["10.0.0.0/8", text])
+
+
+@pytest.mark.parametrize("text", ["fc00::%eth0/64", "fc00::1%8.8.8.8", "10.0.0.1/8", "x"])
+def test_a_prefix_has_neither_a_zone_nor_bits_beyond_it(text: str) -> None:
+    with pytest.raises(InputError, match="write a prefix such as"):
+        parse_networks([text])
