@@ -155,7 +155,10 @@ async def _status_of(url: str, path: str, header: bytes) -> int:
 
 
 async def test_a_session_is_proved_by_text_alone(tmp_path: Path, tokens: dict[str, str]) -> None:
-    async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
+    async with (
+        in_this_process(tmp_path) as (_, url),
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+    ):
         browser = Asking(session, url, None)
         assert (await browser("POST", "/login", data={"token": tokens["operator"]}))[0] == 303
         assert (await browser("POST", "/logout", data={"form_token": "é"}))[0] == 403

@@ -12,6 +12,7 @@ from aiohttp import web
 from charkha.service import Client, Role
 from emulator.annexes.service.catalogue import Catalogue
 from emulator.annexes.service.configuration import Configuration, ServiceFolder
+from emulator.annexes.service.connections import ConnectionLimits, GuardedRunner
 from emulator.annexes.service.http import Routes
 from emulator.annexes.service.live_pages import LivePages
 from emulator.annexes.service.queues import Changes, Queues
@@ -72,7 +73,7 @@ async def in_this_process(folder: Path, *, quota_bytes: int = 1 << 30) -> AsyncI
         service = Service(store, place, Catalogue(Configuration(), rules=folder / "rules"), queues, changes)
         async with LivePages(service) as live:
             routes = routes_of(service, live, is_secret=False)
-            runner = web.AppRunner(routes.application, access_log=None)
+            runner = GuardedRunner(routes.application, ConnectionLimits(), access_log=None)
             await runner.setup()
             try:
                 site = web.TCPSite(runner, "127.0.0.1", 0)
