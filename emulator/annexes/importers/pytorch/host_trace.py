@@ -289,6 +289,7 @@ _KNOWN_ATTRIBUTES = frozenset(
         *("collective_name", "dtype", "in_msg_nelems", "out_msg_nelems", "pg_name", "pg_desc", "pg_size"),
         *("in_split_size", "out_split_size", "global_rank_start", "global_rank_stride", "is_asynchronized_op"),
         *("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "kernel_backend", "kernel_file"),
+        *("tensor_range", "debug"),
     }
 )
 """Of a call, as PyTorch names them; splits and ranks stand among its inputs as well."""
