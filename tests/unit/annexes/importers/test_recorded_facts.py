@@ -399,6 +399,47 @@ def test_an_attribute_of_a_call_that_is_not_known_is_counted(tmp_path: Path) -> 
         assert dropped == (unread if name == "pg_nom" else [])
 
 
+@pytest.mark.parametrize(
+    ("change", "unread"),
+    [
+        (lambda node: None, []),
+        (lambda node: node["attrs"].append({"name": "pg_name", "type": "", "value": "1"}), ["attribute pg_name"]),
+        (lambda node: node["attrs"].append({"name": "dtype", "type": "", "value": "x"}), ["dtype"]),
+        (lambda node: node["outputs"].update(values=[7]), ["tensors"]),
+        (lambda node: node["outputs"].update(values=[[tensor(8, 16), [8, 8, 0, "16", 4, "cuda:0"]]]), ["tensors"]),
+    ],
+)
+def test_what_a_host_trace_says_of_a_call_and_cannot_be_read_is_counted(
+    change: Callable[[dict[str, Any]], object], unread: list[str], tmp_path: Path
+) -> None:
+    for rank in range(2):
+        document = data_parallel_host(rank)
+        value = [tensor(8, 16)]
+        inputs = [value, 9, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
+        document.node("record_param_comms", inputs, [value], pg_name="0")
+        change(document.nodes[-1])
+        write(document, tmp_path / f"et_{rank}.json")
+    trace = import_trace(importer_named("pytorch"), tmp_path)
+    dropped = [what for fate, what, _ in trace.losses if fate is Fate.DROPPED]
+    assert dropped == [f"values of {one!r} that cannot be read: as if there were none" for one in unread]
+
+
+@pytest.mark.parametrize(("splits", "is_counted"), [("[3, 3]", False), ("[3, ..., 3]", False), (10, True), ("x", True)])
+def test_splits_that_are_no_list_are_counted_though_others_say_them(
+    splits: Any, is_counted: bool, tmp_path: Path
+) -> None:
+    def calls(rank: int, document: KinetoDocument) -> None:
+        sent, got = "[1, 3]", "[1, 1]" if rank == 0 else splits
+        said = {"In_split_size": sent, "Out_split_size": got, "Out_msg_nelems": 6 if rank else 2}
+        world = {"Process_Group_Ranks": "[0, 1]", "Group_size": 2}
+        document.collective("all_to_allv", 4, 0, (30, 10), **world, **said)
+
+    trace = imported(tmp_path, calls, ranks=2)
+    assert [one.recv_splits for own in operations(trace) for one in own] == [(4, 4), (12, 12)]
+    expected = ["values of 'Out split size' that cannot be read: as if there were none"] * is_counted
+    assert [what for fate, what, _ in trace.losses if fate is Fate.DROPPED] == expected
+
+
 def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:
     """As tools merge them for a viewer: the events of both ranks in one file, told apart by the process id."""
     merged = KinetoDocument(rank=0, world_size=2, pid=100)
