@@ -1,6 +1,8 @@
 """Real traces of PyTorch are imported, played and compared with what the reference converter made of them."""
 
 import json
+import pickle
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,8 @@ from typing import Any
 import pytest
 
 from emulator.cli.main import main
-from tests.support.command import charkha, succeed
+from tests.support.command import ROOT, charkha, succeed
+from tests.support.import_sources import recorder_entry
 from tests.support.pytorch_traces import data_parallel_host, data_parallel_rank, write
 from tests.support.shared_traces import require_shared
 
@@ -196,6 +199,8 @@ def test_what_was_guessed_is_in_every_result(guessed: Path, job: Path, capsys: p
     assert "FAIL: import_guessed is 6" in played.stdout
     stored = json.loads((run / "manifest.json").read_text())["trace"]["imported"]
     assert [(one["fate"], one["count"]) for one in stored["losses"] if what.endswith(one["what"])] == [("guessed", 2)]
+    assert main(["report", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"][what] == 2
     page = (run / "report.html").read_text()
     assert "Guessed: the recording lacks 6 facts about its traffic" in page
     assert what in page
@@ -205,6 +210,32 @@ def test_what_was_guessed_is_in_every_result(guessed: Path, job: Path, capsys: p
         assert "needs a guess" in capsys.readouterr().err
     exact = charkha("run", job, "--out", job.parent / "exact", "--expect", rules, "--strict", cwd=job.parent)
     assert (exact.code, "PASS: the one check is met" in exact.stdout) == (0, True), exact.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "source"),
+    [("pytorch", "my-traces"), ("importers", "dumps"), ("traces", "dumps"), ("../README", "my-traces")],
+)
+def test_the_pages_show_what_is_printed(
+    page: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for rank in range(2):
+        document = data_parallel_rank(rank, 2)
+        document.collective("broadcast", 1 << 16, 620, (650, 60), Process_Group_Ranks="[0, 1]", Group_size=2)
+        write(document, tmp_path / "my-traces" / f"kineto_{rank}.json")
+        entries = [recorder_entry(0, "broadcast", [1000], seq=1, at_us=10)]
+        groups = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+        dump = {"version": "2.10", "pg_config": groups, "entries": entries}
+        (tmp_path / "dumps").mkdir(exist_ok=True)
+        (tmp_path / "dumps" / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+    assert main(["trace", "check", source]) == 0
+    printed = capsys.readouterr()
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    shown = re.search(rf"\$ charkha trace check {source}\n(.*?)```", text, re.DOTALL)
+    expected = shown[1] if shown else "import from pytorch guessed: root of a broadcast: the first rank of the group"
+    assert expected in text
+    assert expected.strip() in printed.err + printed.out
 
 
 def test_an_imported_trace_without_its_report_is_no_exact_one(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +20,8 @@ from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError
 from emulator.experiment.settle.workload import load_from_files, named_as, prove_files
 from emulator.experiment.spec.spec import Trace
+from emulator.trace.files.attributes import UnreadableGroups, parse_process_groups
+from emulator.trace.files.load import REPORT_FILE
 from tests.support.import_sources import (
     AICB_HEADER,
     AICB_LAYERS,
@@ -44,10 +47,10 @@ Documents = Mapping[str, list[Any]]
 def host(rank: int) -> dict[str, Any]:
     """A step as schema 1.1.1 records it, with what its newer writers say by name."""
     trace = data_parallel_host(rank)
-    value = [tensor(7, 64)]
-    said = {"collective_name": "allreduce", "pg_name": "0", "pg_size": 2, "dtype": "Float"}
-    inputs = [value, 4, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
-    trace.node("record_param_comms", inputs, [value], in_msg_nelems=64, out_msg_nelems=64, **said)
+    said = {"collective_name": "_allgather_base", "pg_name": "0", "pg_size": 2, "dtype": "Float"}
+    shard, whole = [tensor(5, 64)], [tensor(7, 128)]
+    inputs = [shard, 4, ["0", "default_pg"], rank, "_allgather_base", [], [], 0, 1, 2]
+    trace.node("record_param_comms", inputs, [whole], in_msg_nelems=64, out_msg_nelems=128, **said)
     return trace.document()
 
 
@@ -93,7 +96,11 @@ def nodes(rank: int) -> list[Any]:
     compute.start_time_micros = 10
     compute.inputs.CopyFrom(tensor_of)
     compute.outputs.CopyFrom(tensor_of)
-    compute.attr.extend([attribute("rf_id", uint64_val=7), attribute("num_ops", int64_val=9), world[1]])
+    on_cpu = attribute("is_cpu_op", bool_val=True)
+    compute.attr.extend([attribute("rf_id", uint64_val=7), attribute("num_ops", int64_val=9), on_cpu])
+    inner = et_pb2.Node(id=9, name="aten::empty", type=et_pb2.COMP_NODE, ctrl_deps=[2], duration_micros=15)
+    inner.attr.extend([attribute("rf_id", uint64_val=8), on_cpu])
+    inner.start_time_micros = 20
     split = [attribute("in_split_sizes", int64_list=[2, 2] if rank else [1, 3])]
     split.append(attribute("out_split_sizes", int64_list=[3, 2] if rank else [1, 2]))
     peer = attribute("comm_dst" if rank == 0 else "comm_src", int32_val=1 - rank)
@@ -102,7 +109,7 @@ def nodes(rank: int) -> list[Any]:
         ("all_to_all", et_pb2.COMM_COLL_NODE, et_pb2.ALL_TO_ALL, split),
         ("message", et_pb2.COMM_SEND_NODE + rank, None, [peer, attribute("comm_tag", int64_val=3)]),
     ]
-    found = [et_pb2.GlobalMetadata(version="0.0.4"), group, compute]
+    found = [et_pb2.GlobalMetadata(version="0.0.4"), group, compute, inner]
     for number, (name, kind, collective, more) in enumerate(kinds, 3):
         node = et_pb2.Node(id=number, name=name, type=kind, data_deps=[number - 1], duration_micros=5)
         node.attr.extend([*world, *more, attribute("comm_size", int64_val=1 << 20)])
@@ -172,6 +179,9 @@ WRITERS: Mapping[str, Callable[[Path, list[Any]], None]] = {
 _OF_WRITER = "of the tool that wrote it; named where something cannot be read"
 _DERIVED = "follows from size and time"
 _ELSEWHERE = "said by another field as well"
+_OF_OPERATOR = ("fw_parent", "fw_tid", "op_schema", "scope", "seq_id")
+_OF_CALL = ("collective_name", "dtype", "in_msg_nelems", "out_msg_nelems", "pg_name", "pg_size")
+_OF_DEVICE = dict.fromkeys(("traceEvents.kernel.pid", "traceEvents.kernel.tid"), "the arguments say device and stream")
 WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
     "inspector": {
         **dict.fromkeys(("coll_perf.coll_algobw_gbs", "coll_perf.coll_busbw_gbs"), _DERIVED),
@@ -200,22 +210,32 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("schemaVersion", "traceName"), _OF_WRITER),
         "distributedInfo.backend": "the calls say it",
         "distributedInfo.pg_config.*.pg_desc": "for notes of the user, of which there is none",
-        "traceEvents.*.args.Out msg nelems": "an all-reduce has the size of its input",
+        **_OF_DEVICE,
+        **dict.fromkeys(
+            (f"traceEvents.user_annotation.{name}" for name in ("ph", "name", "pid", "tid", "ts", "dur")),
+            "a note of the user that names no process group",
+        ),
     },
     "NCCL": {
         **dict.fromkeys(("schemaVersion", "traceName"), _OF_WRITER),
         "distributedInfo.backend": "the calls say it",
-        "traceEvents.*.args.Process Group Description": "for people: the name is there",
+        "traceEvents.cpu_op.args.Process Group Description": "for people: the name is there",
+        **_OF_DEVICE,
+        "traceEvents.kernel.name": "any kernel of NCCL within a call is that of the call",
+        "traceEvents.cuda_runtime.dur": "a launch is over before its operator is",
     },
     "host": {
         **dict.fromkeys(("schema", "time", "start_ts", "finish_ts"), _OF_WRITER),
-        **dict.fromkeys(("pid", "nodes.*.attrs.rf_id", "nodes.*.attrs.tid"), "there is no trace of Kineto to join"),
         **dict.fromkeys(
-            (f"nodes.*.attrs.{name}" for name in ("fw_parent", "fw_tid", "op_schema", "scope", "seq_id")),
-            "of the operator, not of its traffic",
+            ("pid", "nodes.*.attrs.rf_id.value", "nodes.*.attrs.tid.value"), "there is no trace of Kineto to join"
         ),
-        "nodes.*.attrs.*.type": "of the value, which says it",
-        "nodes.*.attrs.out_msg_nelems": "an all-reduce has the size of its input",
+        **dict.fromkeys(
+            (f"nodes.*.attrs.{name}.value" for name in _OF_OPERATOR), "of the operator, not of its traffic"
+        ),
+        **dict.fromkeys(
+            (f"nodes.*.attrs.{name}.type" for name in ("rf_id", "tid", *_OF_OPERATOR, *_OF_CALL)),
+            "of the value, which says it",
+        ),
     },
     "log": {
         "version": _OF_WRITER,
@@ -234,8 +254,8 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
     "KVBench": {"traffic_patterns.*.metadata.isl": "of the request that the pattern is from"},
     "ET": {
         "version": _OF_WRITER,
-        "start_time_micros": "nodes begin when they are ready",
-        "attr.*.uint64_val": "rf_id, whose presence alone says what the dependencies are",
+        "attr.rf_id.uint64_val": "its presence alone says what the dependencies are",
+        **dict.fromkeys(("attr.num_ops.name", "attr.num_ops.int64_val"), "of the operator"),
         **dict.fromkeys(
             ("inputs.shapes", "inputs.types", "outputs.shapes", "outputs.types", "outputs.values"),
             "of the operator; only the values of a process group matter",
@@ -244,28 +264,56 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
 }
 WITHOUT_EFFECT = {**WITHOUT_EFFECT, "pickles": WITHOUT_EFFECT["recorder"]}
 """Sample → field → why it does not matter what it says."""
-_LIBRARY = "whatever the library is that stands before the colon"
-_ORDER = "some only order records, and another number may leave the order"
-SELDOM_WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
-    **{one: {"entries.*.record_id": _ORDER, "entries.*.profiling_name": _LIBRARY} for one in ("recorder", "pickles")},
-    **{one: dict.fromkeys(("traceEvents.*.ts", "traceEvents.*.dur"), _ORDER) for one in ("kineto", "NCCL")},
-    "host": {
-        **dict.fromkeys(("nodes.*.id", "nodes.*.ctrl_deps"), _ORDER),
-        "nodes.*.inputs.values.*.*": "a process group without a name is the only one there is",
-        "nodes.*.outputs.values.*.*.*": "storages matter where a later record reads them",
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Why two values of a field make no difference, though others do.
+
+    Attributes:
+        are: whether two values are the same to the reader.
+    """
+
+    why: str
+    are: Callable[[Any, Any], bool] = lambda before, after: True
+
+
+def _same_call(before: str, after: Any) -> bool:
+    return isinstance(after, str) and after.rpartition(":")[2] == before.rpartition(":")[2]
+
+
+def _same_file(before: str, after: Any) -> bool:
+    return isinstance(after, str) and after.rpartition("/")[2] == before.rpartition("/")[2]
+
+
+def _same_type(before: str, after: Any) -> bool:
+    return str(after) in (before, str(et_pb2.NodeType.Value(before)))
+
+
+def _same_groups(before: str, after: Any) -> bool:
+    try:
+        groups = [parse_process_groups(str(one)) for one in (before, after)]
+    except UnreadableGroups:
+        return False
+    return groups[0].keys() == groups[1].keys() and all(ranks in ((), (0, 1)) for ranks in groups[1].values())
+
+
+_ORDER = Alike("it orders records, and another number may leave the order")
+ALIKE: Mapping[str, Mapping[str, Alike]] = {
+    "recorder": {"entries.*.record_id": _ORDER, "entries.*.profiling_name": Alike("the library", _same_call)},
+    **{
+        one: {f"traceEvents.{kind}.{name}": _ORDER for kind in ("cpu_op", "cuda_runtime") for name in ("ts", "dur")}
+        for one in ("kineto", "NCCL")
     },
-    "log": {"word 11": "the beginning of the line names the device as well"},
-    "KVBench": {
-        **dict.fromkeys((f"word {at}" for at in range(RANKS)), "what a rank keeps, as long as it is a size"),
-        "traffic_patterns.*.matrix_file": "the folder is one of another machine: only the name of the file counts",
-    },
+    "host": {"nodes.*.id": _ORDER, "nodes.*.ctrl_deps": _ORDER},
+    "KVBench": {"traffic_patterns.*.matrix_file": Alike("the folder is one of another machine", _same_file)},
     "ET": {
-        "inputs.values": "of two ranks the only process group is that of all",
-        "type": "true is 1, which is the number of a type",
-        "attr.*.name": "without is_cpu_op, the type of a node says that it is communication",
+        "type": Alike("name and number of a type", _same_type),
+        "inputs.values": Alike("of two ranks the only process group is that of all", _same_groups),
     },
 }
-"""Sample → field → why some other values of it make no difference, though others do."""
+ALIKE = {**ALIKE, "pickles": ALIKE["recorder"]}
+"""Sample → field → which other values of it make no difference, though others do."""
 
 
 def fields(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -280,7 +328,7 @@ def fields(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def named(document: Any, path: tuple[Any, ...]) -> str:
-    """A field, wherever it is in its list; an attribute by its name; a word by the one before it or its place."""
+    """A field, wherever it is in its list; an attribute and an event by what they are; a word by the one before it."""
     if isinstance(document, list):
         before = document[path[0] - 1] if path[0] else ""
         is_value = before.endswith(":") or ("INFO" in document and before[:1].isalpha())
@@ -288,9 +336,14 @@ def named(document: Any, path: tuple[Any, ...]) -> str:
     words = []
     for key in path:
         holder, document = document, document[key]
-        is_attribute = words[-1:] == ["attrs"] and path[-1] == "value"
-        words.append(document["name"] if is_attribute else "*" if isinstance(holder, list | tuple) else str(key))
-    return ".".join(words[:-1] if "attrs" in words[:-2] and path[-1] == "value" else words)
+        is_listed = isinstance(holder, list | tuple)
+        words.append(_kind(words[-1], document) if is_listed else str(key))
+    return ".".join(words)
+
+
+def _kind(listed: str, one: Any) -> str:
+    """What a value in a list is."""
+    return str(one["name"] if listed in ("attrs", "attr") else one["cat"] if listed == "traceEvents" else "*")
 
 
 def changed(value: Any) -> Any:
@@ -314,28 +367,31 @@ def write_documents(folder: Path, sample: str, documents: Documents) -> None:
 
 
 def seen(folder: Path, sample: str, *, is_converted: bool = False) -> object:
-    """All that comes of a recording.
+    """All that comes of a recording: what `convert` writes of it, and what is counted; of an .et file what is played.
 
     Args:
-        is_converted: do what `convert` and `check` do as well.
+        is_converted: check what was written, as `check` does.
 
     Raises:
         InputError: it is refused.
+        AssertionError: `check` refuses what `convert` wrote.
     """
     if SAMPLES[sample][0] == CHAKRA:
         job = load_from_files(Trace(path=str(folder)))
         return repr(job.workload), [dict(one.attribute_names) for one in job.loaded.traces]
     trace = import_trace(importer_named(SAMPLES[sample][0]), folder)
-    if is_converted:
-        convert(trace)
-    ranks = [
-        (one.rank, one.world_size, [repr(node).replace(f"{folder}/", "") for node in one.nodes]) for one in trace.ranks
-    ]
-    return ranks, trace.missing, [(fate, what, tally.count) for fate, what, tally in trace.losses]
+    with TemporaryDirectory(dir=folder.parent) as made:
+        convert(trace, Path(made) / "t", is_checked=is_converted)
+        files = {path.name: path.read_bytes() for path in Path(made, "t").iterdir() if path.name != REPORT_FILE}
+    return files, trace.missing, [(fate, what, tally.count) for fate, what, tally in trace.losses]
 
 
-def convert(trace: ImportedTrace) -> None:
+def convert(trace: ImportedTrace, folder: Path, *, is_checked: bool = True) -> None:
     """Do with a trace what `convert` does, and then with what it wrote what `check` does.
+
+    Args:
+        folder: to write into.
+        is_checked: prove what is written, and check it; of ranks that are not all there nothing can be proved.
 
     Raises:
         InputError: `convert` refuses it.
@@ -346,13 +402,13 @@ def convert(trace: ImportedTrace) -> None:
         with named_as(trace.source, folder):
             prove_files(Trace(path=str(trace.source)), folder, len(trace.ranks), on_step=lambda _: None)
 
-    with TemporaryDirectory(dir=trace.source.parent) as made:
-        write_imported(trace, Path(made) / "t", prove=None if trace.missing else prove)
-        if not trace.missing:
-            try:
-                load_from_files(Trace(path=f"{made}/t"))
-            except InputError as error:
-                raise AssertionError(f"check refuses what convert wrote: {error}") from error
+    is_checked = is_checked and not trace.missing
+    write_imported(trace, folder, prove=prove if is_checked else None)
+    if is_checked:
+        try:
+            load_from_files(Trace(path=str(folder)))
+        except InputError as error:
+            raise AssertionError(f"check refuses what convert wrote: {error}") from error
 
 
 def with_one_changed(documents: Documents, file: str, number: int, path: tuple[Any, ...]) -> Documents:

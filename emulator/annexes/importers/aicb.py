@@ -45,7 +45,7 @@ _HEAD = re.compile(
 )
 _TABLE = re.compile(rb"(?=[^\n]*\bcomm_type\b)(?=[^\n]*\bcomm_group\b)[^\n]*\bmsg_size\b")
 """How AICB's table of calls begins, its "physical" workload and log."""
-_NAME, _NUMBER = re.compile(r"[A-Za-z_]+:"), re.compile(r"(?!-0)-?\d+(\.0*)?", re.ASCII)
+_NAME, _NUMBER = re.compile(r"[A-Za-z_]+:"), re.compile(r"(?!-0)-?\d+(\.0+)?", re.ASCII)
 _OF_LAYERS = {"checkpoints", "checkpoint_initiates"}
 """Settings after whose number the numbers of so many layers follow."""
 _MOST_LAYERS = 1 << 20

@@ -103,7 +103,7 @@ class RecordedOperation:
         is_from_any: a receive from whichever rank sends.
         reads, writes: storages of the tensors.
         handle: what tells process groups without a name apart in the records of this rank.
-        output_bytes: of this rank, if they are recorded: they show whether shards are equal.
+        input_bytes, output_bytes: of this rank, if they are recorded: they show whether shards are equal.
         candidates: world ranks of the process groups that it may be in, () for all; empty: that is settled.
     """
 
@@ -127,6 +127,7 @@ class RecordedOperation:
     writes: frozenset[int] = frozenset()
     handle: object = None
     candidates: tuple[tuple[int, ...], ...] = ()
+    input_bytes: int | None = field(default=None, repr=False)
     output_bytes: int | None = field(default=None, repr=False)
 
     @property

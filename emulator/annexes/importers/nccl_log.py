@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
@@ -287,6 +288,7 @@ def _check_op_counts(reading: _Reading, world: World) -> None:
         seen[line.communicator][world.rank_of[line.process]].setdefault(line.op_count, line.where)
     for ranks in seen.values():
         everywhere = sorted({count for own in ranks.values() for count in own})
+        _count_jumps(everywhere, next(iter(ranks.values())), reading.losses)
         for rank, own in sorted(ranks.items()):
             first, last = min(own), max(own)
             lost = next((count for count in everywhere if first < count < last and count not in own), None)
@@ -294,6 +296,19 @@ def _check_op_counts(reading: _Reading, world: World) -> None:
                 before = own[max(count for count in own if count < lost)]
                 problem = f"the call with opCount {lost:x}, which other ranks have, is missing after this one"
                 raise TraceError(f"{before}: {problem}: the log has lost lines; record again", rank=rank)
+
+
+def _count_jumps(counts: Sequence[int], places: Mapping[int, str], losses: Losses) -> None:
+    """Count calls that no rank has.
+
+    Args:
+        counts: of the calls of all ranks in a communicator, ascending.
+        places: of those of one rank.
+    """
+    for before, after in pairwise(counts):
+        if after - before > 1:
+            what = "calls that the log lacks of all ranks: opCount jumps"
+            losses.count(Fate.DROPPED, what, places.get(after, ""), number=after - before - 1)
 
 
 def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall | None:

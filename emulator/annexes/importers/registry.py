@@ -214,6 +214,8 @@ def check_agreement(trace: ImportedTrace) -> None:
             if operation.kind.is_collective:
                 key = (operation.group or "", operation.ranks or ())
                 by_group[key].setdefault(one.rank, []).append(operation)
+            else:
+                _count_other_size(operation, len(members), trace.losses)
     for (_, ranks), sequences in by_group.items():
         present = [one.rank for one in trace.ranks if one.rank in (ranks or world)]
         _check_collectives({rank: sequences.get(rank, []) for rank in present}, ranks or world, trace)
@@ -229,6 +231,8 @@ def _check_collectives(
         _fill_in(row)
         _settle_shards(row, members, trace.losses)
         _settle_splits(row, members, trace.losses)
+        for one in row.values():
+            _count_other_size(one, len(members), trace.losses)
         seen = {rank: _description(one) for rank, one in row.items()}
         usual = Counter(seen.values()).most_common(1)[0][0]
         for rank, described in seen.items():
@@ -273,6 +277,27 @@ def _settle_shards(row: Mapping[int, RecordedOperation], members: Sequence[int],
         one.kind = CommKind.ALL_TO_ALL
         one.send_splits, one.recv_splits = (each, shards) if is_gather else (shards, each)
         one.size_bytes = sum(one.send_splits)
+
+
+def _count_other_size(one: RecordedOperation, ranks: int, losses: Losses) -> None:
+    """Count sizes that contradict each other: input and output are recorded, and only one of them is played."""
+    sent, received = one.input_bytes, one.output_bytes
+    if sent is None or received is None or one.kind not in _GAINS or one.send_splits or one.open_splits:
+        return
+    gain = _GAINS[one.kind]
+    if sent * ranks ** max(gain, 0) != received * ranks ** max(-gain, 0):
+        played = "output" if one.kind is CommKind.RECV else "input"
+        what = f"{one.kind.label} whose input and output do not fit each other: by its {played}"
+        losses.count(Fate.GUESSED, what, one.where)
+
+
+_GAINS: Mapping[CommKind, int] = {
+    **dict.fromkeys((CommKind.ALL_REDUCE, CommKind.REDUCE, CommKind.BROADCAST, CommKind.ALL_TO_ALL), 0),
+    **dict.fromkeys((CommKind.SEND, CommKind.RECV), 0),
+    CommKind.ALL_GATHER: 1,
+    CommKind.REDUCE_SCATTER: -1,
+}
+"""Kinds whose output is their input times a power of the number of ranks."""
 
 
 def _settle_splits(row: Mapping[int, RecordedOperation], members: Sequence[int], losses: Losses) -> None:

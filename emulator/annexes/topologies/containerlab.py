@@ -21,6 +21,7 @@ _ROUTING = re.compile(r"frr|quagga|\bbird|gobgp|vyos|openbgpd|cumulus|ip_forward
 """In the image, files and commands of a linux node: it forwards."""
 _COMMANDS = re.compile(r"&&|\|\||[;|\n]")
 _VERBS = ("add", "replace", "change", "append")
+_WRAPPERS = ("sudo", "env", "busybox", "nohup", "exec")
 _UNMAPPED = ("startup-config", "binds", "env", "ports", "cmd", "sysctls", "license")
 _ROLES = ("host", "router", "bridge", "ovs")
 
@@ -84,7 +85,8 @@ def _inherited(topology: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[st
     of_kind = (topology.get("kinds") or {}).get(kind) or {}
     levels = (defaults, of_kind, group, entry)
     labels = {name: value for one in levels for name, value in (one.get("labels") or {}).items()}
-    return {**defaults, **of_kind, **group, **entry, "kind": kind, "labels": labels}
+    commands = [command for one in levels for command in one.get("exec") or []]  # all of them are run
+    return {**defaults, **of_kind, **group, **entry, "kind": kind, "labels": labels, "exec": commands}
 
 
 def _add_node(imported: ImportedTopology, name: str, node: Mapping[str, Any]) -> None:
@@ -159,14 +161,12 @@ def _set_addresses(
     """Set the addresses that commands under `exec` give to interfaces; say which commands are not understood."""
     for line in node.get("exec") or []:
         for words in _words(str(line)):
-            if words[0] not in ("ip", "ifconfig"):
-                continue
             given = _given(words)
             if given is not None and given[0] in ports:
                 ports[given[0]] = given[1]
             elif given is not None and given[0] not in ("lo", "eth0") and None in ports.values():
                 imported.notes.append(f"node {name}: {' '.join(words)!r} is for no interface with a link")
-            elif given is None and ports.keys() & set(words) and any(_address(one) and "/" in one for one in words):
+            elif given is None and _may_give(words, ports):
                 imported.notes.append(f"node {name}: {' '.join(words)!r} is not understood")
 
 
@@ -181,12 +181,17 @@ def _words(line: str) -> Iterator[list[str]]:
             yield from _words(word)
             words[at] = ""
     for command in _COMMANDS.split(" ".join(words)):
-        if found := command.removeprefix("sudo ").split():
-            yield found
+        found = command.split()
+        while found and (found[0] in _WRAPPERS or "=" in found[0]):
+            del found[0]
+        if found:
+            yield [found[0].rpartition("/")[2], *found[1:]]
 
 
 def _given(words: Sequence[str]) -> tuple[str, str] | None:
     """Interface and address of `ip address add ADDRESS dev PORT`, in any spelling, or of `ifconfig PORT ADDRESS`."""
+    if words[0] not in ("ip", "ifconfig"):
+        return None
     if words[0] == "ifconfig":
         address = next(filter(None, map(_address, words[2:])), None)
         return None if address is None else (words[1], address)
@@ -196,6 +201,14 @@ def _given(words: Sequence[str]) -> tuple[str, str] | None:
         return None
     address = next(filter(None, map(_address, rest[2:])), None)
     return None if address is None else (rest[rest.index("dev") + 1], address)
+
+
+def _may_give(words: Sequence[str], ports: Mapping[str, object]) -> bool:
+    """Whether a command that is not understood may set the address of an interface with a link."""
+    if words[0] == "ip" and any(one.startswith(("r", "n")) for one in words[1:2]):  # route, rule, neighbour, netns
+        return "netns" in words[1:2]
+    is_address = any(one.startswith("addr") for one in words)
+    return bool(ports.keys() & set(words)) and (is_address or any(_address(one) and "/" in one for one in words))
 
 
 def _address(word: str) -> str | None:

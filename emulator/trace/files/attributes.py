@@ -67,7 +67,13 @@ def merge_groups(
 def _group(entry: object) -> tuple[str, tuple[int, ...]]:
     if not isinstance(entry, dict) or not isinstance(entry.get("pg_name"), (str, int)):
         raise UnreadableGroups(str(entry)[:80])
+    if "ranks" not in entry and entry.keys() - _GROUP_KEYS:  # one of them may be what holds the ranks
+        raise UnreadableGroups(str(entry)[:80])
     return str(entry["pg_name"]), _ranks(entry.get("ranks", []))
+
+
+_GROUP_KEYS = {"pg_name", "pg_desc", "pg_id", "backend", "backend_id", "backend_config", "group_size", "group_count"}
+"""What a description of a process group has beside its ranks."""
 
 
 def _ranks(value: object) -> tuple[int, ...]:
@@ -188,7 +194,9 @@ class CommunicationReader:
         for attribute in node.attr:
             name = attribute.name
             if name in MEANT:
-                values.setdefault(name, attribute_value(attribute))
+                value = attribute_value(attribute)
+                if values.setdefault(name, value) != value:
+                    self.unknown[f"{name} a second time"] += 1
             elif name not in IDLE and not name.startswith(OWN_PREFIX):
                 self.unknown[name] += 1
         return values

@@ -233,7 +233,8 @@ def operation_of(dump: Dump, entry: Entry, losses: Losses) -> RecordedOperation 
         kind=kind,
         size_bytes=size,
         group=entry.process_group[0],
-        output_bytes=received,
+        input_bytes=sent if entry.input_sizes else None,
+        output_bytes=received if entry.output_sizes else None,
     )
     if not kind.is_collective:
         operation.peer = _peer(kind, name, where)

@@ -74,7 +74,7 @@ class Call:
         """Take the bytes of the tensors from their type (`dtype`) and the number of their elements."""
         elements = self.number(said, sent), self.number(said, received)
         width = element_bytes(str(said.get("dtype", "")))
-        if width is None and said.get("dtype") not in (None, "") and elements != (None, None):
+        if width is None and said.get("dtype") not in (None, ""):
             self.unread |= {"dtype"}
         if width is not None and elements[0] is not None:
             self.sent_bytes = elements[0] * width
@@ -143,6 +143,7 @@ def operation_of(call: Call, losses: Losses) -> RecordedOperation | None:
         reads=call.reads or frozenset(),
         writes=call.writes or frozenset(),
         handle=call.handle,
+        input_bytes=call.sent_bytes,
         output_bytes=call.received_bytes,
     )
 
@@ -286,18 +287,28 @@ def element_bytes(dtype: str) -> int | None:
     return _ELEMENT_BYTES.get(word)
 
 
-_OTHER_LIBRARIES = re.compile(
-    r"deep_?ep|(?:nv|roc)shmem|msccl|symm_?mem|multimem|cross_device_reduce|quick_?reduce|pplx|\bmori\b|\bflux::|uccl"
-    r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|a2a",
-    re.IGNORECASE,
+_LIBRARY_NAMES = (
+    r"deep_?ep|(?:nv|roc)shmem|msccl|symm_?mem|multimem|userbuffers|cross_device_reduce|quick_?reduce|pplx|\bmori\b"
+    r"|\bflux::|uccl"
 )
-"""In the names of kernels of DeepEP, PPLX, MORI, UCCL, NVSHMEM, rocSHMEM, MSCCL++, symmetric memory, Flux, vLLM,
-TensorRT-LLM and the like."""
+"""In the names of what DeepEP, PPLX, MORI, UCCL, NVSHMEM, rocSHMEM, MSCCL++, symmetric memory, Flux, vLLM, Transformer
+Engine, TensorRT-LLM and the like run."""
+_COLLECTIVE_NAMES = r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|a2a"
+_OTHER_KERNEL = re.compile(f"{_LIBRARY_NAMES}|{_COLLECTIVE_NAMES}", re.IGNORECASE)
+_OTHER_OPERATOR = re.compile(
+    rf"{_LIBRARY_NAMES}|^Fused(?:Dispatch|Combine)$|^\w+::.*(?:{_COLLECTIVE_NAMES})", re.IGNORECASE
+)
+"""The Fused ones are Megatron's, around DeepEP."""
 
 
 def is_other_communication(name: str) -> bool:
     """Whether a task of the device that is none of NCCL or RCCL looks like communication all the same."""
-    return _OTHER_LIBRARIES.search(name) is not None
+    return _OTHER_KERNEL.search(name) is not None
+
+
+def is_other_communication_operator(name: str) -> bool:
+    """Whether an operator that is none of c10d looks like communication; it may call some of c10d."""
+    return _OTHER_OPERATOR.search(name) is not None
 
 
 def is_library_kernel(name: str) -> bool:

@@ -17,7 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from emulator.annexes.importers.pytorch.call import CALL, DISPATCHED, GROUP_NOTE
+from emulator.annexes.importers.pytorch.call import (
+    CALL,
+    DISPATCHED,
+    GROUP_NOTE,
+    is_other_communication_operator,
+)
 
 GROUPS = "## process_group:init ##"
 Integers = npt.NDArray[np.int64]
@@ -61,10 +66,6 @@ class HostNode(msgspec.Struct, gc=False):
         """Results."""
         return self.outputs if isinstance(self.outputs, list) else self.outputs.values
 
-    def attributes(self) -> dict[str, Any]:
-        """By name."""
-        return {one.name: one.value for one in self.attrs}
-
     def number(self, name: str) -> int:
         """A number that is a field in one schema and an attribute in others; -1: there is none."""
         value = getattr(self, name)
@@ -84,11 +85,22 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
     """All tensors in an argument."""
     if not isinstance(value, list):
         return
-    if len(value) >= _TENSOR_FIELDS and all(type(one) is int for one in value[: _TENSOR_FIELDS - 1]):
+    if _is_tensor(value):
         yield Tensor(value[1], value[3] * value[4])
         return
     for one in value:
         yield from tensors_of(one)
+
+
+def _is_tensor(value: list[Any]) -> bool:
+    return len(value) >= _TENSOR_FIELDS and all(type(one) is int for one in value[: _TENSOR_FIELDS - 1])
+
+
+def is_no_tensor(value: Any) -> bool:
+    """Whether something stands where tensors should, and not even none."""
+    if isinstance(value, list):
+        return not _is_tensor(value) and any(map(is_no_tensor, value))
+    return value not in (None, "", "<None>")
 
 
 def has_unread_tensor(value: Any) -> bool:
@@ -110,6 +122,7 @@ class HostRecords:
         is_leaf: no record was made within it.
         kept: id → records that may be calls or define process groups.
         notes: id → process group that a user's note names.
+        others: id → name, of operators that look like communication of other libraries.
         is_linked: whether another tool has added times.
     """
 
@@ -122,6 +135,7 @@ class HostRecords:
     writes: Storages
     kept: Mapping[int, HostNode]
     notes: Mapping[int, str]
+    others: Mapping[int, str]
     is_linked: bool
 
     def __len__(self) -> int:
@@ -169,6 +183,7 @@ class RecordCollector:
         self._reads, self._writes = _StorageColumns(), _StorageColumns()
         self._kept: dict[int, HostNode] = {}
         self._notes: dict[int, str] = {}
+        self._others: dict[int, str] = {}
         self._is_linked = False
 
     def add(self, node: HostNode) -> None:
@@ -183,6 +198,8 @@ class RecordCollector:
             self._kept[node.id] = node
         elif note := GROUP_NOTE.search(node.name):
             self._notes[node.id] = note["group"]
+        elif is_other_communication_operator(node.name):
+            self._others[node.id] = node.name
         self._is_linked = self._is_linked or node.ts is not None
 
     def finish(self) -> HostRecords:
@@ -207,5 +224,6 @@ class RecordCollector:
             writes=self._writes.finish(order),
             kept=self._kept,
             notes=self._notes,
+            others=self._others,
             is_linked=self._is_linked,
         )

@@ -6,7 +6,8 @@ torch/csrc/distributed/c10d/ParamCommsUtils.hpp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -28,6 +29,7 @@ from emulator.annexes.importers.pytorch.host_records import (
     HostRecords,
     Integers,
     has_unread_tensor,
+    is_no_tensor,
     tensors_of,
 )
 from emulator.trace.files.attributes import parse_process_groups
@@ -140,6 +142,17 @@ class HostTrace:
             for node, record_id, thread in outer
         ]
 
+    def others(self, calls: Sequence[HostCall]) -> list[str]:
+        """Operators that look like communication of other libraries, the outermost ones: those that make no call."""
+        others = self.records.others
+        if not others:
+            return []
+        parent_of = dict(zip(_numbers(self.records.ids), _numbers(self.records.parents), strict=True))
+        around = {above for one in calls for above in _above(one.node_id, parent_of)}
+        within = {one.node_id for one in calls} | others.keys()
+        left = (one for one in sorted(others.keys() - around) if within.isdisjoint(_above(one, parent_of)))
+        return [f"{self.name}, node {one} ({others[one][:40]})" for one in left]
+
     def uses(self, calls: Sequence[HostCall]) -> list[Use]:
         """Who reads the results of calls, in the order of the records: the calls, and leaves that read after them."""
         records = self.records
@@ -171,6 +184,16 @@ class HostTrace:
     def _call(self, node: HostNode) -> Call:
         where = f"{self.name}, node {node.id}"
         return parameter_call(node, where) if node.name == CALL else _operator_call(node, where)
+
+
+def _above(node_id: int, parent_of: Mapping[int, int]) -> Iterator[int]:
+    """The records around one, the innermost first."""
+    seen = {node_id}
+    above = parent_of.get(node_id)
+    while above is not None and above not in seen:
+        yield above
+        seen.add(above)
+        above = parent_of.get(above)
 
 
 def _numbers(column: Integers) -> Iterator[int]:
@@ -207,7 +230,7 @@ def _entries(text: str) -> list[_GroupEntry]:
 
 def parameter_call(node: HostNode, where: str) -> Call:
     """A record_param_comms: tensors, sequence number, group, a rank, name, splits to send and to receive."""
-    values, attributes = node.input_values, node.attributes()
+    values, attributes = node.input_values, {one.name: one.value for one in node.attrs}
     at = next((index for index, one in enumerate(values) if index >= 2 and isinstance(one, str)), None)
     said, said_before = attributes.get("collective_name"), values[at] if at is not None else ""
     call = Call(name=said if said and isinstance(said, str) else said_before, where=where)
@@ -229,13 +252,14 @@ def parameter_call(node: HostNode, where: str) -> Call:
         elif isinstance(group, int):
             call.handle = group
         _set_rank(call, number)
-        if has_unread_tensor([values[: at - 2], node.output_values]) or any(
-            map(_is_no_tensor, values[: max(0, at - 3)])
-        ):
+        if has_unread_tensor(values[: at - 2]) or is_no_tensor([*values[: max(0, at - 3)], *node.output_values]):
             call.unread |= {"tensors"}
         following = [*values[at + 1 : at + 3], None, None]
         call.send_splits, call.recv_splits = _splits(following[0]), _splits(following[1])
     _use_attributes(call, attributes)
+    if len(attributes) < len(node.attrs):
+        counts = Counter(one.name for one in node.attrs)
+        call.unread |= {f"attribute {name[:40]}" for name, count in counts.items() if count > 1}
     return call
 
 
@@ -255,9 +279,20 @@ def _use_attributes(call: Call, attributes: dict[str, Any]) -> None:
         call.group = name or call.group
     else:
         call.unread |= {"pg_name"}
-    size = call.number(attributes, "pg_size")
-    call.group_size = size if size and size > 0 else call.group_size
+    call.group_size = call.number(attributes, "pg_size")
     call.set_sizes(attributes, sent="in_msg_nelems", received="out_msg_nelems")
+    call.unread |= {f"attribute {name[:40]}" for name in attributes.keys() - _KNOWN_ATTRIBUTES}
+
+
+_KNOWN_ATTRIBUTES = frozenset(
+    {
+        *("collective_name", "dtype", "in_msg_nelems", "out_msg_nelems", "pg_name", "pg_desc", "pg_size"),
+        *("in_split_size", "out_split_size", "global_rank_start", "global_rank_stride", "is_asynchronized_op"),
+        *("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "kernel_backend", "kernel_file"),
+        *("tensor_range", "debug"),
+    }
+)
+"""Of a call, as PyTorch names them; splits and ranks stand among its inputs as well."""
 
 
 def _set_rank(call: Call, number: Any) -> None:
@@ -286,7 +321,7 @@ def _operator_call(node: HostNode, where: str) -> Call:
     ):
         if at >= 0:
             tensors = list(tensors_of(value(at)))
-            if _is_no_tensor(value(at)):
+            if is_no_tensor(value(at)):
                 call.unread |= {"tensors"}
             setattr(call, target, sum(one.size_bytes for one in tensors))
             setattr(call, storages, frozenset(one.storage for one in tensors))
@@ -301,13 +336,6 @@ def _operator_call(node: HostNode, where: str) -> Call:
             _splits(value(arguments.recv_splits)),
         )
     return call
-
-
-def _is_no_tensor(value: Any) -> bool:
-    """Whether something stands where a tensor should, and not even none."""
-    if isinstance(value, list):
-        return any(map(_is_no_tensor, value)) and not any(True for _ in tensors_of(value))
-    return value not in (None, "", "<None>")
 
 
 def _splits(value: Any) -> tuple[int, ...] | None:

@@ -179,7 +179,11 @@ def _parameters(event: KinetoEvent, where: str) -> Call:
         call.unread_ranks = str(listed)
     splits = said.get("In split size"), said.get("Out split size")
     call.send_splits, call.recv_splits = (() if one == [] else _rank_list(one) for one in splits)
-    call.is_short_of_splits = any(one and _rank_list(one) is None for one in splits)
+    for name, one in zip(("In split size", "Out split size"), splits, strict=True):
+        if one not in (None, "", []) and _rank_list(one) is None:
+            is_shortened = isinstance(one, str) and "..." in one
+            call.is_short_of_splits = True
+            call.unread |= frozenset() if is_shortened else {name}
     if call.kind is not None:
         if call.kind.name in ("SEND", "RECV"):
             call.peer_in_world = call.number(said, "Dst Rank" if call.kind.name == "SEND" else "Src Rank")

@@ -108,6 +108,10 @@ def _read(process: Process) -> ImportedRank:
     else:
         assert host is not None
         nodes = host_order(host, by_record, losses)
+        others = host.others(recorded)
+        if others:
+            what = "operators that look like communication of libraries other than NCCL: not played"
+            losses.count(Fate.GUESSED, what, others[0], number=len(others))
     for trace in (host, kineto):
         if trace is not None and trace.mended:
             what = "places that are no JSON (inf, nan, commas, text), as PyTorch writes them: read without them"

@@ -226,7 +226,7 @@ class GroupFinder:
             operation.group, operation.ranks = self._noted(note, operation)
         else:
             self._guess(operation)
-        if operation.peer < 0 <= operation.peer_in_world:
+        if operation.peer_in_world >= 0:
             self._settle_peer(operation)
         size = len(operation.ranks or ()) or self._world_size
         if operation.group_size is not None and size not in (0, operation.group_size) and not operation.candidates:
@@ -240,7 +240,11 @@ class GroupFinder:
             shown = f"{list(members)[:8]}{' …' if len(members) > 8 else ''}"
             problem = f"{operation.where}: the peer, rank {peer}, is not in the process group, which has ranks {shown}"
             raise TraceError(problem, rank=self._rank)
-        operation.peer = members.index(peer) if members else peer
+        found = members.index(peer) if members else peer
+        if operation.peer not in (ANY, found) and not operation.candidates:
+            what = f"peer of a {operation.kind.label} differs between two records of its call: the rank of the world"
+            self._losses.count(Fate.GUESSED, what, operation.where)
+        operation.peer = found
 
     def _ranks(self, operation: RecordedOperation) -> tuple[int, ...]:
         group = operation.group or ""

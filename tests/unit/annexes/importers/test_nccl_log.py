@@ -111,8 +111,8 @@ def test_a_log_that_was_cut_is_read_up_to_there(tmp_path: Path) -> None:
 
 def test_what_is_unknown_or_goes_nowhere_is_counted(tmp_path: Path) -> None:
     def more(rank: int, lines: list[str]) -> list[str]:
-        own = log_call(rank, "Send", 9, 5, comm=f"0x5555{rank}0", ranks=4, root=rank)
-        put = log_call(rank, "PutSignal", 9, 5, comm=f"0x5555{rank}0", ranks=4)
+        own = log_call(rank, "Send", 4, 5, comm=f"0x5555{rank}0", ranks=4, root=rank)
+        put = log_call(rank, "PutSignal", 4, 5, comm=f"0x5555{rank}0", ranks=4)
         return [*lines, own, put]
 
     dropped = {what: tally.count for fate, what, tally in read(written(tmp_path, more)).losses if fate is Fate.DROPPED}

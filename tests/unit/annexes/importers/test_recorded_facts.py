@@ -15,7 +15,7 @@ from emulator.trace.files.load import load_trace
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.meaning.workload import build_workload
 from tests.support.import_sources import log_call, log_prefix, recorder_entry
-from tests.support.pytorch_traces import KinetoDocument, write
+from tests.support.pytorch_traces import KinetoDocument, data_parallel_host, tensor, write
 
 WORLD = {"Process_Group_Ranks": "[0, 1, 2, 3]", "Group_size": 4}
 
@@ -143,6 +143,26 @@ def test_peers_of_messages_are_ranks_of_the_world(tmp_path: Path) -> None:
     assert sent == [(rank, rank + 2, 4096) for rank in range(4)]
 
 
+@pytest.mark.parametrize("said", ["1", "0"])
+def test_a_peer_that_two_records_of_a_call_name_differently_is_a_guess(said: str, tmp_path: Path) -> None:
+    """c10d says the rank within the group [1, 3], ProcessGroupNCCL that of the world."""
+
+    def calls(rank: int, document: KinetoDocument) -> None:
+        if rank % 2:
+            name, way, peer = ("send", "Dst_Rank", 3) if rank == 1 else ("recv", "Src_Rank", 1)
+            pair = {"Process_Group_Ranks": "[1, 3]", "Group_size": 2, "group": "5", way: peer}
+            document.collective(name, 1024, 0, (30, 10), **pair)
+            document.events[-4]["args"]["Concrete Inputs"] = ["", "", said if rank == 1 else "0", "0"]
+        else:
+            document.operator("aten::mm", 0, 10)
+
+    trace = imported(tmp_path, calls)
+    assert [one.peer for own in operations(trace) for one in own] == [1, 0]
+    assert [what.partition(":")[0] for what in guesses(trace)] == (
+        [] if said == "1" else ["peer of a send differs between two records of its call"]
+    )
+
+
 def test_a_peer_outside_of_its_group_is_refused(tmp_path: Path) -> None:
     def calls(rank: int, document: KinetoDocument) -> None:
         pair = {"Process_Group_Ranks": "[0, 1]" if rank < 2 else "[2, 3]", "Group_size": 2, "group": str(7 + rank // 2)}
@@ -206,6 +226,14 @@ def test_what_a_log_lacks_at_its_ends_is_left_out_on_all_ranks(tmp_path: Path) -
     trace = log(tmp_path, {0: calls, 1: calls[1:5]})
     assert [[one.size_bytes // 4096 for one in own] for own in operations(trace)] == [[2, 3, 4, 5]] * 2
     assert trace.losses.number(Fate.DROPPED) == 2
+
+
+@pytest.mark.parametrize(("lost", "number"), [((), 0), ((2,), 1), ((2, 3), 2)])
+def test_what_a_log_lacks_of_all_ranks_is_counted(lost: tuple[int, ...], number: int, tmp_path: Path) -> None:
+    calls = [one for one in WHOLE if one[1] not in lost]
+    trace = log(tmp_path, {0: calls, 1: calls})
+    assert [len(own) for own in operations(trace)] == [6 - number] * 2
+    assert trace.losses.number(Fate.DROPPED) == number
 
 
 def test_collectives_beside_messages_are_numbered_by_their_order(tmp_path: Path) -> None:
@@ -277,6 +305,7 @@ OTHER_KERNELS = (
     "nvshmemi_transfer_rma_nbi",
     "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
     "one_shot_all_reduce_kernel",
+    "kuserbuffers_pullrecv",
     "void mscclpp::allreduce6<__half>(__half*)",
 )
 
@@ -294,6 +323,121 @@ def test_kernels_of_other_libraries_are_no_compute_without_a_word(tmp_path: Path
     }
     with pytest.raises(TraceError, match=f"needs a guess {4 * len(OTHER_KERNELS)} times: kernels that look like"):
         import_trace(importer_named("pytorch"), tmp_path, strict=True)
+
+
+def test_operators_of_other_libraries_are_not_left_out_without_a_word(tmp_path: Path) -> None:
+    """Those that call c10d themselves are played, and those within another one are part of it."""
+    for rank in range(2):
+        document = data_parallel_host(rank)
+        played = document.node("_c10d_functional::all_reduce")
+        value = [tensor(8, 16)]
+        inputs = [value, 9, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
+        document.node("record_param_comms", inputs, [value], parent=played)
+        own = document.node("symm_mem::one_shot_all_reduce", [tensor(9, 16)])
+        for name, parent in (("FusedDispatch", 1), ("aten::mm", 1), ("deep_ep::copy", own)):
+            document.node(name, [tensor(9, 16)], parent=parent)
+        write(document, tmp_path / f"et_{rank}.json")
+    trace = import_trace(importer_named("pytorch"), tmp_path)
+    assert [[one.size_bytes for one in own] for own in operations(trace)] == [[1 << 20, 1 << 18, 64]] * 2
+    [(what, tally)] = [(what, tally) for fate, what, tally in trace.losses if fate is Fate.GUESSED]
+    assert what == "operators that look like communication of libraries other than NCCL: not played"
+    assert (tally.count, tally.first[0].rpartition("/")[2]) == (4, "et_0.json, node 9 (symm_mem::one_shot_all_reduce)")
+    with pytest.raises(TraceError, match="needs a guess 4 times: operators that look like"):
+        import_trace(importer_named("pytorch"), tmp_path, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "is_counted"),
+    [
+        ("allreduce", (8, 8), False),
+        ("allreduce", (8, 9), True),
+        ("_allgather_base", (8, 32), False),
+        ("_allgather_base", (8, 24), True),
+        ("_reduce_scatter_base", (8, 2), False),
+        ("_reduce_scatter_base", (8, 4), True),
+        ("all_to_all", (8, 8), False),
+        ("all_to_all", (8, 12), True),
+        ("scatter", (8, 2), False),
+    ],
+)
+def test_an_output_that_does_not_fit_the_input_is_a_guess(
+    name: str, sizes: tuple[int, int], is_counted: bool, tmp_path: Path
+) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        even = {"In_split_size": [], "Out_split_size": []} if name == "all_to_all" else {}
+        document.collective(name, sizes[0], 0, (30, 10), **WORLD, Out_msg_nelems=sizes[1], Rank=0, **even)
+
+    found = guesses(imported(tmp_path, calls))
+    assert [one.partition(" whose ")[2] for one in found] == [
+        "input and output do not fit each other: by its input"
+    ] * (is_counted)
+
+
+@pytest.mark.parametrize("output", [5, 6])
+def test_the_two_sizes_of_a_message_are_one(output: int, tmp_path: Path) -> None:
+    def calls(rank: int, document: KinetoDocument) -> None:
+        ends = {"Src_Rank": 0} if rank else {"Dst_Rank": 1}
+        own = {"Out_msg_nelems": 5 if rank else output, "Process_Group_Ranks": "[0, 1]", "Group_size": 2}
+        document.collective("recv" if rank else "send", 5, 0, (30, 10), **ends, **own)
+
+    trace = imported(tmp_path, calls, ranks=2)
+    expected = [] if output == 5 else ["send whose input and output do not fit each other: by its input"]
+    assert guesses(trace) == expected
+
+
+def test_an_attribute_of_a_call_that_is_not_known_is_counted(tmp_path: Path) -> None:
+    for name in ("pg_name", "pg_nom"):
+        for rank in range(2):
+            document = data_parallel_host(rank)
+            value = [tensor(8, 16)]
+            inputs = [value, 9, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
+            document.node("record_param_comms", inputs, [value], **{name: "0"})
+            write(document, tmp_path / f"et_{rank}.json")
+        trace = import_trace(importer_named("pytorch"), tmp_path)
+        dropped = [what for fate, what, _ in trace.losses if fate is Fate.DROPPED]
+        unread = ["values of 'attribute pg_nom' that cannot be read: as if there were none"]
+        assert dropped == (unread if name == "pg_nom" else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "unread"),
+    [
+        (lambda node: None, []),
+        (lambda node: node["attrs"].append({"name": "pg_name", "type": "", "value": "1"}), ["attribute pg_name"]),
+        (lambda node: node["attrs"].append({"name": "dtype", "type": "", "value": "x"}), ["dtype"]),
+        (lambda node: node["outputs"].update(values=[7]), ["tensors"]),
+        (lambda node: node["outputs"].update(values=[[tensor(8, 16), [8, 8, 0, "16", 4, "cuda:0"]]]), ["tensors"]),
+    ],
+)
+def test_what_a_host_trace_says_of_a_call_and_cannot_be_read_is_counted(
+    change: Callable[[dict[str, Any]], object], unread: list[str], tmp_path: Path
+) -> None:
+    for rank in range(2):
+        document = data_parallel_host(rank)
+        value = [tensor(8, 16)]
+        inputs = [value, 9, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
+        document.node("record_param_comms", inputs, [value], pg_name="0")
+        change(document.nodes[-1])
+        write(document, tmp_path / f"et_{rank}.json")
+    trace = import_trace(importer_named("pytorch"), tmp_path)
+    dropped = [what for fate, what, _ in trace.losses if fate is Fate.DROPPED]
+    assert dropped == [f"values of {one!r} that cannot be read: as if there were none" for one in unread]
+
+
+@pytest.mark.parametrize(("splits", "is_counted"), [("[3, 3]", False), ("[3, ..., 3]", False), (10, True), ("x", True)])
+def test_splits_that_are_no_list_are_counted_though_others_say_them(
+    splits: Any, is_counted: bool, tmp_path: Path
+) -> None:
+    def calls(rank: int, document: KinetoDocument) -> None:
+        sent, got = "[1, 3]", "[1, 1]" if rank == 0 else splits
+        said = {"In_split_size": sent, "Out_split_size": got, "Out_msg_nelems": 6 if rank else 2}
+        world = {"Process_Group_Ranks": "[0, 1]", "Group_size": 2}
+        document.collective("all_to_allv", 4, 0, (30, 10), **world, **said)
+
+    trace = imported(tmp_path, calls, ranks=2)
+    assert [one.recv_splits for own in operations(trace) for one in own] == [(4, 4), (12, 12)]
+    expected = ["values of 'Out split size' that cannot be read: as if there were none"] * is_counted
+    assert [what for fate, what, _ in trace.losses if fate is Fate.DROPPED] == expected
 
 
 def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:

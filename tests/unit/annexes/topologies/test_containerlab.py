@@ -63,7 +63,7 @@ def test_what_containerlab_has_and_we_have_not_is_noted(tmp_path: Path) -> None:
         "node leaf1: startup-config is not used",
         "c1:eth9 - host:enp1 leads out of the lab and is ignored",
         "links[6] is of type vxlan, which leads out of the lab and is ignored",
-        "node c2: 'ip addr add 10.0.0.77/24 dev eth7' is for no interface with a link",
+        *(f"node {name}: 'ip addr add 10.0.0.77/24 dev eth7' is for no interface with a link" for name in ("c1", "c2")),
         "host c3 has no link and is ignored",
     )
 
@@ -106,6 +106,8 @@ def test_what_containerlab_lacks_is_named(tmp_path: Path, text: str, problem: st
         """sh -c 'ip link set eth1 up; ip addr add "10.0.0.9/24" dev eth1'""",
         "ifconfig eth1 10.0.0.9 netmask 255.255.255.0",
         "ifconfig eth1 inet 10.0.0.9/24 up",
+        "/sbin/ip addr add 10.0.0.9/24 dev eth1",
+        "env LANG=C busybox ip addr add 10.0.0.9/24 dev eth1",
     ],
 )
 def test_addresses_are_read_as_people_spell_them(command: str, tmp_path: Path) -> None:
@@ -123,10 +125,29 @@ def test_addresses_of_links_are_used(tmp_path: Path) -> None:
     assert load(tmp_path, text).addresses == ("10.0.0.5", "10.0.0.7")
 
 
-def test_a_command_with_an_address_that_is_not_understood_is_noted(tmp_path: Path) -> None:
-    topology = load(tmp_path, CLAB.replace("ip addr add 10.0.0.1/24 dev eth1", "ip addr add 10.0.0.1/24 label eth1"))
+@pytest.mark.parametrize(
+    ("command", "is_noted"),
+    [
+        ("ip addr add 10.0.0.1/24 label eth1", True),
+        ("ip addr add $ADDRESS dev eth1", True),
+        ("nmcli con mod eth1 ipv4.addresses 10.0.0.1/24", True),
+        ("ip netns exec x ip addr add 10.0.0.1/24 dev eth1", True),
+        ("ip route add 10.9.0.0/16 dev eth1", False),
+        ("ethtool -K eth1 tx off", False),
+    ],
+)
+def test_a_command_with_an_address_that_is_not_understood_is_noted(
+    command: str, is_noted: bool, tmp_path: Path
+) -> None:
+    topology = load(tmp_path, CLAB.replace("ip addr add 10.0.0.1/24 dev eth1", command))
     assert topology.addresses == ("198.18.0.1", "198.18.0.2")
-    assert "node c1: 'ip addr add 10.0.0.1/24 label eth1' is not understood" in topology.notes
+    assert (f"node c1: {command!r} is not understood" in topology.notes) is is_noted
+
+
+def test_commands_of_kind_group_and_node_are_all_run(tmp_path: Path) -> None:
+    text = CLAB.replace("dev eth7", "dev eth1").replace("c2:eth1", "c2:eth2")
+    text = text.replace('"ip addr add 10.0.0.1/24 dev eth1", ', "")
+    assert load(tmp_path, text).addresses == ("10.0.0.77", "198.18.0.1")
 
 
 FABRIC = """name: fabric

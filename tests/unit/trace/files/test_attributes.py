@@ -51,6 +51,7 @@ def test_groups_are_read_in_every_quoting(text: str) -> None:
         '["nonsense"]',
         '[{"ranks": [0]}]',
         '[{"pg_name": "0", "ranks": "01"}]',
+        '[{"pg_name": "0", "members": [0, 1]}]',
         "[" * 100_000,
     ],
 )
@@ -238,9 +239,13 @@ def test_attributes_without_a_meaning_are_counted_and_the_usual_ones_are_not(tmp
     assert trace.attribute_names == {"colour": 2}
 
 
-def test_the_first_of_two_attributes_of_one_name_counts(tmp_path: Path) -> None:
-    found = read(tmp_path, attribute("comm_size", int64_val=1), attribute("comm_size", int64_val=2))
-    assert found.comm_size == 1
+@pytest.mark.parametrize(("second", "counted"), [(1, {}), (2, {"comm_size a second time": 1})])
+def test_the_first_of_two_attributes_of_one_name_counts(second: int, counted: dict[str, int], tmp_path: Path) -> None:
+    node = collective(1, attribute("comm_type", int64_val=0))
+    del node.attr[:]
+    node.attr.extend([attribute("comm_size", int64_val=1), attribute("comm_size", int64_val=second)])
+    trace = trace_of(tmp_path, node)
+    assert (trace.communications[0].comm_size, trace.attribute_names) == (1, counted)
 
 
 @pytest.mark.parametrize(
