@@ -265,11 +265,16 @@ def pictures(name: str, folder: Path, title: str, *, at: str = "") -> str:
     )
 
 
+def page_name(example: Tour) -> str:
+    """The file of the page of a trace, without its end: a report may have the same name."""
+    return f"trace-{example.name}"
+
+
 def write_example(example: Tour, folder: Path) -> None:
     """Make a trace and write its page; it is not run."""
     with played(replace(example, steps=example.steps[:-1])) as (made, _):
-        shutil.copyfile(made / example.shows, folder / f"{example.name}.html")
-    photograph(folder / f"{example.name}.html")
+        shutil.copyfile(made / example.shows, folder / f"{page_name(example)}.html")
+    photograph(folder / f"{page_name(example)}.html")
 
 
 def write(exhibit: Tour, folder: Path) -> None:
@@ -297,9 +302,9 @@ def index(folder: Path) -> str:
 def with_pages(text: str, folder: Path) -> str:
     """docs/examples.md with a link to the page of each trace that is in a folder, and its picture."""
     for one in EXAMPLES:
-        if (folder / f"{one.name}.html").exists():
-            shown = f"[Open its page](../gallery/{one.name}.html).\n\n"
-            shown += pictures(one.name, folder, one.title, at="../gallery/")
+        if (folder / f"{page_name(one)}.html").exists():
+            shown = f"[Open its page](../gallery/{page_name(one)}.html).\n\n"
+            shown += pictures(page_name(one), folder, one.title, at="../gallery/")
             text = text.replace(f"## {one.title}\n{one.reader}\n", f"## {one.title}\n{one.reader} {shown}\n")
     return text
 

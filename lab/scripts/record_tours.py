@@ -20,6 +20,7 @@ from rich.text import Text
 from emulator.annexes.demo.command import shown
 from emulator.annexes.demo.playing import Played
 from emulator.annexes.demo.tours import DEMO, TOURS, Tour
+from emulator.views.terminal.console import WIDTH
 from lab.scripts.gallery import EXAMPLES, played
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -125,7 +126,7 @@ def masked(line: str) -> str:
 
 def picture(done: Iterable[Played]) -> str:
     """The terminal of a tour as SVG; no font comes from elsewhere."""
-    console = Console(record=True, width=118, file=io.StringIO(), color_system="truecolor", force_terminal=True)
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), color_system="truecolor", force_terminal=True)
     console.print(Text("$ charkha demo", style="bold green"))
     for one in done:
         for part, longest in _IN_PICTURE.items():
@@ -133,7 +134,8 @@ def picture(done: Iterable[Played]) -> str:
                 why, *command = shown(one.step.why, one.step.command).strip().split("\n$ ")
                 console.print(Text(f"\n{why}", style="bright_black"))
                 console.print(Text(f"$ {command[0]}", style="bold green"))
-                console.print(Text("\n".join(line[:118] for line in one.output.splitlines()[:longest])))
+                console.print(Text("\n".join(line[:WIDTH] for line in one.output.splitlines()[:longest])))
+    console.print()  # the last line of the picture is cut
     return console.export_svg(title="charkha demo", code_format=_WITHOUT_FONTS, unique_id="demo")
 
 

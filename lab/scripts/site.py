@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.scripts.gallery import EXAMPLES, EXHIBITS, index, with_pages
+from lab.scripts.gallery import EXAMPLES, EXHIBITS, index, page_name, with_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 _AS_TEXT = ("topologies/*.yaml", "docs/ci/*", "LICENSE")
@@ -32,6 +32,7 @@ def collect(folder: Path, gallery: Path | None) -> None:
     for page in ("CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copyfile(ROOT / page, folder / page)
     shutil.copyfile(ROOT / "README.md", folder / "index.md")
+    shutil.copyfile(Path(__file__).with_name("site.css"), folder / "site.css")
     for pattern in _AS_TEXT:
         for file in ROOT.glob(pattern):
             target = folder / file.relative_to(ROOT)
@@ -84,7 +85,8 @@ def build(site: Path, gallery: Path | None) -> None:
         subprocess.run(
             [*command, "--config-file", str(Path(__file__).with_name("mkdocs.yml"))], env=environment, check=True
         )
-    missing = [one.name for one in (*EXHIBITS, *EXAMPLES) if not (site / "gallery" / f"{one.name}.html").exists()]
+    wanted = [*(one.name for one in EXHIBITS), *map(page_name, EXAMPLES)]
+    missing = [name for name in wanted if not (site / "gallery" / f"{name}.html").exists()]
     if missing:
         print(f"without the pages {', '.join(missing)}: python -m lab.scripts.gallery makes them", file=sys.stderr)
 

@@ -55,7 +55,7 @@ ELSEWHERE = {
     "lab-service &": "snappi: tests/integration/test_otg.py",
     "drive.py": "snappi: tests/integration/test_otg.py",
     "charkha serve lab-service": "it serves until it is stopped: tests/integration/test_service.py",
-    "api/v1/duts": "a service: tests/integration/test_service_http.py",
+    "api/v1/duts": "a service: tests/integration/test_service.py",
 }
 """Part of a line → what is missing here, and which test plays the same."""
 _TWO_HOSTS, _EIGHT_HOSTS = "topologies/two-hosts-switch.yaml", "topologies/eight-hosts-switch.yaml"

@@ -41,11 +41,11 @@ def test_styles_name_no_font_from_elsewhere(site: Path) -> None:
 def test_an_example_shows_its_page_where_there_is_one(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     assert with_pages(text, tmp_path) == text
-    for name in ("dense.html", "dense-light.png"):
+    for name in ("trace-dense.html", "trace-dense-light.png"):
         (tmp_path / name).touch()
     changed = with_pages(text, tmp_path)
-    assert "two each. [Open its page](../gallery/dense.html).\n" in changed
-    assert "](../gallery/dense-light.png#only-light)](../gallery/dense.html)" in changed
+    assert "two each. [Open its page](../gallery/trace-dense.html).\n" in changed
+    assert "](../gallery/trace-dense-light.png#only-light)](../gallery/trace-dense.html)" in changed
     assert changed.count("../gallery/") == 3
 
 

@@ -177,12 +177,14 @@ async def _read_whole(request: web.Request) -> None:
     """Read the body, which handlers then have at once.
 
     Raises:
-        Refusal: it does not come in time.
+        Refusal: it does not come in time, or is a damaged form.
     """
     if request.body_exists:
         try:
             async with asyncio.timeout(REQUEST_S):
-                await request.read()
+                await (request.post() if request.content_type.startswith("multipart/") else request.read())
+        except ValueError as error:
+            raise Refusal(f"the form is damaged: {error}") from error
         except TimeoutError:
             raise Refusal(f"the body did not come in {REQUEST_S:.0f} s", status=408) from None
 
