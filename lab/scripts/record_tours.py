@@ -92,7 +92,8 @@ def examples_page(recorded: Sequence[RecordedExample]) -> str:
 def recorded_of(text: str) -> list[RecordedExample]:
     """What the page of the examples has recorded."""
     facts = re.findall(r"^\| \[.*\) \| (.*) \| (.*) \|$", text, re.MULTILINE)
-    return [RecordedExample(*fact, output) for fact, output in zip(facts, outputs_of(text), strict=True)]
+    listed = zip(facts, outputs_of(text), strict=True)
+    return [RecordedExample(ranks, size, output) for (ranks, size), output in listed]
 
 
 def record_example(example: Tour) -> RecordedExample:

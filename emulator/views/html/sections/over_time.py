@@ -46,8 +46,8 @@ def over_time(points: Sequence[TimedMedian], *, margin: float) -> Chart:
         if one.p50_ns is not None:
             low, high = one.low_ns or one.p50_ns, one.high_ns or one.p50_ns
             figures = {"value": one.p50_ns, "low": low, "high": high}
-            began = {"at": 1000 * one.began.timestamp(), "began": f"{one.began:%Y-%m-%d %H:%M}"}
-            drawn.add(kind=one.kind, run=one.run, version=one.version or "none named", **began, **figures)
+            texts_of = {"kind": one.kind, "run": one.run, "version": one.version or "none named"}
+            drawn.add(**texts_of, at=1000 * one.began.timestamp(), began=f"{one.began:%Y-%m-%d %H:%M}", **figures)
     kinds = list(dict.fromkeys(one.kind for one in points))
     first = points[0].version if points else ""
     for kind in kinds:
