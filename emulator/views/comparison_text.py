@@ -214,12 +214,15 @@ def escaped(text: str) -> str:
     return visible(text).translate(_MARKS).replace("\n", " ")
 
 
-def write_comparison(comparison: GroupComparison, *, html: Path | None, junit: Path | None, is_strict: bool) -> None:
+def write_comparison(
+    comparison: GroupComparison, *, html: Path | None, junit: Path | None, is_strict: bool, is_trend: bool = False
+) -> None:
     """Write the files that are requested.
 
     Args:
         html, junit: the files; None: not written.
         is_strict: an inconclusive class is a failure in the XML.
+        is_trend: the page shows the runs over time.
 
     Raises:
         HostError: a file cannot be written.
@@ -229,7 +232,7 @@ def write_comparison(comparison: GroupComparison, *, html: Path | None, junit: P
         from emulator.views.html.comparison_page import comparison_page
         from emulator.views.html.page.document import render
 
-        write_text(html, render(comparison_page(comparison)))
+        write_text(html, render(comparison_page(comparison, is_trend=is_trend)))
     if junit is not None:
         from emulator.views.junit import comparison_to_xml
 

@@ -1,23 +1,27 @@
-"""The gallery of the site: ten runs as `charkha demo` plays its tours, each with its report and what to look at.
+"""The galleries of the site: ten runs and ten traces, as `charkha demo` plays its tours, and what to look at in each.
 
-`python -m lab.scripts.gallery FOLDER [NAME …]`, as root on a quiet machine, writes a page and a report for each into
-FOLDER, and index.md. Traces and topologies are those that come with Charkha, or are made by the commands shown.
+`python -m lab.scripts.gallery FOLDER [NAME …]`, as root on a quiet machine, writes into FOLDER a page and a report for
+each run, the page of each trace, and index.md; with chromium also pictures of them. Traces and topologies are those
+that come with Charkha, or are made by the commands shown. lab.scripts.record_tours records the traces' runs.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from emulator.annexes.demo.place import LabPlace
-from emulator.annexes.demo.playing import play
+from emulator.annexes.demo.playing import Played, play
 from emulator.annexes.demo.tours import Step, Tour, written
 from emulator.exit_codes import DONE, EXPECTATION_FAILED, TESTER_LIMITED, UNDECIDED
 
+ROOT = Path(__file__).resolve().parents[2]
 _SWITCH, _FABRIC = "two-hosts-switch", "leaf-spine-2x2"
 _ANY = (DONE, EXPECTATION_FAILED, TESTER_LIMITED, UNDECIDED)
 _RING = Step("", "charkha trace generate collective all_reduce -n 2 -b 4M --count 5 --out all-reduce")
@@ -135,20 +139,150 @@ EXHIBITS = (
 )
 
 
-def write(exhibit: Tour, folder: Path) -> None:
-    """Play an exhibit, and write its page and report.
+def _example(name: str, title: str, reader: str, *made: str, run: str = "", options: str = "") -> Tour:
+    """A trace: how it is made, its page, and a run of it over loopback."""
+    viewed = f"charkha trace view {name} --out {name}.html"
+    run = run or f"charkha run {name} {options} --iterations 3 --out run-{name}".replace("  ", " ")
+    steps = tuple(Step("", command) for command in (*made, viewed, run))
+    return Tour(name=name, title=title, reader=reader, steps=steps, has_lab=False, shows=f"{name}.html")
+
+
+def _converted(name: str, title: str, reader: str, file: str) -> Tour:
+    return _example(name, title, reader, f"charkha trace convert lab/recordings/{file} {name}")
+
+
+EXAMPLES = (
+    _example(
+        "dense",
+        "Dense training in three dimensions",
+        "A transformer on 8 ranks: tensor, pipeline and data parallelism of two each.",
+        "charkha trace generate transformer --layers 4 --hidden 256 --sequence 256 --batch 8 --micro-batches 2"
+        " --vocabulary 1024 --tensor 2 --pipeline 2 --data 2 --out dense",
+    ),
+    _example(
+        "moe",
+        "Mixture of experts",
+        "Every layer sends tokens to the experts they chose and back. Few experts are popular: the matrix is uneven.",
+        "charkha trace generate moe --expert 8 --layers 4 --tokens 64 --hidden 1024 --forward-only --routing zipf"
+        " --out moe",
+    ),
+    _example(
+        "inference",
+        "Disaggregated inference",
+        "Two prefill workers send the key-value cache of each prompt to two decode workers, as requests arrive.",
+        "charkha trace generate inference --prefill 2 --decode 2 --model llama-3.1-8b --rate 200 --requests 20"
+        " --input-length 64 --out inference",
+    ),
+    _example(
+        "checkpoint",
+        "Checkpoint and restart",
+        "Four ranks read a checkpoint, and write one after each of two steps, to two storage hosts.",
+        "charkha trace generate checkpoint --model 4000000 --data 4 --zero-stage 3 --steps 2 --restart"
+        " --out checkpoint",
+        options="--topology loopback-storage",
+    ),
+    _converted(
+        "recommendation",
+        "Recommendation model",
+        "Embedding tables are split over 8 ranks: an all-to-all each way, and all-reduces of the dense layers.",
+        "dlrm.txt",
+    ),
+    _converted(
+        "pytorch",
+        "From PyTorch",
+        "Kineto traces of four ranks: compute segments, kernels, and the all-reduces of two gradient buckets.",
+        "pytorch",
+    ),
+    _converted(
+        "nccl",
+        "From a log of NCCL",
+        "What NCCL_DEBUG=INFO wrote of three steps on four ranks: pairs of tensor parallelism, and sharded gradients.",
+        "nccl.log",
+    ),
+    _converted(
+        "aicb",
+        "From AICB",
+        "A workload for SimAI: four layers on 8 ranks, sequence parallelism in pairs. Three quarters is compute.",
+        "aicb.txt",
+    ),
+    _example(
+        "incast",
+        "Incast",
+        "Seven ranks send to one at once, five times.",
+        "charkha trace generate collective gather -n 8 -b 512K --count 5 --out incast",
+    ),
+    _example(
+        "two-jobs",
+        "Two jobs at once",
+        "An all-reduce and an all-to-all, each alone and then both: the page is of the second.",
+        "charkha trace generate collective all_reduce -n 4 -b 1M --count 5 --out training",
+        "charkha trace generate collective all_to_all -n 4 -b 1M --count 5 --out two-jobs",
+        run="charkha run --job a=training --job b=two-jobs --solo --iterations 3 --out run-two-jobs",
+    ),
+)
+"""Traces that are small enough to be played in seconds. Their commands are for a clone."""
+
+
+@contextmanager
+def played(tour: Tour) -> Iterator[tuple[Path, list[Played]]]:
+    """Play a tour in a folder that is there as long as the context, and say what takes how long.
 
     Raises:
         StepFailed: a command of it failed.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="charkha-gallery-") as scratch,
-        LabPlace.make() if exhibit.has_lab else nullcontext() as place,
-    ):
-        for played in play(exhibit, Path(scratch), place=place, record=True):
-            print(f"{played.seconds:6.1f} s  {played.step.command.splitlines()[0]}", file=sys.stderr)
-            first = played.output.partition("\n")[0]
-        shutil.copyfile(Path(scratch) / exhibit.shows, folder / f"{exhibit.name}.html")
+    with tempfile.TemporaryDirectory(prefix=f"charkha-{tour.name}-") as folder:
+        if any(" lab/" in step.command for step in tour.steps):
+            (Path(folder) / "lab").symlink_to(ROOT / "lab")
+        done = []
+        with LabPlace.make() if tour.has_lab else nullcontext() as place:
+            for one in play(tour, Path(folder), place=place, record=True):
+                done.append(one)
+                print(f"{one.seconds:6.1f} s  {one.step.command.splitlines()[0]}", file=sys.stderr)
+        yield Path(folder), done
+
+
+def photograph(page: Path) -> None:
+    """Write pictures of the top of a page beside it, light and dark, if there is chromium."""
+    chromium = shutil.which("chromium")
+    for scheme in ("light", "dark") if chromium else ():
+        subprocess.run(
+            [
+                *(str(chromium), "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1200,750"),
+                *("--virtual-time-budget=10000", f"--blink-settings=preferredColorScheme={int(scheme == 'light')}"),
+                *(f"--screenshot={page.with_name(f'{page.stem}-{scheme}.png')}", page.as_uri()),
+            ],
+            check=True,
+            capture_output=True,
+        )
+
+
+def pictures(name: str, folder: Path, title: str, *, at: str = "") -> str:
+    """Markdown of what `photograph` made of a page in a folder, which is `at` for the reader; "" if nothing."""
+    return "".join(
+        f"[![{title}]({at}{name}-{scheme}.png#only-{scheme})]({at}{name}.html)"
+        for scheme in ("light", "dark")
+        if (folder / f"{name}-{scheme}.png").exists()
+    )
+
+
+def page_name(example: Tour) -> str:
+    """The file of the page of a trace, without its end: a report may have the same name."""
+    return f"trace-{example.name}"
+
+
+def write_example(example: Tour, folder: Path) -> None:
+    """Make a trace and write its page; it is not run."""
+    with played(replace(example, steps=example.steps[:-1])) as (made, _):
+        shutil.copyfile(made / example.shows, folder / f"{page_name(example)}.html")
+    photograph(folder / f"{page_name(example)}.html")
+
+
+def write(exhibit: Tour, folder: Path) -> None:
+    """Play an exhibit, and write its page and report."""
+    with played(exhibit) as (made, done):
+        first = done[-1].output.partition("\n")[0]
+        shutil.copyfile(made / exhibit.shows, folder / f"{exhibit.name}.html")
+    photograph(folder / f"{exhibit.name}.html")
     commands = "".join(f"$ {step.command}\n" for step in exhibit.steps)
     text = f"# {exhibit.title}\n[Open the report]({exhibit.name}.html). {exhibit.reader}\n\n```console\n{commands}```\n"
     (folder / f"{exhibit.name}-page.md").write_text(f"{text}```text\n{first}\n```\n", encoding="utf-8")
@@ -156,21 +290,31 @@ def write(exhibit: Tour, folder: Path) -> None:
 
 def index(folder: Path) -> str:
     """The page that lists the exhibits in a folder, Markdown."""
-    rows = "".join(
-        f"| [{one.title}]({one.name}.html) | {one.reader} | [how it was made]({one.name}-page.md) |\n"
-        for one in EXHIBITS
-        if (folder / f"{one.name}.html").exists()
-    )
-    opening = "Real reports of real runs on a virtual machine with two cores: each is the file that `charkha` wrote.\n"
-    return f"# Gallery\n{opening}\n| report | what to look at | commands |\n|---|---|---|\n{rows}"
+    opening = "Real reports of real runs on a virtual machine with two cores: each is the file that `charkha` wrote."
+    parts = [f"# Gallery of reports\n{opening}\n"]
+    for one in EXHIBITS:
+        if (folder / f"{one.name}.html").exists():
+            links = f"[Open the report]({one.name}.html), or see [how it was made]({one.name}-page.md)."
+            parts.append(f"## {one.title}\n{one.reader} {links}\n\n{pictures(one.name, folder, one.title)}\n")
+    return "\n".join(parts)
+
+
+def with_pages(text: str, folder: Path) -> str:
+    """docs/examples.md with a link to the page of each trace that is in a folder, and its picture."""
+    for one in EXAMPLES:
+        if (folder / f"{page_name(one)}.html").exists():
+            shown = f"[Open its page](../gallery/{page_name(one)}.html).\n\n"
+            shown += pictures(page_name(one), folder, one.title, at="../gallery/")
+            text = text.replace(f"## {one.title}\n{one.reader}\n", f"## {one.title}\n{one.reader} {shown}\n")
+    return text
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
-    """Write the exhibits of these names, or all, and the index."""
+    """Write the exhibits and examples of these names, or all, and the index."""
     folder.mkdir(parents=True, exist_ok=True)
-    for exhibit in EXHIBITS:
-        if not names or exhibit.name in names:
-            write(exhibit, folder)
+    for one, how in [*((one, write) for one in EXHIBITS), *((one, write_example) for one in EXAMPLES)]:
+        if not names or one.name in names:
+            how(one, folder)
     (folder / "index.md").write_text(index(folder), encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """Play the tours of `charkha demo` and write what they printed: the tutorials, and the picture in README.
 
 `python -m lab.scripts.record_tours [NAME …]`, as root on a quiet machine; a few minutes. Tours: emulator/annexes/demo.
+The name `examples` is that of the traces in lab.scripts.gallery, whose page is docs/examples.md.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 import io
 import re
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
@@ -18,30 +18,19 @@ from rich.console import Console
 from rich.text import Text
 
 from emulator.annexes.demo.command import shown
-from emulator.annexes.demo.place import LabPlace
-from emulator.annexes.demo.playing import Played, play
+from emulator.annexes.demo.playing import Played
 from emulator.annexes.demo.tours import DEMO, TOURS, Tour
+from emulator.views.terminal.console import WIDTH
+from lab.scripts.gallery import EXAMPLES, played
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURE = DOCS / "demo.svg"
 LONGEST = 34
 """Lines of a command's output in a page; the rest is counted."""
+_IN_EXAMPLE = 18
 _IN_PICTURE = {"--out good": 9, "--out bad": 16, "charkha compare": 8}
 """Part of a command → lines of its output in the picture."""
 _WITHOUT_FONTS = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-
-
-def record(tour: Tour) -> list[Played]:
-    """Play a tour in a temporary folder."""
-    with (
-        tempfile.TemporaryDirectory(prefix="charkha-tour-") as folder,
-        LabPlace.make() if tour.has_lab else nullcontext() as place,
-    ):
-        played = []
-        for one in play(tour, Path(folder), place=place, record=True):
-            played.append(one)
-            print(f"{one.seconds:6.1f} s  {one.step.command.splitlines()[0]}", file=sys.stderr)
-        return played
 
 
 def page(tour: Tour, outputs: Sequence[str]) -> str:
@@ -67,6 +56,55 @@ def page(tour: Tour, outputs: Sequence[str]) -> str:
     return "\n".join([*parts, f"{tour.further}\n"])
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedExample:
+    """What was recorded of an example.
+
+    Attributes:
+        ranks: of the trace.
+        size: of its files, with unit.
+        output: of its run, as the page shows it.
+    """
+
+    ranks: str
+    size: str
+    output: str
+
+
+def examples_page(recorded: Sequence[RecordedExample]) -> str:
+    """The page of the example traces, Markdown."""
+    rows, parts = "", ""
+    for one, facts in zip(EXAMPLES, recorded, strict=True):
+        anchor = re.sub(r"[^a-z0-9]+", "-", one.title.lower())
+        rows += f"| [{one.title}](#{anchor}) | {facts.ranks} | {facts.size} |\n"
+        commands = "".join(f"$ {step.command}\n" for step in one.steps)
+        parts += f"\n## {one.title}\n{one.reader}\n\n```console\n{commands}```\n```text\n{facts.output}```\n"
+    opening = (
+        "# Ten traces\n"
+        "Each is made by its first command in a clone of Charkha, looked at with the second, and played over loopback\n"
+        "with the last, whose table was recorded on a virtual machine with two cores. Imported ones come from small\n"
+        "files in `lab/recordings`, written by hand as those tools write them. The licence of all is Charkha's (MIT).\n"
+        "`python -m lab.scripts.record_tours examples` makes this page.\n"
+    )
+    return f"{opening}\n| trace | ranks | size |\n|---|---|---|\n{rows}{parts}"
+
+
+def recorded_of(text: str) -> list[RecordedExample]:
+    """What the page of the examples has recorded."""
+    facts = re.findall(r"^\| \[.*\) \| (.*) \| (.*) \|$", text, re.MULTILINE)
+    listed = zip(facts, outputs_of(text), strict=True)
+    return [RecordedExample(ranks, size, output) for (ranks, size), output in listed]
+
+
+def record_example(example: Tour) -> RecordedExample:
+    """Make a trace and play it."""
+    with played(example) as (folder, done):
+        files = list((folder / example.name).iterdir())
+        ranks = sum(file.suffix == ".et" for file in files)
+        size = sum(file.stat().st_size for file in files)
+        return RecordedExample(str(ranks), f"{-(-size // 1000)} kB", excerpt(done[-1].output, _IN_EXAMPLE))
+
+
 def outputs_of(text: str) -> list[str]:
     """What a page shows of each command, without the exit code."""
     return [
@@ -87,28 +125,34 @@ def masked(line: str) -> str:
     return re.sub(r"\d[\d.,:]*", "#", line)
 
 
-def picture(played: Iterable[Played]) -> str:
+def picture(done: Iterable[Played]) -> str:
     """The terminal of a tour as SVG; no font comes from elsewhere."""
-    console = Console(record=True, width=118, file=io.StringIO(), color_system="truecolor", force_terminal=True)
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), color_system="truecolor", force_terminal=True)
     console.print(Text("$ charkha demo", style="bold green"))
-    for one in played:
+    for one in done:
         for part, longest in _IN_PICTURE.items():
             if part in one.step.command and ">" not in one.step.command:
                 why, *command = shown(one.step.why, one.step.command).strip().split("\n$ ")
                 console.print(Text(f"\n{why}", style="bright_black"))
                 console.print(Text(f"$ {command[0]}", style="bold green"))
-                console.print(Text("\n".join(line[:118] for line in one.output.splitlines()[:longest])))
+                console.print(Text("\n".join(line[:WIDTH] for line in one.output.splitlines()[:longest])))
+    console.print()  # the last line of the picture is cut
     return console.export_svg(title="charkha demo", code_format=_WITHOUT_FONTS, unique_id="demo")
 
 
 def main(names: Sequence[str]) -> None:
     """Record the tours of these names, or all."""
-    for name in names or TOURS:
-        played = record(TOURS[name])
-        if name == DEMO.name:
-            PICTURE.write_text(picture(played), encoding="utf-8")
+    for name in names or (*TOURS, "examples"):
+        if name == "examples":
+            page_of_examples = examples_page([record_example(one) for one in EXAMPLES])
+            (DOCS / "examples.md").write_text(page_of_examples, encoding="utf-8")
             continue
-        text = page(TOURS[name], [excerpt(one.output) for one in played])
+        with played(TOURS[name]) as (_, done):
+            pass
+        if name == DEMO.name:
+            PICTURE.write_text(picture(done), encoding="utf-8")
+            continue
+        text = page(TOURS[name], [excerpt(one.output) for one in done])
         (DOCS / f"tutorial-{name}.md").write_text(text, encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
-"""The site: the pages of docs/ and README as HTML, with the gallery. Reads nothing from outside, when built or read.
+"""The site: the pages of docs/ and README as HTML, with the galleries. Reads nothing from outside, when built or read.
 
 `python -m lab.scripts.site FOLDER [GALLERY]` needs the extra `docs`. GALLERY is what lab.scripts.gallery wrote; without
-it the site has no gallery.
+it the site has no report and no page of a trace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.scripts.gallery import EXHIBITS, index
+from lab.scripts.gallery import EXAMPLES, EXHIBITS, index, page_name, with_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 _AS_TEXT = ("topologies/*.yaml", "docs/ci/*", "LICENSE")
@@ -32,6 +32,7 @@ def collect(folder: Path, gallery: Path | None) -> None:
     for page in ("CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copyfile(ROOT / page, folder / page)
     shutil.copyfile(ROOT / "README.md", folder / "index.md")
+    shutil.copyfile(Path(__file__).with_name("site.css"), folder / "site.css")
     for pattern in _AS_TEXT:
         for file in ROOT.glob(pattern):
             target = folder / file.relative_to(ROOT)
@@ -46,6 +47,8 @@ def collect(folder: Path, gallery: Path | None) -> None:
         file.write_text(lists_apart(file.read_text(encoding="utf-8")), encoding="utf-8")
     if gallery is not None:
         shutil.copytree(gallery, folder / "gallery")
+        examples = folder / "docs" / "examples.md"
+        examples.write_text(with_pages(examples.read_text(encoding="utf-8"), gallery), encoding="utf-8")
     else:
         (folder / "gallery").mkdir()
         (folder / "gallery" / "index.md").write_text(index(folder / "gallery"), encoding="utf-8")
@@ -82,9 +85,10 @@ def build(site: Path, gallery: Path | None) -> None:
         subprocess.run(
             [*command, "--config-file", str(Path(__file__).with_name("mkdocs.yml"))], env=environment, check=True
         )
-    missing = [one.name for one in EXHIBITS if not (site / "gallery" / f"{one.name}.html").exists()]
+    wanted = [*(one.name for one in EXHIBITS), *map(page_name, EXAMPLES)]
+    missing = [name for name in wanted if not (site / "gallery" / f"{name}.html").exists()]
     if missing:
-        print(f"without the reports {', '.join(missing)}: python -m lab.scripts.gallery makes them", file=sys.stderr)
+        print(f"without the pages {', '.join(missing)}: python -m lab.scripts.gallery makes them", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import html
 import os
 import re
 import secrets
+import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from emulator.annexes.service.serving import opened
 from emulator.cli.main import main
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
-from tests.support.command import MARK, charkha, marked, refused, succeed, wait_for
-from tests.support.full import IS_FULL
+from tests.support.command import MARK, ROOT, charkha, marked, refused, succeed, wait_for
+from tests.support.full import IS_FULL, variant
 from tests.support.service import LONG, QUICK, add_users, running
+from tests.support.skips import need
 
 
 def traffic_ns(folder: Path, run: int) -> tuple[int, int]:
@@ -89,3 +91,21 @@ def test_the_command_of_the_log_in_page_works_beside_the_running_service(tmp_pat
         with pytest.raises(Refusal):
             service.client(made.stdout.strip()).who()
         assert service.client(tokens["admin"]).who().name == "admin"
+
+
+@variant
+def test_the_examples_of_the_page_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    need("curl")
+    tokens = add_users(tmp_path, ann=Role.ADMIN)
+    page = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (command,) = re.findall(r"```console\n\$ (curl .*?)```", page, re.DOTALL)
+    with running(tmp_path) as service:
+        program, command = (one.replace("http://127.0.0.1:8760", service.url.rstrip("/")) for one in (program, command))
+        command = command.replace('["rack7"]', '["two-hosts-switch"]')
+        exec(compile(program, "serve.md", "exec"), {"token": tokens["ann"]})
+        subprocess.run(["sh", "-c", command], env={**os.environ, "TOKEN": tokens["ann"]}, check=True)
+        shown = capfd.readouterr().out
+        assert "\ncomplete\n" in shown
+        assert '"name":"switch-1"' in shown
+        assert "switch-1" in {one.name for one in service.client(tokens["ann"]).list_duts()}

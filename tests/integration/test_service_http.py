@@ -21,6 +21,7 @@ from emulator.annexes.service.http import COOKIE, LARGEST_BODY_BYTES
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.serving import opened, serving
 from emulator.control.certificates.roles import Role as Certified
+from tests.support.command import EXAMPLE
 from tests.support.service import QUICK, add_users, in_this_process
 
 KEYED = ("GET", "/runs/1/live/1/state")
@@ -107,6 +108,16 @@ async def test_a_browser_logs_in_and_its_forms_cannot_be_forged(tmp_path: Path, 
         status, _, headers = await page("POST", "/start", data=own, headers={"Origin": url})
         assert (status, headers["Location"]) == (303, "/runs/1")
 
+        for token, expected in (("0" * 64, (403, None)), (form_token[1], (303, "/start?dut=loopback&workload="))):
+            upload = aiohttp.FormData({"form_token": token, "name": "mine"})
+            for file in EXAMPLE.iterdir():
+                upload.add_field("files", file.read_bytes(), filename=file.name)
+            status, _, headers = await page("POST", "/traces", data=upload)
+            assert (status, headers.get("Location", None) and headers["Location"][:29]) == expected
+        damaged = {"Content-Type": "multipart/form-data; boundary=x"}
+        assert (await page("POST", "/traces", data=b"--y", headers=damaged))[0] == 400
+        assert 'value="trace:operator/mine" selected' in (await page("GET", headers["Location"]))[1]
+
         assert (await page("POST", "/logout", data={"form_token": form_token[1]}))[0] == 303
         session.cookie_jar.update_cookies({COOKIE: "gone"})
         assert (await page("GET", "/api/v1/me"))[0] == 401
@@ -114,13 +125,28 @@ async def test_a_browser_logs_in_and_its_forms_cannot_be_forged(tmp_path: Path, 
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 PARTS = {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+def parts(header: str, *, count: int = 1, name: str = 'name="token"') -> bytes:
+    one = f"--x\r\nContent-Disposition: form-data; {name}\r\n{header}\r\n\r\na\r\n"
+    return (count * one + "--x--\r\n").encode()
+
+
 BODIES = {
     "of another charset": ({"Content-Type": f"{FORM['Content-Type']}; charset=nonsense"}, b"a=b", 401),
     "of bytes": (FORM, b"\xff\xfe=\xff", 400),
     "of bytes in escapes": (FORM, b"token=%ff%fe", 400),
     "of many fields": (FORM, b"a=&" * 2000, 400),
-    "in parts": (PARTS, b'--x\r\nContent-Disposition: form-data; name="token"\r\n\r\na\r\n--x--\r\n', 415),
-    "in parts of nothing": ({"Content-Type": "multipart/form-data"}, b"x", 415),
+    "in parts": (PARTS, parts("A: b"), 401),
+    "in parts of nothing": ({"Content-Type": "multipart/form-data"}, b"x", 400),
+    "in parts of another charset": (PARTS, parts("Content-Type: text/plain; charset=nonsense"), 400),
+    "in parts that are not what they say": (
+        PARTS,
+        parts("Content-Encoding: nonsense", name='name="a"; filename="a"'),
+        401,
+    ),
+    "in parts that are not compressed": (PARTS, parts("Content-Encoding: gzip", name='name="a"; filename="a"'), 401),
+    "in many parts": (PARTS, parts("A: b", count=2000), 413),
     "that says no type": ({"Content-Type": ""}, b"token=a", 415),
     "compressed": (FORM | {"Content-Encoding": "gzip"}, gzip.compress(b"token=a"), 415),
     "that is not what it says": (FORM | {"Content-Encoding": "deflate"}, b"nonsense", 415),
@@ -250,7 +276,7 @@ async def test_what_users_submit_counts_towards_their_quota(tmp_path: Path, toke
         assert (await ann("POST", "/api/v1/runs", json=large))[0] == 200
         status, text, _ = await ann("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK})
         assert status == 507
-        assert re.search(r"the runs of operator use 19.76 KiB of 19.53 KiB, the disk_quota of a user", text), text
+        assert re.search(r"the files of operator use 19.76 KiB of 19.53 KiB, the disk_quota of a user", text), text
         assert (await bob("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK}))[0] == 200
 
 

@@ -112,7 +112,7 @@ async def test_a_user_over_the_quota_plays_no_more(tmp_path: Path, monkeypatch: 
             states = [(await found.ended(run)).state for run in runs]
             assert states == [State.COMPLETE, State.FAILED, State.COMPLETE]
             reason = (
-                r"the runs of ann use 5\.\d\d KiB of 4\.88 KiB, the disk_quota of a user: an administrator frees space"
+                r"the files of ann use 5\.\d\d KiB of 4\.88 KiB, the disk_quota of a user: an administrator frees space"
             )
             assert re.fullmatch(rf"{reason} \(charkha runs prune\)", found.store.run(runs[1].id).reason)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.scripts.gallery import with_pages
 from lab.scripts.site import build, lists_apart
 from tests.support.command import ROOT
 
@@ -35,6 +36,17 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> Non
 def test_styles_name_no_font_from_elsewhere(site: Path) -> None:
     for style in site.rglob("*.css"):
         assert not re.search(r"url\((?:\"|')?(?:https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_an_example_shows_its_page_where_there_is_one(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    assert with_pages(text, tmp_path) == text
+    for name in ("trace-dense.html", "trace-dense-light.png"):
+        (tmp_path / name).touch()
+    changed = with_pages(text, tmp_path)
+    assert "two each. [Open its page](../gallery/trace-dense.html).\n" in changed
+    assert "](../gallery/trace-dense-light.png#only-light)](../gallery/trace-dense.html)" in changed
+    assert changed.count("../gallery/") == 3
 
 
 def test_a_list_begins_a_block_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""The command lines of README and docs: blocks that are fenced as `console`, and indented ones that have one."""
+"""The command lines of README and docs: blocks that are fenced as `console` or `sh`, and indented ones."""
 
 import re
 import shlex
@@ -11,6 +11,8 @@ from tests.support.command import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:(?<=\n\n)|(?<=\n```\n))((?: {4}.*\n|\n(?= {4}))+)")
+_UNMARKED = re.compile(r"charkha [a-z-]|tcpdump -|ib_\w+ ")
+"""Commands without a prompt."""
 _COMMENT = re.compile(r"(?<=\S)(?: {2,}| +# ).*$")
 
 
@@ -35,7 +37,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Those of a page that have a `charkha` command, in their order."""
+    """Those of a page that have a command, in their order."""
     text = page.read_text(encoding="utf-8")
     fenced = [(one.start(), one[2]) for one in _FENCED.finditer(text) if one[1] in ("console", "sh")]
     outside = _FENCED.sub(lambda one: re.sub(r"[^\n]", "-", one[0]), text)
@@ -43,7 +45,7 @@ def blocks(page: Path) -> Iterator[Block]:
     number = 0
     for _, block in sorted([*fenced, *indented]):
         lines = tuple(_lines(block))
-        if any(line.startswith("charkha ") or " charkha " in line or "/charkha " in line for line in lines):
+        if lines:
             number += 1
             yield Block(page, number, lines)
 
@@ -56,7 +58,7 @@ def _lines(block: str) -> Iterator[str]:
             continue
         found = re.search(r"<<'?(\w+)'?$", line)
         in_document = found[1] if found else None
-        is_command = line.startswith("$ ") or re.match(r"(?:sudo |\.venv/bin/)?charkha [a-z-]", line)
+        is_command = line.startswith("$ ") or _UNMARKED.match(line)
         if is_command:
             yield _COMMENT.sub("", re.sub(r" {2,}(?=-)", " ", line.removeprefix("$ "))).strip()
 

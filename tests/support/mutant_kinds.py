@@ -750,6 +750,7 @@ BODIES: Mapping[str, Any] = {
     "/api/v1/users": {"name": "a", "role": "viewer"},
     "/api/v1/duts": {"name": "d", "about": "x", "topologies": ["leaf-spine-2x2"], "spec": {"agents": {"count": 1}}},
     "/api/v1/compose": {"trace": "transformer-8r", "topology": "leaf-spine-2x2", "profile": "fw-b", "iterations": 5},
+    "/api/v1/traces": {"name": "mine", "files": {"t.0.et": "AAAA"}},
     "/api/v1/runs": {"dut": "loopback", "spec": QUICK, "name": "n", "repeat": 2},
     "/api/v1/runs/1/cancel": {},
     "/api/v1/reservations": {"dut": "loopback", "begin": "2026-01-02T03:04:05Z", "end": "2026-01-02T04:04:05Z"},

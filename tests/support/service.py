@@ -70,7 +70,8 @@ async def in_this_process(folder: Path, *, quota_bytes: int = 1 << 30) -> AsyncI
     place, changes = ServiceFolder(folder), Changes()
     with opened(place) as store:
         queues = Queues(store, place, changes, quota_bytes=quota_bytes)
-        service = Service(store, place, Catalogue(Configuration(), rules=folder / "rules"), queues, changes)
+        catalogue = Catalogue(Configuration(), rules=folder / "rules", uploads=place.uploads)
+        service = Service(store, place, catalogue, queues, changes)
         async with LivePages(service) as live:
             routes = routes_of(service, live, is_secret=False)
             runner = GuardedRunner(routes.application, ConnectionLimits(), access_log=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
@@ -12,9 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from emulator.annexes.service.configuration import Configuration
-from emulator.annexes.service.model import Compose, Composed, Dut, Refusal, Stored, StoredFile
+from emulator.annexes.service.model import MOST_REPEATS, Compose, Composed, Dut, Refusal, Stored, StoredFile
 from emulator.errors import TraceError
 from emulator.experiment.series.suite.document import Case, read_suite, shipped_suites
+from emulator.experiment.series.sweep.grid import make_sweep, parse_axis
 from emulator.experiment.spec.document import experiment_in, to_yaml
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.readers import is_algorithm_file
@@ -35,6 +37,8 @@ MOST_SPEC_VALUES = 20_000
 """Values and keys of a user's run spec."""
 _DEPTH = 3
 """Folders below a configured one in which traces are looked for."""
+PAIRS = "pairs"
+"""The bench that is no collective."""
 _KINDS = ("traces", "topologies", "profiles", "suites")
 
 
@@ -44,11 +48,13 @@ class Catalogue:
     Args:
         configuration: names the folders.
         rules: folder for the rules of cases, which are no files of their own.
+        uploads: folder for the traces of users.
     """
 
-    def __init__(self, configuration: Configuration, *, rules: Path) -> None:
-        self._rules = rules
+    def __init__(self, configuration: Configuration, *, rules: Path, uploads: Path) -> None:
+        self._rules, self._uploads = rules, uploads
         self._roots = {kind: [Path(one) for one in getattr(configuration, kind)] for kind in _KINDS}
+        self._roots["traces"].append(uploads)
 
     def stored(self) -> Stored:
         """All of them."""
@@ -58,14 +64,38 @@ class Catalogue:
         }
         return Stored(**listed)
 
+    def add_trace(self, user: str, name: str, files: Mapping[str, bytes]) -> StoredFile:
+        """Store a trace of a user; other users may play it, too.
+
+        Raises:
+            Refusal: there is one of that name, or the files are no trace.
+        """
+        target = self._uploads / user / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._uploads, prefix=".") as scratch:
+            made = Path(scratch) / name
+            made.mkdir()
+            for file, content in files.items():
+                (made / file).write_bytes(content)
+            try:
+                find_trace(made)
+            except TraceError as error:
+                problem = error.problem or str(error)
+                raise Refusal(f"{problem}: upload .et files, as charkha trace convert writes them") from error
+            try:
+                made.rename(target)
+            except OSError:  # of a folder that is not empty
+                raise Refusal(f"{user} has a trace {name}: give another name", status=409) from None
+        return StoredFile(name=f"{user}/{name}")
+
     def compose(self, choice: Compose) -> Composed:
         """Run specs of a choice.
 
         Raises:
-            Refusal: not exactly one of trace and suite, or a name that is not stored.
+            InputError: not exactly one of trace, suite and bench, a name that is not stored, or values that do not fit.
         """
-        if (choice.trace is None) == (choice.suite is None):
-            raise Refusal("choose a trace or a suite")
+        if [choice.trace, choice.suite, choice.bench].count(None) != 2:
+            raise Refusal("choose a trace, a suite or a bench")
         over: dict[str, Any] = {}
         for kind, name, section, key in (
             ("topologies", choice.topology, "network", "topology"),
@@ -77,11 +107,35 @@ class Catalogue:
         if choice.iterations is not None:
             over["job"] = {"iterations": choice.iterations}
         if choice.suite is not None:
+            if choice.vary is not None or choice.expect is not None:
+                raise Refusal("the cases of a suite have rules and settings of their own: leave out expect and vary")
             return self._compose_suite(choice.suite, over)
-        assert choice.trace is not None
-        self._find("traces", choice.trace)
-        experiment = build_experiment(merge({"job": {"trace": {"path": choice.trace}}}, over))
-        return Composed(specs={choice.trace: to_yaml(experiment)})
+        if choice.expect is not None:
+            if choice.expect != EXAMPLE:
+                self._case(choice.expect)
+            over["observe"] = {"expect": choice.expect}
+        name = choice.bench or str(choice.trace)
+        try:
+            experiment = build_experiment(merge({"job": self._job(choice)}, over))
+        except SchemaProblem as problem:
+            raise Refusal(str(problem)) from problem
+        if choice.vary is None:
+            return Composed(specs={name: to_yaml(experiment)})
+        points = make_sweep(experiment, [parse_axis(choice.vary, experiment)]).points
+        if len(points) > MOST_REPEATS:
+            raise Refusal(f"vary: {len(points)} values are more than {MOST_REPEATS}: each is a run")
+        return Composed(specs={f"{name} {point}": to_yaml(point.experiment) for point in points})
+
+    def _job(self, choice: Compose) -> dict[str, Any]:
+        if choice.trace is not None:
+            self._find("traces", choice.trace)
+            return {"trace": {"path": choice.trace}}
+        if choice.ranks is None:
+            raise Refusal("ranks: a bench needs a number of ranks")
+        if choice.bench == PAIRS:
+            return {"pair_sweep": {"ranks": choice.ranks, **({"size_bytes": choice.sizes} if choice.sizes else {})}}
+        sizes = {"sizes": choice.sizes.split(",")} if choice.sizes else {}
+        return {"sweep": {"collective": choice.bench, "ranks": choice.ranks, **sizes}}
 
     def _compose_suite(self, name: str, over: Mapping[str, Any]) -> Composed:
         suite = read_suite(self._find("suites", name), over=over)
@@ -267,4 +321,4 @@ def workload_of(experiment: Experiment) -> str:
 def _kind(job: Job) -> str:
     if job.sweep is not None:
         return job.sweep.collective
-    return "pairs"
+    return PAIRS

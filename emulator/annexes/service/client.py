@@ -84,6 +84,10 @@ class Client:
         """Traces, topologies, profiles and suites."""
         return self.call(api.LIST_STORED, model.Nothing())
 
+    def add_trace(self, name: str, files: Mapping[str, bytes]) -> model.StoredFile:
+        """Store a trace of the user's own: name → content of its files."""
+        return self.call(api.ADD_TRACE, model.Upload(name=name, files=files))
+
     def compose(self, **choice: Any) -> model.Composed:
         """Run specs of stored files; arguments as `Compose`."""
         return self.call(api.COMPOSE, model.Compose(**choice))

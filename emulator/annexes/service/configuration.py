@@ -68,6 +68,11 @@ class ServiceFolder:
         return self.folder / "runs"
 
     @property
+    def uploads(self) -> Path:
+        """Traces that users stored, a folder for each user."""
+        return self.folder / "uploads"
+
+    @property
     def rules(self) -> Path:
         """Rules of cases that runs were judged by."""
         return self.folder / "rules"

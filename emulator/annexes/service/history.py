@@ -18,12 +18,10 @@ from emulator.results.run_folder.store import find_runs, firmware_of, is_run_fol
 from emulator.results.statistics.method.distribution import distributions
 from emulator.results.statistics.samples.iterations import measurements
 from emulator.results.verdict.judge import Outcome
-from emulator.units import format_duration
-from emulator.views.columns.columns import Header
-from emulator.views.columns.figures import NONE, count_of
+from emulator.views.columns.figures import count_of
 from emulator.views.columns.result_columns import RunResult, result_of
-from emulator.views.html.page.document import Chart, Page, PageSection, Table
-from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.page.document import Page, PageSection
+from emulator.views.html.sections.over_time import TimedMedian, over_time
 
 TREND_CLASSES = 8
 """Classes of a trend: the iteration (JCT), and those that take most time."""
@@ -101,26 +99,21 @@ def _measured(
 
 def trend_page(points: Sequence[TrendPoint], *, dut: str, name: str) -> Page:
     """One spec on one device over time, as a page."""
-    kinds = list(dict.fromkeys(one.kind for one in points))
-    drawn = Rows()
-    for one in points:
-        if one.p50_ns is not None:
-            note = one.firmware or "no firmware named"
-            low, high = one.low_ns or one.p50_ns, one.high_ns or one.p50_ns
-            figures = {"value": one.p50_ns, "low": low, "high": high}
-            drawn.add(kind=one.kind, run=str(one.run), firmware=note, began=f"{one.started:%Y-%m-%d %H:%M}", **figures)
-    texts = [Header(name, is_number=False) for name in ("began", "firmware", "class")]
-    columns = [Header("run"), *texts, Header("samples"), Header("p50"), Header("95 % interval")]
-    table = Table("points", "Every run", columns, [_cells(one) for one in points])
-    chart = Chart(
-        "trend",
-        "Median over time",
-        "A point per run: the median of its measurements. Lines up and down: its 95 % interval, for that run alone.",
-        "Median time of the selected class, run after run; the table below has the numbers.",
-        Picture("trend", {"points": drawn.columns}, choice="kind", choices=[(one, one) for one in kinds]),
-        table,
-        choice_title="Class",
-        is_wide=True,
+    chart = over_time(
+        [
+            TimedMedian(
+                str(one.run),
+                one.started,
+                one.firmware or "",
+                one.kind,
+                one.samples,
+                p50_ns=one.p50_ns,
+                low_ns=one.low_ns,
+                high_ns=one.high_ns,
+            )
+            for one in points
+        ],
+        margin=ComparisonRules().margin,
     )
     runs = len({one.run for one in points})
     return Page(
@@ -130,21 +123,6 @@ def trend_page(points: Sequence[TrendPoint], *, dut: str, name: str) -> Page:
         "decided by a comparison, not by this picture.",
         labels=list(dict.fromkeys(one.firmware for one in points if one.firmware)),
         warnings=[],
-        sections=[PageSection("over-time", "Trend", [chart], is_wide=True)],
+        sections=[PageSection("over-versions", "Trend", [chart], is_wide=True)],
         footer="Written by charkha serve from its run folders.",
     )
-
-
-def _cells(point: TrendPoint) -> list[str]:
-    interval = NONE
-    if point.low_ns is not None and point.high_ns is not None:
-        interval = f"{format_duration(point.low_ns)} to {format_duration(point.high_ns)}"
-    return [
-        str(point.run),
-        f"{point.started:%Y-%m-%d %H:%M}",
-        point.firmware or NONE,
-        point.kind,
-        str(point.samples),
-        NONE if point.p50_ns is None else format_duration(point.p50_ns),
-        interval,
-    ]

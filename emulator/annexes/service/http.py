@@ -34,6 +34,7 @@ FORM_TOKEN = "form_token"
 _SAFE = ("GET", "HEAD")
 _BASIC = "basic "
 _FORM = "application/x-www-form-urlencoded"
+_FORM_WITH_FILES = "multipart/form-data"
 MOST_FIELDS = 1000
 """Of a form."""
 _HEADERS = {
@@ -181,16 +182,20 @@ async def _read_whole(request: web.Request) -> None:
     """Read the body, which handlers then have at once.
 
     Raises:
-        Refusal: it does not come in time, or compressed: few bytes would cost much.
+        Refusal: it does not come in time, is a damaged form, or comes compressed: few bytes would cost much.
     """
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
         raise Refusal("the body has a Content-Encoding: send it as it is", status=415)
     if request.body_exists:
         try:
             async with asyncio.timeout(REQUEST_S):
-                await request.read()
+                await (request.post() if request.content_type == _FORM_WITH_FILES else request.read())
         except TimeoutError:
             raise Refusal(f"the body did not come in {REQUEST_S:.0f} s", status=408) from None
+        except (OSError, web.HTTPException):
+            raise
+        except Exception as error:  # boundaries, headers, encodings and charsets of parts each have errors of their own
+            raise Refusal(f"the form is damaged: {error}") from error
 
 
 ProblemPage = Callable[[web.Request, int, str], web.Response]
@@ -221,6 +226,8 @@ async def fields_of(request: web.Request) -> dict[str, str]:
     Raises:
         Refusal: it comes in another way, or with text that is not UTF-8.
     """
+    if request.content_type == _FORM_WITH_FILES:
+        return {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
     if request.content_type != _FORM:
         raise Refusal(f"the form does not come as {_FORM}", status=415)
     try:

@@ -125,11 +125,35 @@ class Stored(Section, frozen=True, kw_only=True):
     suites: tuple[StoredFile, ...]
 
 
+class Upload(Section, frozen=True, kw_only=True):
+    """A trace of a user's own; it is stored as USER/NAME.
+
+    Attributes:
+        files: name → content of each .et file, and of the group file; base64 in JSON.
+    """
+
+    name: Name
+    files: Annotated[Mapping[Name, bytes], Meta(min_length=1, max_length=1000)]
+
+
 class Compose(Section, frozen=True, kw_only=True):
-    """A choice of stored files: a trace or a suite, on a topology, with a profile. None: loopback, a clean device."""
+    """A choice of what to play: a stored trace or suite, or a bench; on a topology, with a profile.
+
+    Attributes:
+        bench: a collective, or `pairs`; it needs `ranks`.
+        sizes: of a bench, `64K,1M`; None: as `charkha bench` has them.
+        vary: a setting and its values, `qps=1,2,4`: a run spec for each.
+        expect: rules: `example`, or `SUITE/CASE`. Cases of a suite have their own.
+        topology, profile: None: loopback, a clean device.
+    """
 
     trace: Choice = None
     suite: Choice = None
+    bench: Choice = None
+    ranks: Annotated[int, Meta(ge=2, le=1_000_000)] | None = None
+    sizes: Choice = None
+    vary: Choice = None
+    expect: Choice = None
     topology: Choice = None
     profile: Choice = None
     iterations: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -139,7 +163,7 @@ class Composed(Section, frozen=True, kw_only=True):
     """Run specs of a choice.
 
     Attributes:
-        specs: name → YAML: one of a trace, one per case of a suite.
+        specs: name → YAML: one of a trace or bench, or one for each value; one per case of a suite.
         left_out: cases that are more than one run, each with its reason.
     """
 
@@ -193,10 +217,12 @@ class Run(Section, frozen=True, kw_only=True):
 
 
 class RunQuery(Section, frozen=True, kw_only=True):
-    """Selects runs, newest first; None selects all. `before` is an id: for the next page."""
+    """Selects runs, newest first; None selects all. `name` is a part of it; `before` is an id: for the next page."""
 
     dut: Name | None = None
     user: Name | None = None
+    name: Text | None = None
+    profile: Text | None = None
     state: State | None = None
     series: Name | None = None
     before: RunId | None = None

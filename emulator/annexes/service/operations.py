@@ -62,6 +62,9 @@ ADD_DUT = _operation("add_dut", "POST /duts", model.Dut, model.Dut, _ADMIN, "add
 LIST_STORED = _operation(
     "list_stored", "GET /stored", Nothing, model.Stored, _VIEWER, "traces, topologies, profiles and suites"
 )
+ADD_TRACE = _operation(
+    "add_trace", "POST /traces", model.Upload, model.StoredFile, _OPERATOR, "store a trace of your own"
+)
 COMPOSE = _operation("compose", "POST /compose", model.Compose, model.Composed, _VIEWER, "run specs of stored files")
 SUBMIT = _operation("submit", "POST /runs", model.Submit, list[model.Run], _OPERATOR, "put a run spec into a queue")
 LIST_RUNS = _operation("list_runs", "GET /runs", model.RunQuery, list[model.Run], _VIEWER, "runs, newest first")

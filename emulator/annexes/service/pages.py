@@ -10,12 +10,14 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import jinja2
 from aiohttp import web
 from markupsafe import Markup, escape
 
 from emulator.annexes.service import history, model
+from emulator.annexes.service.catalogue import PAIRS
 from emulator.annexes.service.http import (
     COOKIE,
     PROBLEM_PAGE,
@@ -34,6 +36,7 @@ from emulator.annexes.service.service import ReadSpec
 from emulator.annexes.service.store import SESSION_S
 from emulator.errors import InputError, TopologyError
 from emulator.results.run_folder.manifest import REPORT
+from emulator.trace.meaning.names import COLLECTIVES
 from emulator.views.columns.columns import Header, filled
 from emulator.views.columns.figures import NONE
 from emulator.views.columns.result_columns import RESULT_COLUMNS
@@ -48,6 +51,8 @@ _POLICY = (
 )
 _SANDBOX = "sandbox allow-scripts"
 """Reports and live pages have scripts inside; in a sandbox they cannot act for their readers, whatever a run holds."""
+_CHOICES = ("topology", "profile", "iterations", "ranks", "sizes", "vary", "expect")
+"""Fields of the form that are those of `Compose`."""
 _LINES_AROUND = 3
 """Lines of a run spec that are shown before and after the one with a mistake."""
 _ABOUT_STATE = {State.COMPLETE: "good", State.FAILED: "bad", State.INTERRUPTED: "bad", State.RUNNING: "busy"}
@@ -93,6 +98,7 @@ class Pages:
             ("GET", "/trend", self._trend, Role.VIEWER),
             ("GET", "/start", self._start, Role.OPERATOR),
             ("POST", "/start", self._submit, Role.OPERATOR),
+            ("POST", "/traces", self._upload, Role.OPERATOR),
             ("POST", "/reservations", self._reserve, Role.OPERATOR),
             ("POST", "/reservations/{reservation:\\d+}/release", self._release, Role.OPERATOR),
         ):
@@ -197,7 +203,7 @@ class Pages:
 
     async def _start(self, request: web.Request) -> web.Response:
         query = dict(request.query)
-        chosen = {name: query[name] for name in ("topology", "profile", "iterations") if query.get(name)}
+        chosen = {name: query[name] for name in _CHOICES if query.get(name)}
         kind, _, workload = query.get("workload", "").partition(":")
         composed = None
         if workload:
@@ -215,7 +221,10 @@ class Pages:
     ) -> web.Response:
         stored = await self._service.list_stored(user(), model.Nothing())
         duts = self._service.store.duts()
-        return _show(request, "start.html", stored=stored, duts=duts, chosen=chosen, specs=specs, **more)
+        benches = [*COLLECTIVES, PAIRS]
+        return _show(
+            request, "start.html", stored=stored, benches=benches, duts=duts, chosen=chosen, specs=specs, **more
+        )
 
     async def _submit(self, request: web.Request) -> web.Response:
         """Queue all run specs of the form, or none: with a mistake in one, the form comes back as it was typed."""
@@ -239,6 +248,15 @@ class Pages:
             return await self._show_start(request, common, typed, left_out=(), status=400)
         runs = [run for one, found in asked for run in await self._service.queue(user(), one, found)]
         return _see(f"/runs/{runs[0].id}" if len(runs) == 1 else "/")
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        form = await form_of(request)
+        given = [one for one in (await request.post()).getall("files", []) if isinstance(one, web.FileField)]
+        files = {one.filename: one.file.read() for one in given}
+        asked: model.Upload = asked_of({"name": form.get("name", ""), "files": files}, model.Upload, is_text=True)
+        stored = await self._service.add_trace(user(), asked)
+        first = self._service.store.duts()[0].name
+        return _see(f"/start?{urlencode({'dut': first, 'workload': f'trace:{stored.name}'})}")
 
     async def _reserve(self, request: web.Request) -> web.Response:
         form = await form_of(request)

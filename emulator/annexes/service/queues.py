@@ -260,11 +260,12 @@ class DiskQuota:
             Refusal: they use their quota, or the disk is nearly full.
         """
         folders = [self.place.run(number).folder for number in self.store.runs_of(user)]
+        folders.append(self.place.uploads / user)
         used, free = await asyncio.to_thread(_measure, folders, self.place.folder)
         remedy = "an administrator frees space (charkha runs prune)"
         if used >= self.most_bytes:
             most = f"{format_size(self.most_bytes)}, the disk_quota of a user"
-            raise Refusal(f"the runs of {user} use {format_size(used)} of {most}: {remedy}", status=507)
+            raise Refusal(f"the files of {user} use {format_size(used)} of {most}: {remedy}", status=507)
         if free < LEAST_FREE_BYTES:
             problem = f"the service's disk has {free >> 20} MiB left, less than {LEAST_FREE_BYTES >> 20} MiB"
             raise Refusal(f"{problem}: {remedy}", status=507)

@@ -95,6 +95,15 @@ class Service:
         """Stored files."""
         return await asyncio.to_thread(self._catalogue.stored)
 
+    async def add_trace(self, user: User, asked: model.Upload) -> model.StoredFile:
+        """Store a trace of the user's own.
+
+        Raises:
+            Refusal: as for `queue`, they have one of that name, or the files are no trace.
+        """
+        await self._queues.quota.check(user.name)
+        return await asyncio.to_thread(self._catalogue.add_trace, user.name, asked.name, asked.files)
+
     async def compose(self, user: User, asked: model.Compose) -> model.Composed:
         """Run specs of a choice of stored files."""
         return await asyncio.to_thread(self._catalogue.compose, asked)

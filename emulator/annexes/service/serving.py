@@ -69,7 +69,7 @@ def store_of(place: ServiceFolder) -> Store:
 
 def _make(place: ServiceFolder) -> None:
     try:
-        for folder in (place.folder, place.runs):
+        for folder in (place.folder, place.runs, place.uploads):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise _unusable(place, error) from error
@@ -98,7 +98,7 @@ async def serving(store: Store, place: ServiceFolder, configuration: Configurati
     changes = Changes()
     with listening(address, what="the service", remedy="choose another with --listen") as listener:
         async with Queues(store, place, changes, quota_bytes=configuration.disk_quota_bytes) as queues:
-            catalogue = Catalogue(configuration, rules=place.rules.absolute())
+            catalogue = Catalogue(configuration, rules=place.rules.absolute(), uploads=place.uploads.absolute())
             service = Service(store, place, catalogue, queues, changes)
             async with LivePages(service) as live:
                 routes = routes_of(service, live, is_secret=tls is not None)

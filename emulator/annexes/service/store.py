@@ -161,9 +161,10 @@ class Store:
 
     def runs(self, which: RunQuery) -> list[Run]:
         """The selected runs, newest first."""
-        asked = {name: getattr(which, name) for name in ("dut", "user", "state", "series")}
+        asked = {name: getattr(which, name) for name in ("dut", "user", "state", "series", "profile", "name")}
         bound = {name: value for name, value in asked.items() if value is not None}
-        where = " AND ".join(["id < ?", *(f"{name} = ?" for name in bound)])
+        conditions = {"name": "instr(lower(name), lower(?))"}
+        where = " AND ".join(["id < ?", *(conditions.get(name, f"{name} = ?") for name in bound)])
         question = f"SELECT * FROM runs WHERE {where} ORDER BY id DESC LIMIT ?"
         return self._read(Run, question, which.before or 1 << 62, *bound.values(), which.limit)
 

@@ -106,7 +106,7 @@ def _run(args: argparse.Namespace) -> int:
         raise InputError(comparability.refusal)
     rules = ComparisonRules(margin=args.margin, quantile=_STATISTICS[args.on], seed=args.seed, find=args.find)
     comparison = compare(groups, comparability, rules)
-    write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == _STRICT)
+    write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == _STRICT, is_trend=args.trend)
     if args.json:
         print_json(comparison_to_json(comparison))
     elif args.markdown:

@@ -16,7 +16,7 @@ from emulator.control.wire.credentials import read_token, require_protection, tl
 from emulator.controller.roster.gathering import gather_agents
 from emulator.controller.roster.listen_address import ListenAddress
 from emulator.controller.watchdog import JOIN_TIMEOUT_S
-from emulator.device.lab.egress import address_pairs, require_egress
+from emulator.device.lab.egress import AddressPair, address_pairs, require_egress
 from emulator.device.lab.links import await_carriers, ports_down
 from emulator.device.lab.playing import LabPlace, find_place, require_addresses
 from emulator.device.lab.state import LabState, LabStore
@@ -123,6 +123,15 @@ def _load(
     )
 
 
+def _used(experiment: Experiment, topology: Topology, ranks: Sequence[int]) -> list[AddressPair]:
+    """Addresses between which a job may send: of pairs of ranks only their own, which may be all that is cabled."""
+    found = list(address_pairs(topology, ranks))
+    if experiment.job.pairs is None:
+        return found
+    partners = {topology.address_of(rank ^ 1) for rank in ranks}
+    return [one for one in found if one.destination in partners]
+
+
 def _find_lab(experiment: Experiment, topology: Topology) -> LabPlace | None:
     ranks = _local_ranks(experiment, topology)
     requested = experiment.network.lab
@@ -136,7 +145,7 @@ def _find_lab(experiment: Experiment, topology: Topology) -> LabPlace | None:
     for host, namespace in lab.namespaces.items():
         own = [rank for rank in ranks if topology.host_of(rank).name == host]
         require_egress(
-            list(address_pairs(topology, own)),
+            _used(experiment, topology, own),
             devices=lab.devices,
             namespace=namespace,
             without_route=f"`{lab.state.up_command}` gives the lab its routes back",

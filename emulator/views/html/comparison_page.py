@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from emulator.results.comparison.causes import causes
 from emulator.results.comparison.groups import RunGroup
 from emulator.results.comparison.verdicts import ClassComparison, ClassVerdict, GroupComparison, PairComparison
 from emulator.results.run_folder.store import firmware_of
+from emulator.results.statistics.method.distribution import distribution
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.views.columns.columns import Header, texts
 from emulator.views.columns.comparison_columns import cause_columns, page_columns, ratio_text, statistic_name
@@ -22,6 +24,7 @@ from emulator.views.comparison_text import (
 from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, PageSection, Table, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
+from emulator.views.html.sections.over_time import TimedMedian, over_time
 
 CHOICES = 24
 """Classes that the reader can select: those that take most time."""
@@ -30,11 +33,11 @@ _CURVE_POINTS = 60
 _TONES = {ClassVerdict.SLOWER: "bad", ClassVerdict.FASTER: "good", ClassVerdict.NO_DIFFERENCE: "good"}
 
 
-def comparison_page(comparison: GroupComparison) -> Page:
-    """The page of a comparison."""
+def comparison_page(comparison: GroupComparison, *, is_trend: bool = False) -> Page:
+    """The page of a comparison; a trend has a section of its own, as more than two groups always have."""
     baseline, others = comparison.groups[0], comparison.groups[1:]
     heading = f"{', '.join(group.name for group in others)} against {baseline.name}"
-    sections = [_trend(comparison)] if len(others) > 1 else []
+    sections = [_trend(comparison)] if is_trend or len(others) > 1 else []
     sections += [_pair(pair, comparison, number) for number, pair in enumerate(comparison.pairs)]
     return Page(
         title=f"{heading} · charkha compare",
@@ -158,7 +161,32 @@ def _trend(comparison: GroupComparison) -> PageSection:
         Picture("compare_trend", {"points": points.columns}),
         _trend_table(comparison, listed),
     )
-    return PageSection("over-versions", "Trend", [chart])
+    return PageSection("over-versions", "Trend", [chart, _over_time(comparison, [key for key, _ in listed])])
+
+
+def _over_time(comparison: GroupComparison, keys: Sequence[ClassKey]) -> Chart:
+    runs = sorted(
+        ((run, group.name) for group in comparison.groups for run in group.runs), key=lambda one: one[0].began_s
+    )
+    return over_time(
+        [
+            TimedMedian(
+                str(run.folder),
+                datetime.fromtimestamp(run.began_s, UTC),
+                version,
+                str(key),
+                found.samples,
+                p50_ns=found.p50_ns,
+                low_ns=found.median_interval_ns and found.median_interval_ns.low,
+                high_ns=found.median_interval_ns and found.median_interval_ns.high,
+            )
+            for run, version in runs
+            for key in keys[:TREND_LINES]
+            if (times := run.measurements.classes.get(key)) is not None
+            for found in [distribution(key, times)]
+        ],
+        margin=comparison.rules.margin,
+    )
 
 
 def _trend_table(

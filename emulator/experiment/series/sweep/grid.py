@@ -22,7 +22,7 @@ from emulator.experiment.spec.spec import AUTO, Experiment
 from emulator.results.run_folder.session import StoredSession
 from emulator.results.verdict.rules import load_rules
 from emulator.schema import SchemaProblem
-from emulator.units import format_size, parse_rate, parse_size
+from emulator.units import format_size, parse_duration, parse_rate, parse_size
 
 SWEEPS = Path("sweeps")
 """Default root of the folders of sweeps."""
@@ -264,14 +264,15 @@ def _between(low: Fraction, high: Fraction, by: Fraction, *, grows: bool) -> Ite
 
 
 def _unit_of(text: str) -> tuple[Callable[[str], Fraction], Callable[[Fraction], str]]:
-    """Reads and writes values like this one: a number, a rate or a size."""
-    for read, write in ((Fraction, _number), (_rate, lambda value: f"{round(value)}bit"), (_size, _bytes)):
+    """Reads and writes values like this one: a number, a rate, a size or a time."""
+    kinds = ((Fraction, _number), (_rate, lambda value: f"{round(value)}bit"), (_size, _bytes), (_time, _duration))
+    for read, write in kinds:
         try:
             read(text)
         except ValueError:
             continue
         return read, write
-    raise ValueError(f"{text!r} is not a number, a size such as 64K, or a rate such as 100Mbit")
+    raise ValueError(f"{text!r} is not a number, a size such as 64K, a rate such as 100Mbit, or a time such as 10ms")
 
 
 def _number(value: Fraction) -> str:
@@ -284,6 +285,16 @@ def _rate(text: str) -> Fraction:
 
 def _size(text: str) -> Fraction:
     return Fraction(parse_size(text))
+
+
+def _time(text: str) -> Fraction:
+    return Fraction(parse_duration(text))
+
+
+def _duration(value: Fraction) -> str:
+    time_ns = round(value)
+    unit_ns, unit = next((ns, name) for ns, name in ((10**6, "ms"), (1000, "us"), (1, "ns")) if time_ns % ns == 0)
+    return f"{time_ns // unit_ns}{unit}"
 
 
 def _bytes(value: Fraction) -> str:

@@ -10,11 +10,11 @@ from emulator.cli.main import _parser
 from emulator.exit_codes import DONE, EXPECTATION_FAILED
 from emulator.results.statistics import metric
 from emulator.results.statistics.metrics import METRICS
-from lab.scripts.gallery import EXHIBITS
-from lab.scripts.record_tours import DOCS, PICTURE, excerpt, outputs_of, page
+from lab.scripts.gallery import EXAMPLES, EXHIBITS
+from lab.scripts.record_tours import DOCS, PICTURE, examples_page, excerpt, outputs_of, page, recorded_of
 from tests.support.blocks import charkha_words
 
-ALL = [*TOURS.values(), DEMO_LOOPBACK, *EXHIBITS]
+ALL = [*TOURS.values(), DEMO_LOOPBACK, *EXHIBITS, *EXAMPLES]
 TUTORIALS = [tour for tour in TOURS.values() if tour is not DEMO]
 
 
@@ -32,6 +32,13 @@ def test_a_tutorial_is_short_and_its_page_is_current(tour: Tour) -> None:
     assert 8 <= len(tour.steps) <= 12
     text = (DOCS / f"tutorial-{tour.name}.md").read_text(encoding="utf-8")
     assert text == page(tour, outputs_of(text)), f"python -m lab.scripts.record_tours {tour.name}"
+
+
+def test_the_page_of_the_examples_is_current() -> None:
+    text = (DOCS / "examples.md").read_text(encoding="utf-8")
+    recorded = recorded_of(text)
+    assert text == examples_page(recorded), "python -m lab.scripts.record_tours examples"
+    assert all("Played 3 iterations" in one.output for one in recorded)
 
 
 def test_the_picture_shows_the_commands_of_the_demo_and_needs_no_font() -> None:

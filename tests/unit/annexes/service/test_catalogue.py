@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> Path:
 @pytest.fixture
 def catalogue(files: Path) -> Catalogue:
     folders = {"traces": (str(files / "traces"),), "topologies": (str(files / "topologies"),)}
-    return Catalogue(Configuration(**folders), rules=files / "rules")
+    return Catalogue(Configuration(**folders), rules=files / "rules", uploads=files / "uploads")
 
 
 def spec(**over: Any) -> str:
@@ -62,6 +62,41 @@ def test_a_choice_becomes_a_run_spec_that_may_be_played(catalogue: Catalogue, fi
     assert workload_of(found) == "small"
 
 
+def test_an_uploaded_trace_may_be_played_and_is_replaced_by_none(catalogue: Catalogue, files: Path) -> None:
+    source = {file.name: file.read_bytes() for file in (files / "traces/of-ann/small").iterdir()}
+    assert catalogue.add_trace("ann", "mine", source).name == "ann/mine"
+    (text,) = catalogue.compose(Compose(trace="ann/mine")).specs.values()
+    job = catalogue.read(text, LOOPBACK, others=[LOOPBACK]).job
+    assert job.trace is not None
+    assert job.trace.path == str(files / "uploads/ann/mine")
+    with pytest.raises(Refusal, match="ann has a trace mine"):
+        catalogue.add_trace("ann", "mine", source)
+    with pytest.raises(Refusal, match="charkha trace convert"):
+        catalogue.add_trace("ann", "other", {"notes.txt": b"x"})
+    assert [one.name for one in (files / "uploads").iterdir()] == ["ann"]
+    assert [one.name for one in (files / "uploads/ann").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "job"),
+    [
+        (Compose(bench="all_reduce", ranks=4, sizes="1K,64K", expect="example"), ["all_reduce"], "sweep"),
+        (Compose(bench="pairs", ranks=4, sizes="1M", iterations=2), ["pairs"], "pair_sweep"),
+        (Compose(trace="transformer-8r", vary="qps=1,2"), ["transformer-8r qps=1", "transformer-8r qps=2"], "trace"),
+    ],
+    ids=["bench", "pairs", "sweep"],
+)
+def test_a_bench_or_sweep_becomes_run_specs_that_may_be_played(
+    catalogue: Catalogue, choice: Compose, names: list[str], job: str
+) -> None:
+    composed = catalogue.compose(choice)
+    assert list(composed.specs) == names
+    found = [catalogue.read(text, LOOPBACK, others=[LOOPBACK]) for text in composed.specs.values()]
+    assert all(getattr(one.job, job) is not None for one in found)
+    assert len(set(composed.specs.values())) == len(names)
+    assert {one.observe.expect for one in found} == {choice.expect}
+
+
 @pytest.mark.parametrize("suite", ["smoke", "collectives", "bmwg-training"])
 def test_every_case_of_a_suite_becomes_a_run_spec_with_its_rules(catalogue: Catalogue, suite: str) -> None:
     composed = catalogue.compose(Compose(suite=suite))
@@ -77,7 +112,8 @@ def test_searches_are_left_out_by_name(catalogue: Catalogue, files: Path) -> Non
     lines += [f"- {{name: one, {common}}}", f"- {{name: highest, search: {{size: [1K, 1M]}}, {common}}}"]
     (files / "suites").mkdir()
     (files / "suites" / "mine.yaml").write_text("\n".join(lines))
-    composed = Catalogue(Configuration(suites=(str(files / "suites"),)), rules=files).compose(Compose(suite="mine"))
+    catalogue = Catalogue(Configuration(suites=(str(files / "suites"),)), rules=files, uploads=files)
+    composed = catalogue.compose(Compose(suite="mine"))
     assert list(composed.specs) == ["one"]
     assert [one.partition(":")[0] for one in composed.left_out] == ["highest"]
 
@@ -87,13 +123,21 @@ def test_searches_are_left_out_by_name(catalogue: Catalogue, files: Path) -> Non
     [
         Compose(),
         Compose(trace="transformer-8r", suite="smoke"),
+        Compose(bench="all_reduce"),
+        Compose(bench="all_reduce", ranks=2, trace="transformer-8r"),
+        Compose(bench="all_sorts", ranks=2),
+        Compose(bench="all_reduce", ranks=2, sizes="huge"),
+        Compose(trace="transformer-8r", vary="qps"),
+        Compose(trace="transformer-8r", vary="qps=1:100:1"),
+        Compose(trace="transformer-8r", expect="smoke/no-such-case"),
+        Compose(suite="smoke", expect="example"),
         Compose(trace="x"),
         Compose(trace="smoke"),
         Compose(suite="/etc"),
     ],
 )
 def test_a_choice_of_nothing_both_or_what_is_not_stored_is_refused(catalogue: Catalogue, choice: Compose) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(InputError):
         catalogue.compose(choice)
 
 

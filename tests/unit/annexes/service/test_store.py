@@ -99,6 +99,15 @@ def test_history_is_selected_and_paged(store: Store) -> None:
     assert page == [runs[3], runs[2]]
     assert store.runs(RunQuery(user="ann", limit=2, before=page[-1].id)) == [runs[0]]
     assert store.runs(RunQuery(dut="none")) == []
+    other = store.add_run(dut="dut", user="ann", name="All-reduce_1%", series="5e71e5", profile="fw-b")
+    for which in (
+        RunQuery(name="REDUCE_"),
+        RunQuery(name="1%"),
+        RunQuery(profile="fw-b"),
+        RunQuery(user="ann", limit=1),
+    ):
+        assert store.runs(which) == [other]
+    assert other not in store.runs(RunQuery(name="trace"))
 
 
 def test_a_newer_or_foreign_file_is_refused(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 from dataclasses import replace
+from statistics import median
+
+import pytest
 
 from emulator.results.comparison.groups import RunGroup
 from emulator.results.run_folder.manifest import Scaling
 from emulator.views.html.comparison_page import comparison_page
-from emulator.views.html.page.document import Block, Page, Table, render
+from emulator.views.html.page.document import Block, Chart, Page, Table, render
 from tests.support.recorded import compared, recorded, slower_firmware
 
 
@@ -37,3 +40,19 @@ def test_names_are_shown_as_text() -> None:
     hostile = replace(slower_firmware().groups[1], name="<script>x</script>")
     page = comparison_page(compared(slower_firmware().groups[0], hostile))
     assert "<script>x" not in render(page, with_library=False)
+
+
+def test_a_trend_has_every_run_at_the_time_it_began_and_the_margin_around_the_first_version() -> None:
+    first, other = slower_firmware().groups
+    chart = block(comparison_page(slower_firmware(), is_trend=True), "over-time")
+    assert isinstance(chart, Chart)
+    points, limits = chart.picture.data["points"], chart.picture.data["limits"]
+    kind = points["kind"][0]
+    rows = zip(points["kind"], points["at"], points["version"], points["value"], strict=True)
+    jct = [one[1:] for one in rows if one[0] == kind]
+    assert [at for at, *_ in jct] == sorted(1000 * run.began_s for group in (first, other) for run in group.runs)
+    middle = median(value for _, version, value in jct if version == "fw-a")
+    low, high = (limit for one, limit in zip(limits["kind"], limits["limit"], strict=True) if one == kind)
+    assert (low, high) == pytest.approx((middle / 1.03, middle * 1.03))
+    assert all(value > high for _, version, value in jct if version == "fw-b")
+    assert not [one for one in comparison_page(slower_firmware()).sections if one.title == "Trend"]

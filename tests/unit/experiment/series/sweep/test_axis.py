@@ -26,6 +26,8 @@ def test_values_are_listed_as_they_are_written() -> None:
         ("1000:1400:200", ["1000", "1200", "1400"]),
         ("100Mbit:300Mbit:100Mbit", ["100000000bit", "200000000bit", "300000000bit"]),
         ("1:2:x1.5", ["1", "1.5"]),
+        ("0ms:20ms:10ms", ["0ms", "10ms", "20ms"]),
+        ("1s:2s:500500us", ["1000ms", "1500500us"]),
     ],
 )
 def test_a_range_is_arithmetic_or_geometric_and_keeps_its_unit(text: str, values: list[str]) -> None:
@@ -44,7 +46,7 @@ def test_a_range_is_arithmetic_or_geometric_and_keeps_its_unit(text: str, values
         ("qps=1:4:0", "never gets from 1 to 4"),
         ("qps=1:4:x1", "never gets from 1 to 4"),
         ("qps=1:100000:1", "more than 1,000 values"),
-        ("qps=a:b:c", "is not a number, a size such as 64K, or a rate"),
+        ("qps=a:b:c", "is not a number, a size such as 64K, a rate"),
         ("qps=1:b:1", "--vary qps: "),
         ("qsp=1", "no such setting"),
     ],
