@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from emulator.cli.commands.lab import profile_of
+from emulator.cli.commands.lab import bridge, profile_of
 from emulator.cli.output import notify, print_json, print_line
 from emulator.cli.parser import Subparsers, argument
 from emulator.device.lab.between import DEFAULT_ID
-from emulator.device.lab.labs import Labs, lab_id_of
+from emulator.device.lab.labs import Labs
 from emulator.device.lab.state import LabState
 from emulator.device.profile.load import find_profile, load_profile
-from emulator.device.profile.standing import apply, passed, up_between
+from emulator.device.profile.standing import apply, passed
 from emulator.errors import InputError
 from emulator.units import parse_rate
 from emulator.views.terminal import between_table
@@ -48,7 +48,7 @@ def _add_up(actions: Subparsers) -> None:
         description="Bridge two interfaces of this machine that nothing else uses.",
         epilog="example:\n  charkha box up eth1 eth2 --profile lossy-link\n",
     )
-    parser.add_argument("ports", metavar="PORT", nargs=2, help="an interface of this machine")
+    parser.add_argument("between", metavar="PORT", nargs=2, help="an interface of this machine")
     parser.add_argument("--profile", metavar="FILE|NAME", help="a firmware profile (default: the box only forwards)")
     parser.add_argument(
         "--rate",
@@ -57,7 +57,7 @@ def _add_up(actions: Subparsers) -> None:
         help="rate limit of both ports, for example 10Gbit; shares of a rate refer to it",
     )
     parser.add_argument("--id", metavar="ID", default=DEFAULT_ID, help=f"name of the box (default: {DEFAULT_ID})")
-    parser.set_defaults(handler=_up)
+    parser.set_defaults(handler=bridge)
 
 
 def _add_apply(actions: Subparsers) -> None:
@@ -106,13 +106,6 @@ def _found(labs: Labs, box_id: str | None) -> LabState:
     if box_id is None and len(states) > 1:
         raise InputError(f"there are several boxes; choose one: {known}")
     return states[box_id or known]
-
-
-def _up(args: argparse.Namespace) -> None:
-    profile = load_profile(find_profile(args.profile)) if args.profile is not None else None
-    lab_id = lab_id_of(DEFAULT_ID, args.id)
-    state = up_between(Labs(), args.ports, profile=profile, rate_bps=args.rate, lab_id=lab_id)
-    print_line(f"Box {lab_id} is up between {' and '.join(args.ports)}{profile_of(state)}")
 
 
 def _apply(args: argparse.Namespace) -> None:
