@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise, repeat
 from types import TracebackType
@@ -38,24 +39,14 @@ from emulator.results.run_folder.observer import (
 )
 from emulator.results.run_folder.schema import SAMPLES_SCHEMA, to_batch
 from emulator.results.statistics.class_summary import ClassSummary, summarise_classes
+from emulator.results.statistics.metric import Scope
+from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.measured_rows import block_starts, to_ints
 
 if TYPE_CHECKING:
     import aiomqtt
-import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from emulator.results.statistics.metric import Scope
-from emulator.results.statistics.metrics import METRICS
-
-if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
-
-    from emulator.results.run_folder.observer import RunHeader
-    from emulator.results.statistics.class_summary import ClassSummary
-
 
 LARGEST_ITERATION = 1_000_000
 """Rows; larger iterations are not summarised, because that would keep the controller from its work."""

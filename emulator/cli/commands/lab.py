@@ -13,9 +13,8 @@ from emulator.cli.parser import Subparsers, argument
 from emulator.control.authentication import TOKEN_VARIABLE, token_of_environment
 from emulator.device.lab import commands
 from emulator.device.lab.between import DEFAULT_ID
-from emulator.device.lab.capacity import judge
 from emulator.device.lab.commands import existing
-from emulator.device.lab.labs import Labs, lab_id_of
+from emulator.device.lab.labs import Labs, judge, lab_id_of
 from emulator.device.lab.state import UP, LabState, Party
 from emulator.device.lab.status import describe
 from emulator.device.profile.applying import undo_leftovers

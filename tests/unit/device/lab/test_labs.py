@@ -6,13 +6,30 @@ from pathlib import Path
 import pytest
 
 from emulator.device.lab import commands, labs
-from emulator.device.lab.labs import Labs
+from emulator.device.lab.labs import Labs, judge, offered_load
 from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party
 from emulator.errors import HostError, InputError, PlanError
+from emulator.planner.network.header_overhead import roce_overhead
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.labs import TWO_HOSTS, designed
+from tests.support.topologies import shipped_topology
+
+
+def test_what_hosts_offer_is_counted_in_packets() -> None:
+    load = offered_load(shipped_topology("eight-hosts-switch").network)
+    packet = roce_overhead(1500, message_bytes=1024).wire_bytes
+    assert load.packets_per_s == pytest.approx(8 * 10**8 / 8 / packet)
+
+
+def test_a_host_carries_what_its_cores_can() -> None:
+    assert judge(shipped_topology("eight-hosts-switch").network, cores=2) is None
+    assert judge(shipped_topology("two-hosts-switch").network, cores=2) is None
+    refused = judge(shipped_topology("two-hosts-switch").network, cores=1)
+    assert refused is not None
+    assert "1 cores can handle about" in refused
+
 
 NOBODY = Owner(pid=1 << 22, began=1)
 
