@@ -121,7 +121,9 @@ def remove(kubectl: Kubectl, placement: ClusterPlacement) -> None:
         )
 
 
-def await_pods(kubectl: Kubectl, placement: ClusterPlacement, *, timeout_s: float, report: Report) -> Pod:
+def await_pods(
+    kubectl: Kubectl, placement: ClusterPlacement, *, timeout_s: float, report: Report, look_s: float = LOOK_S
+) -> Pod:
     """Wait until all pods run; returns the controller's. Says what it waits for when that changes.
 
     Raises:
@@ -142,7 +144,7 @@ def await_pods(kubectl: Kubectl, placement: ClusterPlacement, *, timeout_s: floa
             raise RunError(f"after {timeout_s:g} s not all pods run ({line}): kubectl describe pod shows more")
         if line != said:
             report(said := line)
-        time.sleep(LOOK_S)
+        time.sleep(look_s)
 
 
 def send(kubectl: Kubectl, pod: Pod, sent: Sequence[SentFile]) -> None:

@@ -58,10 +58,11 @@ class IterationDigest:
 
     Args:
         observers: receive the classes, in this order.
+        most_rows: of an iteration that is summarised.
     """
 
-    def __init__(self, observers: Sequence[ClassObserver]) -> None:
-        self._observers = observers
+    def __init__(self, observers: Sequence[ClassObserver], *, most_rows: int = LARGEST_ITERATION) -> None:
+        self._observers, self._most_rows = observers, most_rows
         self._rows: dict[int, list[pa.RecordBatch]] = {}
 
     def tell(self, event: RunEvent) -> None:
@@ -79,7 +80,7 @@ class IterationDigest:
     def _sum_up(self, iteration: int) -> None:
         batches = self._rows.get(iteration, [])
         self._rows = {number: rows for number, rows in self._rows.items() if number > iteration}
-        if sum(batch.num_rows for batch in batches) > LARGEST_ITERATION:
+        if sum(batch.num_rows for batch in batches) > self._most_rows:
             return
         table = pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries().combine_chunks()
         event = SummedUp(iteration, summarise_classes(merge(table)))

@@ -84,14 +84,16 @@ def usage_of(programs: Sequence[RankProgram], line: TimeLine) -> list[RankUsage]
     return [_usage(program, line) for program in programs]
 
 
-def lines(facts: TracePageFacts) -> PageSection:
-    """The section about time."""
+def lines(facts: TracePageFacts, *, lanes: int = LANES, intervals: int = INTERVALS) -> PageSection:
+    """The section about time: at most so many ranks, and about so many bars in a chart."""
     if facts.line is None:
         text = f"A set of {facts.summary.nodes:,} nodes is too large for a time line."
         return PageSection("time", "Time line", [Text("no-line", text, "note")])
-    ranks = spread_evenly([program.rank for program in facts.workload.recorded], LANES)
+    ranks = spread_evenly([program.rank for program in facts.workload.recorded], lanes)
     usage = usage_of(facts.workload.recorded, facts.line)
-    blocks: list[Block] = [_states_chart(facts, facts.line, ranks), _kinds_chart(facts, facts.line, ranks)]
+    nodes = sum(len(facts.workload.programs[rank]) for rank in ranks)
+    gap = facts.line.length_ns * len(ranks) / intervals if nodes > intervals else 0.0  # gaps up to this are closed
+    blocks: list[Block] = [_states_chart(facts, facts.line, ranks, gap), _kinds_chart(facts, facts.line, ranks, gap)]
     return PageSection("time", "Time line", [*blocks, *_overlap(usage)], about(facts.line, facts.communication_about))
 
 
@@ -109,9 +111,8 @@ def about(line: TimeLine, communication: str) -> str:
     )
 
 
-def _states_chart(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int]) -> Chart:
+def _states_chart(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int], gap: float) -> Chart:
     bars = Rows()
-    gap = _gap(facts, line, ranks)
     for rank in ranks:
         program = facts.workload.programs[rank]
         busy = _intervals(line, rank, _is_compute(program), gap), _intervals(line, rank, _is_network(program), gap)
@@ -127,9 +128,8 @@ def _states_chart(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int]) -
     )
 
 
-def _kinds_chart(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int]) -> Chart:
+def _kinds_chart(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int], gap: float) -> Chart:
     bars = Rows()
-    gap = _gap(facts, line, ranks)
     for rank in ranks:
         program = facts.workload.programs[rank]
         kinds = {node.kind for node in program.communications.values()}
@@ -148,12 +148,6 @@ def _kinds_chart(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int]) ->
         Picture("communication_line", {"bars": bars.columns}),
         is_wide=True,
     )
-
-
-def _gap(facts: TracePageFacts, line: TimeLine, ranks: Sequence[int]) -> float:
-    """Gaps up to this are closed; 0: all are drawn."""
-    nodes = sum(len(facts.workload.programs[rank]) for rank in ranks)
-    return line.length_ns * len(ranks) / INTERVALS if nodes > INTERVALS else 0.0
 
 
 def _shown(facts: TracePageFacts, ranks: Sequence[int], gap: float) -> str:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -160,19 +160,31 @@ def processes_in(namespaces: Iterable[str]) -> list[int]:
 def remove_namespaces(namespaces: Sequence[str]) -> list[str]:
     """End what runs inside these namespaces and delete them; returns those that remain."""
     present = existing(namespaces)
-    _end_processes(present)
+    end_processes(lambda: processes_in(present))
     attempt(CommandBatch(("ip", "-force", "-batch", "-"), [f"netns delete {name}" for name in present]))
     return existing(present)
 
 
-def _end_processes(namespaces: Sequence[str]) -> None:
-    """Send SIGTERM to what runs inside, and SIGKILL to what is left after a grace period."""
-    deadline = time.monotonic() + TERM_GRACE_S
+def end_processes(
+    running: Callable[[], Sequence[int]],
+    *,
+    kill: Callable[[int, int], None] = os.kill,
+    clock: Callable[[], float] = time.monotonic,
+    pause_s: float = 0.02,
+) -> None:
+    """Send SIGTERM to processes, and SIGKILL to what is left after a grace period; this process is spared.
+
+    Args:
+        running: those that still run.
+        kill, clock: of this host.
+        pause_s: between two looks.
+    """
+    deadline = clock() + TERM_GRACE_S
     number = signal.SIGTERM
-    while pids := [pid for pid in processes_in(namespaces) if pid != os.getpid()]:
-        if time.monotonic() > deadline:
+    while pids := [pid for pid in running() if pid != os.getpid()]:
+        if clock() > deadline:
             number = signal.SIGKILL
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        time.sleep(0.02)
+                kill(pid, number)
+        time.sleep(pause_s)

@@ -50,8 +50,7 @@ def serve(
     """What the agent said, its runs, and how it ended."""
     runs, said, metrics = Runs(outcomes), list[str](), Metrics()
     monkeypatch.setattr(staying_agent, "Agent", runs)
-    monkeypatch.setattr(staying_agent, "PAUSE_S", 0.0)
-    staying = StayingAgent("192.0.2.1:4790", "nic0", "secret", report=said.append, metrics=metrics)  # type: ignore[arg-type]
+    staying = StayingAgent("192.0.2.1:4790", "nic0", "secret", report=said.append, metrics=metrics, pause_s=0)  # type: ignore[arg-type]
     with pytest.raises((RunInterrupted, ControllerRefusal)) as ended:
         asyncio.run(staying.serve())
     return said, runs, metrics, ended.value

@@ -48,12 +48,7 @@ class Scripted:
 
 def await_pods(*looks: Sequence[Pod], said: list[str], timeout_s: float = 60) -> Pod:
     kubectl = Scripted(*looks).as_kubectl()
-    return launch_kubernetes.await_pods(kubectl, PLACEMENT, timeout_s=timeout_s, report=said.append)
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_kubernetes, "LOOK_S", 0)
+    return launch_kubernetes.await_pods(kubectl, PLACEMENT, timeout_s=timeout_s, report=said.append, look_s=0)
 
 
 def test_a_run_begins_when_all_pods_run() -> None:

@@ -82,10 +82,9 @@ def test_an_iteration_without_samples_has_no_class() -> None:
     assert observer.seen == [(0, [])]
 
 
-def test_a_large_iteration_is_not_summarised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emulator.annexes.telemetry.publishing.LARGEST_ITERATION", 1)
+def test_a_large_iteration_is_not_summarised() -> None:
     observer = Observer()
-    made = IterationDigest([observer])
+    made = IterationDigest([observer], most_rows=1)
     made.tell(Recorded(columns(collective([0, 0], [10, 10]))))
     made.tell(IterationDone(0, 10))
     assert observer.seen == []

@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.annexes.trace_kit import page as module
 from emulator.annexes.trace_kit.page import facts_to_json, lines, traffic, usage_of
 from emulator.annexes.trace_kit.page_facts import TracePageFacts
 from emulator.views.html.page.document import Bar, Chart, Table, Text
@@ -66,10 +65,8 @@ def test_the_page_says_whether_times_are_recorded(facts: TracePageFacts) -> None
     assert "communication 10 µs" in lines(facts).about
 
 
-def test_many_ranks_and_nodes_are_shown_in_part(facts: TracePageFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LANES", 1)
-    monkeypatch.setattr(module, "INTERVALS", 3)
-    chart = block_of(lines(facts), "time-line", Chart)
+def test_many_ranks_and_nodes_are_shown_in_part(facts: TracePageFacts) -> None:
+    chart = block_of(lines(facts, lanes=1, intervals=3), "time-line", Chart)
     assert chart.about.endswith("1 of 2 ranks, spread evenly. Gaps shorter than 5.33 µs are not drawn.")
     assert {bar["rank"] for bar in drawn(chart, "bars")} == {"0"}
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -86,41 +85,27 @@ def test_other_users_are_refused(design: Design, monkeypatch: pytest.MonkeyPatch
         execute(design, "h0", ["true"])
 
 
-@pytest.fixture
-def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Signals that would have been sent: (process, signal). Time passes half a second at a time."""
-    sent: list[tuple[int, int]] = []
-    times: Iterator[int] = count()
-    monkeypatch.setattr("os.kill", lambda pid, number: sent.append((pid, number)))
-    monkeypatch.setattr("time.monotonic", lambda: next(times) / 2)
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    return sent
+def test_processes_are_asked_to_end_before_they_are_killed() -> None:
+    """Time passes half a second at a time."""
+    me, times, sent = os.getpid(), count(), list[tuple[int, int]]()
+    stubborn = [[7, 8, me], [8], [8], [8], []]
+    commands.end_processes(
+        lambda: stubborn.pop(0),
+        kill=lambda pid, number: sent.append((pid, number)),
+        clock=lambda: next(times) / 2,
+        pause_s=0,
+    )
+    assert [pid for pid, _ in sent] == [7, 8, 8, 8, 8]
+    assert [number for _, number in sent] == [signal.SIGTERM] * 3 + [signal.SIGKILL] * 2
 
 
-def test_processes_are_asked_to_end_before_they_are_killed(
-    killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stubborn = [f"7 8 {os.getpid()}", "8", "8", "8", ""]
-
-    def attempt(batch: CommandBatch) -> str:
-        return stubborn.pop(0) if stubborn else ""
-
-    monkeypatch.setattr(commands, "attempt", attempt)
-    commands._end_processes(["charkha-x-h0"])
-    assert [pid for pid, _ in killed] == [7, 8, 8, 8, 8]
-    assert [number for _, number in killed] == [signal.SIGTERM] * 3 + [signal.SIGKILL] * 2
-    assert os.getpid() not in {pid for pid, _ in killed}
-
-
-def test_a_process_that_ended_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = ["7", ""]
+def test_a_process_that_ended_meanwhile_is_no_error() -> None:
+    listed = [[7], []]
 
     def gone(pid: int, number: int) -> None:
         raise ProcessLookupError
 
-    monkeypatch.setattr("os.kill", gone)
-    monkeypatch.setattr(commands, "attempt", lambda _: listed.pop(0))
-    commands._end_processes(["charkha-x-h0"])
+    commands.end_processes(lambda: listed.pop(0), kill=gone, pause_s=0)
     assert listed == []
 
 

@@ -128,7 +128,7 @@ def test_an_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def rename_seed(document: dict[str, object]) -> dict[str, object]:
         return document | {"seed": document["random_seed"], "format_version": 1}
 
-    monkeypatch.setattr("emulator.results.run_folder.stored.MIGRATIONS", {0: rename_seed, **MIGRATIONS})
+    monkeypatch.setitem(MIGRATIONS, 0, rename_seed)  # type: ignore[arg-type]
     folder = edited(tmp_path, format_version=0, random_seed=42)
     assert read_run(folder).manifest.seed == 42
 
@@ -137,19 +137,18 @@ def test_times_of_version_1_last_until_the_last_done(tmp_path: Path) -> None:
     assert read_run(edited(tmp_path, format_version=1)).manifest.cct_until == LAST_DONE
 
 
-def test_every_step_between_two_versions_is_applied_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_between_two_versions_is_applied_in_order() -> None:
     def step(number: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
         return lambda document: document | {"format_version": number + 1, "steps": [*document["steps"], number]}
 
-    monkeypatch.setattr("emulator.results.run_folder.stored.MIGRATIONS", {n: step(n) for n in (1, 2, 3)})
-    found = migrated({"format_version": 1, "steps": []}, path=Path("m.json"), newest=4)
+    steps = {number: step(number) for number in (1, 2, 3)}
+    found = migrated({"format_version": 1, "steps": []}, path=Path("m.json"), newest=4, migrations=steps)
     assert found == {"format_version": 4, "steps": [1, 2, 3]}
 
 
-def test_a_gap_between_versions_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emulator.results.run_folder.stored.MIGRATIONS", {1: lambda document: document})
+def test_a_gap_between_versions_is_an_error() -> None:
     with pytest.raises(ResultError, match=r"m.json: has format version 1, which never existed"):
-        migrated({"format_version": 1}, path=Path("m.json"), newest=3)
+        migrated({"format_version": 1}, path=Path("m.json"), newest=3, migrations={1: lambda document: document})
 
 
 def test_the_newest_version_is_not_touched() -> None:
