@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from emulator.roce.connection.messages import Message, PacketRun, Verb
-from emulator.roce.connection.sending_end import LONGEST_TIMEOUT_FACTOR, NEVER, NOTHING, SendingEnd
+from emulator.roce.connection.send_queue import LONGEST_TIMEOUT_FACTOR, NEVER, NOTHING, SendQueue
 from emulator.roce.constants import ACK_REQUESTS_PER_TIMEOUT
 from emulator.roce.pacing import SendWindow
 from emulator.roce.tuning import PATIENCE_NS
@@ -36,7 +36,7 @@ _TAKES_RECEIVE: Final = frozenset((Verb.SEND, Verb.SEND_IMM, Verb.WRITE_IMM))
 
 
 @dataclass(slots=True, eq=False)
-class Requester(SendingEnd):
+class Requester(SendQueue):
     """The sending end of a reliable connection."""
 
     _window: SendWindow = field(init=False)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.roce.connection.messages import Message, PacketRun
-from emulator.roce.connection.sending_end import LONGEST_TIMEOUT_FACTOR, NEVER, NOTHING, SendingEnd
+from emulator.roce.connection.send_queue import LONGEST_TIMEOUT_FACTOR, NEVER, NOTHING, SendQueue
 from emulator.roce.multipath.paths import LOSSES_TO_RETIRE, REORDER_PACKETS, Health, PathColumns
 from emulator.roce.multipath.wire import MOST_AHEAD, Reason, SelectiveAck
 from emulator.roce.wire.headers import Syndrome
@@ -47,7 +47,7 @@ class Spray(PacketRun, frozen=True, gc=False):
 
 
 @dataclass(slots=True, eq=False)
-class MultipathRequester(SendingEnd):
+class MultipathRequester(SendQueue):
     """The sending end of a queue pair that sends on several paths.
 
     Attributes:
@@ -111,10 +111,6 @@ class MultipathRequester(SendingEnd):
         return min(self.paths.silence_ns() << min(self._retries, 30), longest)
 
     # Sending.
-
-    def start(self, message: Message, now: int) -> Psn | None:
-        """Nothing is sent past the paths: `post` it."""
-        return None
 
     def next_run(self, now: int, most: int) -> Spray | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""

@@ -2,7 +2,7 @@
 
 from emulator.roce.connection.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
 from emulator.roce.connection.requester import Requester
-from emulator.roce.connection.sending_end import NEVER
+from emulator.roce.connection.send_queue import NEVER
 from emulator.roce.tuning import LEAST_PACKETS_AFTER_LOSS, PATIENCE_NS
 from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.wire.psn import Psn

@@ -6,7 +6,6 @@ Packets are numbered from 0 without wrapping inside; PSNs appear only where pack
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,8 +28,8 @@ REFUSALS: dict[int, str] = {
 
 
 @dataclass(slots=True, eq=False)
-class SendingEnd(ABC):
-    """The sending end of a queue pair; `initial_psn`: PSN of the first packet."""
+class SendQueue:
+    """The send queue of a queue pair; `initial_psn`: PSN of the first packet. Requesters say what goes when."""
 
     settings: ConnectionSettings
     initial_psn: Psn = ZERO_PSN
@@ -55,20 +54,20 @@ class SendingEnd(ABC):
     _unmoved: tuple[int, int] = (0, 0)  # _progress_ns as `defer_timeout` left it, and what it was before
     _retries: int = 0
 
-    @abstractmethod
     def start(self, message: Message, now: int) -> Psn | None:
         """Queue a SEND or WRITE of one packet that requests an acknowledgement, as sent now; returns its PSN.
 
         Returns None if it may not be sent at once, and does not queue it: `post` it.
         """
+        return None
 
-    @abstractmethod
     def next_run(self, now: int, most: int) -> PacketRun | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
+        raise NotImplementedError
 
-    @abstractmethod
     def handle_timer(self, now: int) -> None:
         """To be called at `deadline_ns`: send again, or give up."""
+        raise NotImplementedError
 
     def acknowledge(self, psn: Psn, syndrome: int, now: int, msn: int | None = None) -> Sequence[Message]:
         """Take an ACK or NAK; returns the messages it completes, in order.
@@ -83,19 +82,19 @@ class SendingEnd(ABC):
         return NOTHING
 
     @property
-    @abstractmethod
     def backlog(self) -> int:
         """Packets posted and not yet sent, or to be sent again."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def is_full(self) -> bool:
         """Nothing may go before an answer comes."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def deadline_ns(self) -> int:
         """When to call `handle_timer`; NEVER where nothing is awaited."""
+        raise NotImplementedError
 
     @property
     def oldest_psn(self) -> Psn:
