@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from emulator.annexes.demo.place import LabPlace
+from emulator.annexes.demo.place import LabNamespaces
 from emulator.annexes.demo.playing import play
-from emulator.annexes.demo.tours import Step, Tour, written
+from emulator.annexes.demo.tours import Tour, TourStep, written
 from emulator.exit_codes import DONE, EXPECTATION_FAILED, TESTER_LIMITED, UNDECIDED
 
 _SWITCH, _FABRIC = "two-hosts-switch", "leaf-spine-2x2"
 _ANY = (DONE, EXPECTATION_FAILED, TESTER_LIMITED, UNDECIDED)
-_RING = Step("", "charkha trace generate collective all_reduce -n 2 -b 4M --count 5 --out all-reduce")
+_RING = TourStep("", "charkha trace generate collective all_reduce -n 2 -b 4M --count 5 --out all-reduce")
 _ONE_SLOW = """
 rules:
   - {shape: {rate: 30%, queue: 16M}, port: "sw0:p1"}
@@ -31,8 +31,8 @@ rules:
 """
 
 
-def _exhibit(name: str, title: str, look_at: str, *steps: Step | str, report: str = "run/report.html") -> Tour:
-    made = tuple(step if isinstance(step, Step) else Step("", step, codes=_ANY) for step in steps)
+def _exhibit(name: str, title: str, look_at: str, *steps: TourStep | str, report: str = "run/report.html") -> Tour:
+    made = tuple(step if isinstance(step, TourStep) else TourStep("", step, codes=_ANY) for step in steps)
     has_lab = any("lab up" in step.command for step in made)
     return Tour(name=name, title=title, reader=look_at, steps=made, has_lab=has_lab, shows=report)
 
@@ -42,7 +42,7 @@ def _on_switch(*, profile: str, options: str = "") -> str:
     return f"{run} {options} --out run".replace("  ", " ")
 
 
-def _compared(profiles: str, second: str) -> Sequence[Step | str]:
+def _compared(profiles: str, second: str) -> Sequence[TourStep | str]:
     return (
         f"charkha lab up {_SWITCH}",
         _RING,
@@ -143,7 +143,7 @@ def write(exhibit: Tour, folder: Path) -> None:
     """
     with (
         tempfile.TemporaryDirectory(prefix="charkha-gallery-") as scratch,
-        LabPlace.make() if exhibit.has_lab else nullcontext() as place,
+        LabNamespaces.make() if exhibit.has_lab else nullcontext() as place,
     ):
         for played in play(exhibit, Path(scratch), place=place, record=True):
             print(f"{played.seconds:6.1f} s  {played.step.command.splitlines()[0]}", file=sys.stderr)

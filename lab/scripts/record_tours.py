@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emulator.annexes.demo.command import shown
-from emulator.annexes.demo.place import LabPlace
+from emulator.annexes.demo.place import LabNamespaces
 from emulator.annexes.demo.playing import Played, play
 from emulator.annexes.demo.tours import DEMO, TOURS, Tour
 
@@ -35,7 +35,7 @@ def record(tour: Tour) -> list[Played]:
     """Play a tour in a temporary folder."""
     with (
         tempfile.TemporaryDirectory(prefix="charkha-tour-") as folder,
-        LabPlace.make() if tour.has_lab else nullcontext() as place,
+        LabNamespaces.make() if tour.has_lab else nullcontext() as place,
     ):
         played = []
         for one in play(tour, Path(folder), place=place, record=True):

@@ -30,7 +30,7 @@ from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry, parse_
 from emulator.results.run_folder.manifest import ABORTED, COMPLETE
 from emulator.results.run_folder.observer import (
     AgentMoved,
-    IterationDone,
+    IterationEnded,
     IterationStarted,
     Recorded,
     RunEvent,
@@ -74,7 +74,7 @@ class IterationDigest:
                 starts = block_starts(iteration)
                 for start, end in pairwise([*starts.tolist(), len(iteration)]):
                     self._rows.setdefault(int(iteration[start]), []).append(batch.slice(start, end - start))
-            case IterationDone(iteration):
+            case IterationEnded(iteration):
                 self._sum_up(iteration)
 
     def _sum_up(self, iteration: int) -> None:
@@ -317,7 +317,7 @@ class RunMetrics:
                 self._done.inc(event.nodes)
             case AgentMoved():
                 self._sent.labels(event.agent).set(event.bytes_sent)
-            case IterationDone():
+            case IterationEnded():
                 self._metrics["iteration_jct"].set(METRICS["iteration_jct"].published(event.jct_ns))
             case SummedUp():
                 self._sum_up(event.classes)

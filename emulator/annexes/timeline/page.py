@@ -25,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class RateSeries:
     """Something that received payload.
 
     Attributes:
@@ -75,20 +75,20 @@ class Rates:
         self._flows, self._flow = np.unique(flows, axis=0, return_inverse=True)
         self._ports = ports_of_ranks(manifest)
 
-    def ports(self) -> Sequence[Series]:
+    def ports(self) -> Sequence[RateSeries]:
         """What each port received, those with most payload first."""
         names = [self._ports.get(dst, f"rank {self._ends[dst]}") for dst in self._flows[:, 1].tolist()]
         titles = sorted(set(names))
         of_flow = np.array([titles.index(name) for name in names], np.int64)
         return self._series(titles, of_flow[self._flow])
 
-    def flows(self) -> Sequence[Series]:
+    def flows(self) -> Sequence[RateSeries]:
         """Each flow, those with most events first, then those with most payload."""
         names = [f"{self._ends[src]} to {self._ends[dst]}, queue pair {qpn}" for src, dst, qpn in self._flows.tolist()]
         found = self._series(names, self._flow)
         return sorted(found, key=lambda one: -(one.retransmits + one.ecn_marks))
 
-    def _series(self, names: Sequence[str], of_row: IntArray) -> Sequence[Series]:
+    def _series(self, names: Sequence[str], of_row: IntArray) -> Sequence[RateSeries]:
         order = np.argsort(of_row, kind="stable")
         edges = np.searchsorted(of_row[order], np.arange(len(names) + 1))
         found = (
@@ -96,7 +96,7 @@ class Rates:
         )
         return sorted((one for one in found if one.payload), key=lambda one: -one.payload)
 
-    def _one(self, name: str, rows: IntArray) -> Series:
+    def _one(self, name: str, rows: IntArray) -> RateSeries:
         size, at = self._columns["bytes"][rows], self._bin[rows]
         carried = np.flatnonzero(size)
         first = int(at[carried].min()) if len(carried) else 0
@@ -104,7 +104,7 @@ class Rates:
         np.add.at(total, at[carried] - first, size[carried])
         flows, of_flow = np.unique(self._flow[rows[carried]], return_inverse=True)
         shares = np.bincount(of_flow, weights=size[carried], minlength=len(flows))
-        return Series(
+        return RateSeries(
             name,
             len(flows),
             int(size.sum()),
@@ -117,7 +117,7 @@ class Rates:
         )
 
 
-def steps(one: Series) -> Iterator[tuple[int, float]]:
+def steps(one: RateSeries) -> Iterator[tuple[int, float]]:
     """(time, rate from then on) of a series, ends with 0; times in which nothing changes are left out."""
     before = -1.0
     for at, rate in enumerate([*one.rate_bps.tolist(), 0.0]):
@@ -156,7 +156,7 @@ def _length(found: Rates, manifest: Manifest) -> str:
     return f"{text}; {joined} are drawn as one." if joined > 1 else f"{text}."
 
 
-def _over_time(found: Rates, ports: Sequence[Series], flows: Sequence[Series], length: str) -> Chart:
+def _over_time(found: Rates, ports: Sequence[RateSeries], flows: Sequence[RateSeries], length: str) -> Chart:
     points = Rows()
     for kind, series in (("port", ports), ("flow", flows)):
         for one in series[:LINES]:
@@ -173,7 +173,7 @@ def _over_time(found: Rates, ports: Sequence[Series], flows: Sequence[Series], l
     )
 
 
-def _table(ports: Sequence[Series], flows: Sequence[Series]) -> Table:
+def _table(ports: Sequence[RateSeries], flows: Sequence[RateSeries]) -> Table:
     shown = [*ports[:ROWS], *flows[:ROWS]]
     rows = [
         [

@@ -75,7 +75,7 @@ _SAME = {CommKind.REDUCE_SCATTER_BLOCK: CommKind.REDUCE_SCATTER}
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedNode:
     """A communication node as it was played.
 
     Attributes:
@@ -138,7 +138,7 @@ def _compute_factor(run: Run) -> float:
     return {"replay": 1.0, "skip": 0.0}[label] if label in ("replay", "skip") else float(label)
 
 
-def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
+def _played(run: Run) -> tuple[Sequence[Mapping[int, PlayedNode]], Groups]:
     """Per rank node id → how it was played, from the last iteration; and the groups. Storage is not among them."""
     names = ["iteration", "rank", "node_id", "kind", "size_bytes", "instance", "peer"]
     table = run.table(RunTable.SAMPLES, names)
@@ -153,7 +153,7 @@ def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
         members.setdefault(int(columns["instance"][row]), []).append(int(columns["rank"][row]))
         sizes.setdefault(int(columns["instance"][row]), []).append(int(columns["size_bytes"][row]))
     numbers: dict[tuple[int, ...], int] = {tuple(range(run.manifest.trace.ranks)): 0}
-    found: list[dict[int, Played]] = [{} for _ in range(run.manifest.trace.ranks)]
+    found: list[dict[int, PlayedNode]] = [{} for _ in range(run.manifest.trace.ranks)]
     for row in rows.tolist():
         kind = CommKind[labels[codes[row]].upper()]
         instance = int(columns["instance"][row])
@@ -161,7 +161,7 @@ def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
         group = numbers.setdefault(ranks, len(numbers)) if kind.is_collective else 0
         peer, size, own = int(columns["peer"][row]), int(columns["size_bytes"][row]), sizes[instance]
         is_even = kind is not CommKind.ALL_TO_ALL or len(set(own)) == 1
-        found[int(columns["rank"][row])][int(node_id[row])] = Played(
+        found[int(columns["rank"][row])][int(node_id[row])] = PlayedNode(
             kind, size if is_even else -(-sum(own) // len(own)), group, len(ranks), peer, instance, is_even
         )
     return found, Groups({number: ranks for ranks, number in numbers.items() if number})
@@ -171,7 +171,7 @@ class _Encoder:
     """Converts the nodes of one rank for ASTRA-sim and counts the changes."""
 
     def __init__(
-        self, rank: int, played: Mapping[int, Played], micros: Mapping[int, int], changes: Counter[str]
+        self, rank: int, played: Mapping[int, PlayedNode], micros: Mapping[int, int], changes: Counter[str]
     ) -> None:
         self._rank, self._played, self._micros, self._changes = rank, played, micros, changes
 
@@ -211,7 +211,7 @@ class _Encoder:
             self._changes[f"{kind} that is not traffic: a COMP_NODE of its duration"] += 1
         replace_attributes(node, {"is_cpu_op": False})
 
-    def _encode_collective(self, node: Node, played: Played) -> None:
+    def _encode_collective(self, node: Node, played: PlayedNode) -> None:
         kind = _SAME.get(played.kind, played.kind)
         is_uneven = not played.was_even or has_uneven_splits(node)
         self._changes["all_to_all of uneven sizes: every rank sends the mean, in even parts"] += is_uneven
