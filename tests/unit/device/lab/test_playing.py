@@ -14,11 +14,6 @@ from tests.support.labs import stored
 from tests.support.topologies import shipped_topology
 
 
-@pytest.fixture
-def topology() -> Topology:
-    return shipped_topology("leaf-spine-2x2", ranks=8)
-
-
 def test_a_lab_must_be_of_the_very_file(tmp_path: Path, topology: Topology) -> None:
     labs = Labs(LabStore(tmp_path / "labs"))
     assert find_place(topology, None, labs=labs) is None

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.errors import ResultError
-from emulator.results.run_folder.manifest import LAST_DONE, MANIFEST
+from emulator.results.run_folder.manifest import LAST_DONE
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.stored import MIGRATIONS, migrated
-from tests.support.runs import write_run
+from tests.support.runs import edited
 
 GOLDEN = Path(__file__).parents[3] / "data" / "run-0.1.0"
 
@@ -103,14 +103,6 @@ def test_one_changed_byte_of_a_text_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"all_reduce", b"all\xffreduce"))
     with pytest.raises(ResultError, match=r"samples\.parquet: .*(UTF8|utf-8|damaged)"):
         read_run(folder).table(RunTable.SAMPLES)
-
-
-def edited(tmp_path: Path, **changes: object) -> Path:
-    folder = tmp_path / "run"
-    write_run(folder, [])
-    document = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps(document | changes))
-    return folder
 
 
 def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
