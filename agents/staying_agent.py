@@ -38,6 +38,7 @@ class StayingAgent:
         report: called with a line of text when something begins or ends.
         metrics: updated with the progress of the run; None: nobody scrapes them.
         pause_s: between a run that could not be played and the next one.
+        make: makes the agent of a run.
         until_eof: end when stdin is closed, as if interrupted: whoever started the agent is gone.
     """
 
@@ -51,6 +52,7 @@ class StayingAgent:
     metrics: AgentMetrics | None = None
     until_eof: bool = False
     pause_s: float = PAUSE_S
+    make: Callable[..., Agent] = Agent
 
     async def serve(self) -> None:
         """Play runs until interrupted.
@@ -111,7 +113,7 @@ class StayingAgent:
         return None
 
     def _agent(self) -> Agent:
-        return Agent(
+        return self.make(
             self.target,
             token=self.token,
             name=self.name,

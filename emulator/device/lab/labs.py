@@ -267,13 +267,14 @@ class Labs:
         source = str(TOPOLOGIES.find(word).resolve())
         return [state.lab_id for state in self.store.states() if state.topology == source]
 
-    def to_remove(self, word: str | None, *, several: bool, none: bool) -> list[str]:
+    def to_remove(self, word: str | None, *, several: bool, none: bool, me: Party | None = None) -> list[str]:
         """Ids of the labs that `lab down` means; `word` as in `meant`.
 
         Args:
             word: a lab, or a topology file; None: the only lab.
             several: more than one lab may be meant.
             none: no lab may be meant.
+            me: None: who uses this process.
 
         Raises:
             InputError: several or no labs are meant, and that is not allowed; or one of somebody else, not by its id.
@@ -281,7 +282,7 @@ class Labs:
         ids = self.meant(word)
         if len(ids) > 1 and not several:
             raise InputError(f"there are several labs; choose one or give --all: {', '.join(ids)}")
-        others = [] if several or word in ids else self._of_others(ids)
+        others = [] if several or word in ids else self._of_others(ids, me or Party.me())
         if others:
             state = others[0]
             problem = f"lab {state.lab_id} belongs to {state.belongs_to}"
@@ -301,9 +302,8 @@ class Labs:
         """
         return [state for state in self.store.states() if state.digest == digest and state.phase == UP]
 
-    def _of_others(self, ids: Sequence[str]) -> list[LabState]:
-        """Those of these labs that do not belong to who uses this process."""
-        me = Party.me()
+    def _of_others(self, ids: Sequence[str], me: Party) -> list[LabState]:
+        """Those of these labs that do not belong to somebody."""
         return [state for state in map(self.store.read, ids) if state is not None and not state.belongs_to.is_same(me)]
 
     # Bringing up.

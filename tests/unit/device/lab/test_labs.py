@@ -119,15 +119,15 @@ def test_a_standing_lab_is_mended_only_for_its_owner_and_from_its_file(known: La
 
 
 def test_the_only_lab_is_not_removed_without_its_name_if_it_is_of_somebody_else(
-    known: Labs, topology: Topology, monkeypatch: pytest.MonkeyPatch
+    known: Labs, topology: Topology
 ) -> None:
     state = add(known, topology, "x")
     assert known.to_remove(None, several=False, none=False) == ["x"]
-    monkeypatch.setattr(Party, "me", lambda: Party(4242424))
+    other = Party(4242424)
     for word in (None, state.topology):
         with pytest.raises(InputError, match=r"lab x belongs to .*: `charkha lab down x` removes it all the same"):
-            known.to_remove(word, several=False, none=False)
-    assert known.to_remove("x", several=False, none=False) == ["x"]
+            known.to_remove(word, several=False, none=False, me=other)
+    assert known.to_remove("x", several=False, none=False, me=other) == ["x"]
 
 
 def test_a_lab_that_another_process_is_bringing_up_is_refused(known: Labs, topology: Topology) -> None:
