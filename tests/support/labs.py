@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from emulator.device.lab.commands import Host, on
+from emulator.device.lab.commands import CommandHost, on
 from emulator.device.lab.design import make_design
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.model import Node
@@ -119,5 +119,5 @@ def pretended(
     def which(tool: str) -> str | None:
         return None if tool in missing else f"/sbin/{tool}"
 
-    with on(Host(finish, which, lambda: user, become, namespaces)):
+    with on(CommandHost(finish, which, lambda: user, become, namespaces)):
         yield asked

@@ -49,7 +49,7 @@ def _finish(batch: CommandBatch) -> subprocess.CompletedProcess[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class CommandHost:
     """Where commands run.
 
     Attributes:
@@ -67,11 +67,11 @@ class Host:
     namespaces: Path = Path("/run/netns")
 
 
-_HOSTS = [Host()]
+_HOSTS = [CommandHost()]
 
 
 @contextlib.contextmanager
-def on(host: Host) -> Iterator[None]:
+def on(host: CommandHost) -> Iterator[None]:
     """Run commands there meanwhile, in all threads."""
     _HOSTS.append(host)
     try:

@@ -38,7 +38,7 @@ class Host:
         self.stderr = "Error: No such file or directory\n"
 
     def finish(self, batch: CommandBatch) -> subprocess.CompletedProcess[str]:
-        """See `emulator.device.lab.commands.Host`."""
+        """See `emulator.device.lab.commands.CommandHost`."""
         if self.watched is not None:
             self.seen.append(self.watched.read_text())
         self.scripts.append(f"{' '.join(batch.command)}: {' '.join(' '.join(batch.lines).split())}")
@@ -55,7 +55,7 @@ class Host:
 @pytest.fixture
 def host() -> Iterator[Host]:
     host = Host()
-    with commands.on(commands.Host(host.finish, lambda tool: f"/sbin/{tool}")):
+    with commands.on(commands.CommandHost(host.finish, lambda tool: f"/sbin/{tool}")):
         yield host
 
 
