@@ -124,7 +124,10 @@ long instead of 4 times (p90; lab.benchmarks.verdicts busy)."""
 
 
 def raise_priority(kernel: Any = os) -> None:
-    """Let this thread, and those that it starts later, come before other processes, if it has the right to."""
+    """Let this thread, and those that it starts later, come before other processes, if it has the right to.
+
+    `kernel` has the functions of `os` about priorities, here and below.
+    """
     with contextlib.suppress(PermissionError):
         kernel.nice(-FIRST)
 
