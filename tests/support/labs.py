@@ -3,7 +3,7 @@
 import json
 import secrets
 import subprocess
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,7 +98,7 @@ def pretended(
     user: int = 0,
     missing: Collection[str] = (),
     namespaces: Path = Path("/nowhere"),
-    become: Callable[[str, Sequence[str]], NoReturn] = lambda program, words: pytest.fail(f"{words} was run"),
+    become: Callable[[str, list[str]], NoReturn] = lambda program, words: pytest.fail(f"{words} was run"),
 ) -> Iterator[list[CommandBatch]]:
     """Have commands print this instead of being run; yields the batches so far.
 

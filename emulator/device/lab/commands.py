@@ -63,7 +63,7 @@ class CommandHost:
     finish: Callable[[CommandBatch], subprocess.CompletedProcess[str]] = _finish
     which: Callable[[str], str | None] = shutil.which
     user: Callable[[], int] = os.geteuid
-    become: Callable[[str, Sequence[str]], NoReturn] = os.execvp
+    become: Callable[[str, list[str]], NoReturn] = os.execvp
     namespaces: Path = Path("/run/netns")
 
 
