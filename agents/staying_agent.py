@@ -37,6 +37,8 @@ class StayingAgent:
     Attributes:
         report: called with a line of text when something begins or ends.
         metrics: updated with the progress of the run; None: nobody scrapes them.
+        pause_s: between a run that could not be played and the next one.
+        make: makes the agent of a run.
         until_eof: end when stdin is closed, as if interrupted: whoever started the agent is gone.
     """
 
@@ -49,6 +51,8 @@ class StayingAgent:
     report: Callable[[str], None] = print
     metrics: AgentMetrics | None = None
     until_eof: bool = False
+    pause_s: float = PAUSE_S
+    make: Callable[..., Agent] = Agent
 
     async def serve(self) -> None:
         """Play runs until interrupted.
@@ -86,7 +90,7 @@ class StayingAgent:
             if found is not None:
                 if not is_repeated:
                     self.report(found)
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(self.pause_s)
 
     async def _play_one(self) -> str | None:
         """Why the run could not be played."""
@@ -109,7 +113,7 @@ class StayingAgent:
         return None
 
     def _agent(self) -> Agent:
-        return Agent(
+        return self.make(
             self.target,
             token=self.token,
             name=self.name,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from charkha.comparison import Comparison
-    from charkha.notebook import Picture
+    from charkha.notebook import OfflinePage
     from emulator.results.run_folder.manifest import Manifest
     from emulator.results.statistics.summary import RunSummary as Summary
     from emulator.views.html.page.document import Page
@@ -47,7 +47,7 @@ class Run:
 
         return table_html(self._page(), "classes", repr(self))
 
-    def plot(self, name: str | None = None) -> Picture:
+    def plot(self, name: str | None = None) -> OfflinePage:
         """A picture of its report; None: the distribution of cct.
 
         Raises:

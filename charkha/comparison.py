@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from charkha.notebook import Picture, picture_of, table_html
+from charkha.notebook import OfflinePage, picture_of, table_html
 from emulator.results.comparison import verdicts
 from emulator.results.statistics.summary import RunSummary
 from emulator.views.as_json import comparison_to_json
@@ -42,7 +42,7 @@ class Comparison(verdicts.GroupComparison):
             ]
         )
 
-    def plot(self, name: str | None = None) -> Picture:
+    def plot(self, name: str | None = None) -> OfflinePage:
         """A picture of its report; None: the ratios of all classes with their intervals.
 
         Raises:

@@ -21,7 +21,7 @@ _BARE = "<style>header.top, footer, .skip {display: none} main {padding: 0}</sty
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class OfflinePage:
     """A page that opens offline: a notebook shows it in a frame.
 
     Attributes:
@@ -33,7 +33,7 @@ class Picture:
     height: int = 560
 
     def __repr__(self) -> str:
-        return f"<Picture: {html.unescape(self.html.partition('<title>')[2].partition('</title>')[0])}>"
+        return f"<OfflinePage: {html.unescape(self.html.partition('<title>')[2].partition('</title>')[0])}>"
 
     def _repr_html_(self) -> str:
         text = html.escape(self.html)
@@ -45,7 +45,7 @@ class Picture:
         return Path(path)
 
 
-class Answer:
+class CommandAnswer:
     """What a command says: `print` and a notebook show its table, `facts` is what it prints with --json.
 
     Attributes:
@@ -68,7 +68,7 @@ class Answer:
     __repr__ = __str__
 
 
-def picture_of(page: Page, name: str | None, default: str) -> Picture:
+def picture_of(page: Page, name: str | None, default: str) -> OfflinePage:
     """A chart of a page.
 
     Raises:
@@ -78,7 +78,7 @@ def picture_of(page: Page, name: str | None, default: str) -> Picture:
 
     if (name or default) not in page.pictures:
         raise InputError(f"there is no picture {name or default!r}; choose from {', '.join(page.pictures)}")
-    return Picture(render(only(page, name or default)).replace("</head>", _BARE, 1))
+    return OfflinePage(render(only(page, name or default)).replace("</head>", _BARE, 1))
 
 
 def table_html(page: Page, identifier: str, heading: str) -> str:
@@ -90,32 +90,32 @@ def table_html(page: Page, identifier: str, heading: str) -> str:
     return "".join([f"<p>{html.escape(heading)}</p>", *tables])
 
 
-def check(trace: str | Path, **options: object) -> Answer:
+def check(trace: str | Path, **options: object) -> CommandAnswer:
     """`charkha trace check`: what is in a trace, and the proof that playing it ends.
 
     Raises:
         TraceError: it cannot be played; the error names file, node or ranks.
     """
-    return Answer("trace check", [trace], options)
+    return CommandAnswer("trace check", [trace], options)
 
 
-def plan(trace: str | Path | None = None, **options: object) -> Answer:
+def plan(trace: str | Path | None = None, **options: object) -> CommandAnswer:
     """`charkha plan`: what a network would have to carry.
 
     Raises:
         TraceError, TopologyError, PlanError: the trace, the topology, or how they fit together.
     """
-    return Answer("plan", [] if trace is None else [trace], options)
+    return CommandAnswer("plan", [] if trace is None else [trace], options)
 
 
-def judge(run: Any, rules: str | Path | None = None, **options: object) -> Answer:
+def judge(run: Any, rules: str | Path | None = None, **options: object) -> CommandAnswer:
     """`charkha runs judge`: the verdict on a run; `code` is 0 for PASS.
 
     Raises:
         InputError: the rules are wrong.
         ResultError: the run cannot be read.
     """
-    return Answer("runs judge", [run] if rules is None else [run, rules], options)
+    return CommandAnswer("runs judge", [run] if rules is None else [run, rules], options)
 
 
 def generate(workload: str, *arguments: object, out: str | Path, **options: object) -> Path:
@@ -139,14 +139,14 @@ def convert(source: str | Path, target: str | Path, **options: object) -> Path:
     return Path(target)
 
 
-def view(trace: str | Path, **options: object) -> Picture:
+def view(trace: str | Path, **options: object) -> OfflinePage:
     """`charkha trace view`: a trace as a page.
 
     Raises:
         TraceError: it cannot be read.
     """
     _, printed = _run(_words("trace view", [trace], options))
-    return Picture(Path(printed.splitlines()[0]).read_text(encoding="utf-8"), height=800)
+    return OfflinePage(Path(printed.splitlines()[0]).read_text(encoding="utf-8"), height=800)
 
 
 def export(run: Any, to: str, **options: object) -> Path:

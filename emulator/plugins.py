@@ -96,7 +96,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "background": f"{_BESIDE_THE_NIC}background.actor:make",
     },
     PluginKind.HOOKS: {
-        "import_files": f"{_ANNEXES}importers.registry:import_files",
+        "import_files": f"{_ANNEXES}importers.importing:import_files",
         "import_topology": f"{_ANNEXES}topologies.reading:import_topology",
         "read_algorithm": f"{_ANNEXES}msccl.lanes:read_algorithm",
         "transformer_load": f"{_ANNEXES}workloads.transformer_traffic:transformer_load",

@@ -24,17 +24,20 @@ class Shipped:
     Attributes:
         folder: in the source tree; in an installed package its last part.
         suffix: of the files; "": each is a folder.
+        installed, source_tree: where they are.
     """
 
     folder: str
     suffix: str
+    installed: Path = INSTALLED
+    source_tree: Path = SOURCE_TREE
 
     @property
     def paths(self) -> Mapping[str, Path]:
         """By name, in alphabetical order."""
-        roots = [INSTALLED / Path(self.folder).name]
-        if (SOURCE_TREE / "pyproject.toml").is_file():  # else it is the folder of all installed packages
-            roots.append(SOURCE_TREE / self.folder)
+        roots = [self.installed / Path(self.folder).name]
+        if (self.source_tree / "pyproject.toml").is_file():  # else it is the folder of all installed packages
+            roots.append(self.source_tree / self.folder)
         found = {
             path.name.removesuffix(self.suffix): path
             for root in roots

@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from agents.host.ports import Ports
 from emulator.control import conversation as control
@@ -25,8 +26,12 @@ _LONGEST_LABEL = 15
 
 
 @contextlib.asynccontextmanager
-async def leased(ports: Ports | None, setup: control.Setup) -> AsyncIterator[Mapping[str, str]]:
+async def leased(
+    ports: Ports | None, setup: control.Setup, *, kernel: Any = iproute
+) -> AsyncIterator[Mapping[str, str]]:
     """Add the addresses of a run; yields address → interface. Addresses that were added are removed afterwards.
+
+    `kernel` has the functions of `emulator.host.iproute`.
 
     Raises:
         HostError: an address is missing and cannot be added, or none of the agent's interfaces fits it.
@@ -35,17 +40,17 @@ async def leased(ports: Ports | None, setup: control.Setup) -> AsyncIterator[Map
         yield {}
         return
     devices = ports.devices([*setup.ranks, *setup.flows])
-    lease = _lease(devices, setup.networks)
+    lease = _lease(devices, setup.networks, kernel)
     with contextlib.ExitStack() as held:
         for address in devices:
             held.enter_context(_held(address))
-        await asyncio.to_thread(iproute.change, lease.begin)
-        renewing = asyncio.create_task(_renew(lease))
+        await asyncio.to_thread(kernel.change, lease.begin)
+        renewing = asyncio.create_task(_renew(lease, kernel))
         try:
             yield devices
         finally:
             renewing.cancel()
-            iproute.change(lease.end, goes_on=True)
+            kernel.change(lease.end, goes_on=True)
 
 
 def _held(address: str) -> socket.socket:
@@ -73,16 +78,16 @@ class _Lease:
     end: Sequence[str]
 
 
-def _lease(devices: Mapping[str, str], networks: Sequence[str]) -> _Lease:
+def _lease(devices: Mapping[str, str], networks: Sequence[str], kernel: Any) -> _Lease:
     devices = {address: interface for address, interface in devices.items() if not ip_address(address).is_loopback}
-    held = {interface: iproute.held_addresses(interface) for interface in set(devices.values())}
+    held = {interface: kernel.held_addresses(interface) for interface in set(devices.values())}
     added: dict[str, str] = {}
     for address, interface in devices.items():
         there = held[interface].get(address)
         if there is None or not there.is_permanent:
             added[address] = interface
     addresses = [f"address replace {_as_leased(address, interface)}" for address, interface in added.items()]
-    routes = _routes(devices, networks)
+    routes = _routes(devices, networks, kernel)
     return _Lease(
         begin=addresses + [f"route replace {route}" for route in routes],
         keep=addresses + [f"route replace {route}" for route in routes if "expires" in route],
@@ -99,7 +104,7 @@ def _as_leased(address: str, interface: str) -> str:
     return f"{address}/32 dev {interface}{label} {lifetime}"
 
 
-def _routes(devices: Mapping[str, str], networks: Sequence[str]) -> list[str]:
+def _routes(devices: Mapping[str, str], networks: Sequence[str], kernel: Any) -> list[str]:
     """Missing routes to ranks elsewhere on the link. None with several interfaces: each fits only some.
 
     Raises:
@@ -109,14 +114,14 @@ def _routes(devices: Mapping[str, str], networks: Sequence[str]) -> list[str]:
         return []
     source, interface = next(iter(devices.items()))
     is_v6 = ":" in source
-    known = iproute.routed_prefixes(interface, is_v6=is_v6)
+    known = kernel.routed_prefixes(interface, is_v6=is_v6)
     wanted = [ip_network(network) for network in networks]
     missing = [
         network
         for network in wanted
         if not network.is_loopback and not any(one.version == network.version and _is_in(network, one) for one in known)
     ]
-    elsewhere = iproute.prefixes_elsewhere(interface, is_v6=is_v6, protocol=_ROUTE_PROTOCOL) if missing else {}
+    elsewhere = kernel.prefixes_elsewhere(interface, is_v6=is_v6, protocol=_ROUTE_PROTOCOL) if missing else {}
     for network in missing:
         for prefix, other in elsewhere.items():
             if network.version == prefix.version and _is_in(network, prefix):
@@ -136,8 +141,8 @@ def _length(address: str) -> int:
     return 128 if ":" in address else 32
 
 
-async def _renew(lease: _Lease) -> None:
+async def _renew(lease: _Lease, kernel: Any) -> None:
     while lease.keep:
         await asyncio.sleep(LEASE_S / 3)
         with contextlib.suppress(HostError):  # the addresses stay valid for two more attempts
-            await asyncio.to_thread(iproute.change, lease.keep)
+            await asyncio.to_thread(kernel.change, lease.keep)

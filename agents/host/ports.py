@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
@@ -111,25 +111,32 @@ def _numeric(host: str) -> list[str]:
 _LOOPBACK = "lo"
 
 
-def nics_of(addresses: Iterable[str], devices: Mapping[str, str]) -> list[NicFacts]:
+def nics_of(
+    addresses: Iterable[str],
+    devices: Mapping[str, str],
+    *,
+    holders: Callable[[], Mapping[str, str]] = iproute.holders,
+    facts: Callable[[str], NicFacts] = nic_facts,
+) -> list[NicFacts]:
     """Facts of every interface that carries one of the addresses, sorted by name. Unknown facts are omitted.
 
     Args:
         addresses: numeric IP addresses.
         devices: address → interface, as far as it is known already.
+        holders, facts: see iproute.holders and nic_facts.
     """
     wanted = set(addresses)
     elsewhere = {address for address in wanted if address not in devices and not ip_address(address).is_loopback}
-    held = _holders() if elsewhere else {}
+    held = _held(holders) if elsewhere else {}
     names = {devices[address] for address in wanted if address in devices}
     names |= {held[address] for address in elsewhere if address in held}
     if any(ip_address(address).is_loopback for address in wanted - devices.keys()):
         names.add(_LOOPBACK)
-    return [nic_facts(name) for name in sorted(names)]
+    return [facts(name) for name in sorted(names)]
 
 
-def _holders() -> Mapping[str, str]:
+def _held(holders: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
     try:
-        return iproute.holders()
+        return holders()
     except HostError:  # without the ip command the interfaces stay unknown
         return {}

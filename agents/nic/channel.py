@@ -17,7 +17,7 @@ from emulator.roce.connection.messages import Delivered, Message
 from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.connection.receiver import Receiver
-from emulator.roce.connection.requester import NEVER
+from emulator.roce.connection.send_queue import NEVER
 from emulator.roce.tuning import CALLS_AT_ONCE
 from emulator.roce.wire.headers import Syndrome
 from emulator.roce.wire.psn import ZERO_PSN, Psn

@@ -160,10 +160,11 @@ class ConnectionManager:
     Args:
         nic: see SoftwareNic.
         only: datagrams from other addresses are dropped, and not answered; None: all are taken.
+        resend_s: until a datagram without an answer is sent again.
     """
 
-    def __init__(self, nic: SoftwareNic, *, only: str | None = None) -> None:
-        self._only = only
+    def __init__(self, nic: SoftwareNic, *, only: str | None = None, resend_s: float = RESEND_S) -> None:
+        self._only, self._resend_s = only, resend_s
         self._host, self._gsi = nic.host, GeneralServices(nic, self._received)
         self._ids = itertools.count(random.getrandbits(31))
         self._connections: dict[int, Connection] = {}  # by local id
@@ -231,7 +232,7 @@ class ConnectionManager:
         for _ in range(2):
             self._send(connection, request)
             try:
-                async with asyncio.timeout(RESEND_S):
+                async with asyncio.timeout(self._resend_s):
                     await connection.answered.wait()
                     return
             except TimeoutError:
@@ -247,13 +248,13 @@ class ConnectionManager:
         for _ in range(TRIES):
             self._send(connection, request)
             try:
-                async with asyncio.timeout(RESEND_S):
+                async with asyncio.timeout(self._resend_s):
                     await connection.answered.wait()
                     return
             except TimeoutError:
                 continue
         raise RemoteProtocolError(
-            f"{what} does not answer: no reply to {TRIES} connection requests in {TRIES * RESEND_S:g} s; "
+            f"{what} does not answer: no reply to {TRIES} connection requests in {TRIES * self._resend_s:g} s; "
             "is a server running there?"
         )
 

@@ -19,7 +19,7 @@ from agents.nic.channel import Channel, LocalPeer, PacketReceiver, QueuePairOwne
 from agents.nic.context import Context, make_context
 from agents.nic.passes import Passes
 from agents.nic.port import LEAST_NOTED_BYTES, PortPacer
-from agents.nic.reader import Reader
+from agents.nic.reader import SocketReader
 from agents.nic.sockets import Listener, Senders
 from agents.nic.stamps import HeldFrames, Stamps, stamp_ns
 from agents.nic.system_calls import SocketAddress
@@ -77,7 +77,7 @@ class SoftwareNic:
         self.buffer_bytes, self.is_merging = listener.buffer_bytes, listener.is_merging
         self.context, self.passes, self._make = context, passes, make
         self._socket = listener.socket
-        self._reader = Reader(
+        self._reader = SocketReader(
             listener.socket,
             context.buffer,
             context.receive_batch(is_v6=listener.is_v6, has_stamps=listener.has_stamps),

@@ -63,7 +63,7 @@ class ControlFacts(NamedTuple):
     drops: int | None = None
 
 
-class Reader:
+class SocketReader:
     """Reads receptions from one socket.
 
     Args:

@@ -156,6 +156,7 @@ class ChainKeeper:
         groups: world ranks by group index.
         send: queues a value for the controller.
         waiting: how many values are queued.
+        most: transfers that it holds.
     """
 
     def __init__(
@@ -165,8 +166,9 @@ class ChainKeeper:
         *,
         send: Callable[[ChainRecords], None],
         waiting: Callable[[], int],
+        most: int = MOST_HELD,
     ) -> None:
-        self._hosts, self._send, self._waiting = hosts, send, waiting
+        self._hosts, self._send, self._waiting, self._most = hosts, send, waiting, most
         self._every = [self._stride(ranks) for ranks in groups]
         self._done: list[_Done] = []
         self._held = 0
@@ -192,7 +194,7 @@ class ChainKeeper:
     ) -> None:
         """An instance is done on a rank; warm-up is not kept."""
         size = len(chain.sent) + len(chain.sender)
-        if iteration < 0 or self._held + size > MOST_HELD:
+        if iteration < 0 or self._held + size > self._most:
             return
         self._held += size
         self._done.append(_Done(chain, endpoint, iteration=iteration, instance=instance, rank=rank, node_id=node_id))

@@ -126,6 +126,8 @@ class StepKeeper:
         record_steps: see PlaySettings.
         send: queues a value for the controller.
         waiting: how many values are queued.
+        most: transfers that it holds.
+        batch: transfers in one message.
 
     Attributes:
         lost: ranks' parts of every Nth instance that did not fit. Of the slowest, the controller knows what it misses.
@@ -137,7 +139,10 @@ class StepKeeper:
         *,
         send: Callable[[StepRecords], None],
         waiting: Callable[[], int],
+        most: int = MOST_TRANSFERS,
+        batch: int = BATCH_TRANSFERS,
     ) -> None:
+        self._most, self._batch = most, batch
         self._record_steps, self._send, self._waiting = record_steps, send, waiting
         self._held: dict[_Instance, list[RankSteps]] = {}  # done, and nobody has asked for them yet; oldest first
         self._outgoing: list[RankSteps] = []
@@ -154,7 +159,7 @@ class StepKeeper:
 
     def admit(self) -> bool:
         """Whether there is room for one more transfer, which then is taken."""
-        while self._transfers >= MOST_TRANSFERS:
+        while self._transfers >= self._most:
             if not self._held:
                 return False
             self._drop_oldest()
@@ -193,13 +198,13 @@ class StepKeeper:
     def _queue(self, steps: RankSteps) -> None:
         self._outgoing.append(steps)
         self._outgoing_transfers += len(steps.step)
-        if self._outgoing_transfers >= BATCH_TRANSFERS:
+        if self._outgoing_transfers >= self._batch:
             self.flush()
 
     def _send_batch(self) -> None:
         iteration, transfers, count = self._outgoing[0].iteration, 0, 0
         for one in self._outgoing:
-            if one.iteration != iteration or transfers >= BATCH_TRANSFERS:
+            if one.iteration != iteration or transfers >= self._batch:
                 break
             transfers += len(one.step)
             count += 1

@@ -38,16 +38,20 @@ class Window:
     Args:
         nodes: length of the program.
         is_resident: keep the program, which is delivered as a whole before anything of it is complete; see `rewind`.
+        most_ends: that are remembered.
 
     Attributes:
         delivered: positions delivered in this iteration.
         completed: how many of those are complete.
     """
 
-    __slots__ = ("_ends", "_is_resident", "_length", "_nodes", "_older_end_ns", "_program", "completed", "delivered")
+    __slots__ = (
+        "_ends", "_is_resident", "_length", "_most_ends", "_nodes", "_older_end_ns", "_program",
+        "completed", "delivered",
+    )  # fmt: skip
 
-    def __init__(self, nodes: int, *, is_resident: bool = False) -> None:
-        self._length, self._is_resident = nodes, is_resident
+    def __init__(self, nodes: int, *, is_resident: bool = False, most_ends: int = REMEMBERED_ENDS) -> None:
+        self._length, self._is_resident, self._most_ends = nodes, is_resident, most_ends
         self._program: list[tuple[WindowNode, int]] = []  # and how many dependencies each waits for at first
         self._nodes: dict[int, WindowNode] = {}
         self._ends: dict[int, int] = {}  # position → end, in order of completion
@@ -109,6 +113,6 @@ class Window:
 
     def _remember(self, position: int, end_ns: int) -> None:
         self._ends[position] = end_ns
-        if len(self._ends) > REMEMBERED_ENDS:
+        if len(self._ends) > self._most_ends:
             oldest = self._ends.pop(next(iter(self._ends)))
             self._older_end_ns = max(self._older_end_ns, oldest)

@@ -47,7 +47,7 @@ class DomainGroup(NamedTuple):
     ends: dict[int, DomainEndpoint]
 
 
-class _Transfer(NamedTuple):
+class _RoutedTransfer(NamedTuple):
     source: DomainEndpoint
     target: DomainEndpoint
     tag: int
@@ -64,12 +64,12 @@ class ScaleUpDomain:
 
     def __init__(self, domain: Domain, clock: Clock) -> None:
         self.clock = clock
-        self._model: DomainModel[_Transfer] = DomainModel(domain)
+        self._model: DomainModel[_RoutedTransfer] = DomainModel(domain)
         self._alarm_ns = _NEVER
 
     def post(self, source: DomainEndpoint, target: DomainEndpoint, tag: int, size: int) -> None:
         """Begin a transfer."""
-        self._model.post(source, target, size, _Transfer(source, target, tag, size), now_ns=self.clock.now())
+        self._model.post(source, target, size, _RoutedTransfer(source, target, tag, size), now_ns=self.clock.now())
 
     def flush(self) -> None:
         """Set an alarm for the next arrival."""

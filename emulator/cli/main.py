@@ -55,15 +55,20 @@ Play the ranks of this machine for a Charkha controller elsewhere. This is chark
 _AGENT_EPILOG = "example: charkha agent start --controller 192.0.2.1:4790 --identity server1.pem\n"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Results go to stdout, everything else to stderr."""
+def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str] | None], int] | None = None) -> int:
+    """Run one command and return its exit code. Results go to stdout, everything else to stderr.
+
+    Args:
+        argv: the words; None: those of this process.
+        act: what runs them; None: the command that they name.
+    """
     # BLAS would start one spinning thread per core for numpy, here and in every agent; nothing uses them.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it prints every handshake that fails
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack a dash, a path may not be text
     try:
-        code = _run(argv)
+        code = (act or _run)(argv)
         if sys.stdout is not None:  # None: closed before the start
             sys.stdout.flush()
     except EmulatorError as error:

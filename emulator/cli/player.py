@@ -14,7 +14,7 @@ from emulator.experiment.play.live_address import LiveAddress
 from emulator.experiment.play.play import Observers, PreparedSession, play
 from emulator.experiment.settle.workload import LatestJobs, LoadedJob
 from emulator.experiment.spec.spec import Experiment
-from emulator.results.run_folder.observer import IterationDone, IterationStarted, RunEvent, WaitingFor, WritingTrace
+from emulator.results.run_folder.observer import IterationEnded, IterationStarted, RunEvent, WaitingFor, WritingTrace
 from emulator.results.run_folder.session import StoredSession
 from emulator.units import format_duration
 from emulator.views.terminal.progress import RunProgress, make_display
@@ -88,7 +88,7 @@ class RunLog:
                 logger.info("waiting for agents: %s", ", ".join(agents))
             case IterationStarted(iteration):
                 logger.info("iteration %d begins%s", iteration, " (a warm-up)" if iteration < 0 else "")
-            case IterationDone(iteration, jct_ns):
+            case IterationEnded(iteration, jct_ns):
                 logger.info("iteration %d took %s", iteration, format_duration(jct_ns))
             case WritingTrace():
                 logger.info("traffic is over, writing the measured trace")

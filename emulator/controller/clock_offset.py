@@ -186,10 +186,10 @@ LOOKS = 64
 
 
 class AgentClocks:
-    """Watches the clock of every agent that does not share the controller's."""
+    """Watches the clock of every agent that does not share the controller's, `own`; None: that of this host."""
 
-    def __init__(self) -> None:
-        self._own = clock_id()
+    def __init__(self, own: str | None = None) -> None:
+        self._own = clock_id() if own is None else own
         self._watches: dict[str, ClockWatch] = {}
         self._settling: list[Callable[[], None]] = []
         self._looked = 0  # clocks, in this round

@@ -148,11 +148,13 @@ class Standstill:
         return RunTimeout(waiting_on, seconds=self.standstill_s, between=(rank, peer), silent_s=silent_s)
 
 
-async def check_periodically(check: Callable[[], None], *, failed: Callable[[BaseException], None]) -> None:
-    """Call `check` every PERIOD_S until cancelled. If it raises, `failed` is called: limits never vanish silently."""
+async def check_periodically(
+    check: Callable[[], None], *, failed: Callable[[BaseException], None], period_s: float = PERIOD_S
+) -> None:
+    """Call `check` again and again until cancelled. If it raises, `failed` is called: limits never vanish silently."""
     try:
         while True:
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(period_s)
             check()
     except Exception as error:  # the root of this task
         failed(error)

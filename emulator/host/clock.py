@@ -39,14 +39,14 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TIME_NAMESPACE = Path("/proc/self/ns/time")
 
 
-def clock_id() -> str:
+def clock_id(boot_id: Path = _BOOT_ID, time_namespace: Path = _TIME_NAMESPACE) -> str:
     """The boot id and the time namespace, which shifts CLOCK_MONOTONIC; "" if the kernel does not provide them."""
     try:
-        boot = _BOOT_ID.read_text().strip()
+        boot = boot_id.read_text().strip()
     except OSError:
         return ""
     try:
-        return f"{boot}/{_TIME_NAMESPACE.readlink()}"
+        return f"{boot}/{time_namespace.readlink()}"
     except OSError:
         return boot  # a kernel without time namespaces
 

@@ -44,7 +44,7 @@ def wait_fraction(begin: CoreTime | None, end: CoreTime | None) -> float | None:
     return waited / (ran + waited) if ran + waited > 0 else None
 
 
-class SendQueue(Protocol):
+class SocketQueue(Protocol):
     """What a port sends without help of this process."""
 
     @property
@@ -67,7 +67,7 @@ class CoreWait:
     """
 
     def __init__(self, path: Path | None = OWN) -> None:
-        self.queues: list[SendQueue] = []
+        self.queues: list[SocketQueue] = []
         self._waited_ns, self._read_ns, self._total_ns = -1, -_READ_EVERY_NS, 0
         self._idle_ns, self._seen_ns = 0, -_READ_EVERY_NS  # time without anything to send since the last reading
         self._file: int | None = None

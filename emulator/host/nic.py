@@ -28,13 +28,13 @@ def nic_facts(interface: str) -> NicFacts:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         driver = _ethtool(control, interface, _GET_DRIVER, _DRIVER_BYTES)
         settings = _ethtool(control, interface, _GET_SETTINGS, _SETTINGS_BYTES)
-        return NicFacts(
-            interface,
-            driver=_text(driver, 4),
-            firmware=_text(driver, 68),
-            speed_bps=_speed_bps(settings),
-            mtu=_mtu(control, interface),
-        )
+        return facts_in(interface, driver=driver, settings=settings, mtu=_mtu(control, interface))
+
+
+def facts_in(interface: str, *, driver: bytes | None, settings: bytes | None, mtu: int | None) -> NicFacts:
+    """The facts in the kernel's answers, struct ethtool_drvinfo and ethtool_cmd; None: there was no answer."""
+    speed_bps = _speed_bps(settings)
+    return NicFacts(interface, driver=_text(driver, 4), firmware=_text(driver, 68), speed_bps=speed_bps, mtu=mtu)
 
 
 def _ethtool(control: socket.socket, interface: str, command: int, size: int) -> bytes | None:

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from emulator.errors import HostError
 
@@ -122,30 +123,33 @@ FIRST = 10
 long instead of 4 times (p90; lab.benchmarks.verdicts busy)."""
 
 
-def raise_priority() -> None:
-    """Let this thread, and those that it starts later, come before other processes, if it has the right to."""
+def raise_priority(kernel: Any = os) -> None:
+    """Let this thread, and those that it starts later, come before other processes, if it has the right to.
+
+    `kernel` has the functions of `os` about priorities, here and below.
+    """
     with contextlib.suppress(PermissionError):
-        os.nice(-FIRST)
+        kernel.nice(-FIRST)
 
 
-def lower_priority() -> None:
+def lower_priority(kernel: Any = os) -> None:
     """Lower the priority of this thread for good."""
-    os.nice(LATER)
+    kernel.nice(LATER)
 
 
 @contextlib.contextmanager
-def below_agents() -> Iterator[None]:
+def below_agents(kernel: Any = os) -> Iterator[None]:
     """Run with a lower priority than agents, if the right to undo it exists: later children must not inherit it."""
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
-    if os.geteuid() != 0:
+    usual = kernel.getpriority(os.PRIO_PROCESS, 0)
+    if kernel.geteuid() != 0:
         yield
         return
-    os.setpriority(os.PRIO_PROCESS, 0, usual + LATER)
+    kernel.setpriority(os.PRIO_PROCESS, 0, usual + LATER)
     try:
         yield
     finally:
         with contextlib.suppress(PermissionError):  # root of a container may lack the right
-            os.setpriority(os.PRIO_PROCESS, 0, usual)
+            kernel.setpriority(os.PRIO_PROCESS, 0, usual)
 
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from emulator.errors import PlanError
-from emulator.planner.collectives import all_gather_reduce_scatter, all_reduce, all_to_all, by_layout, rooted
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
+from emulator.planner.collectives import all_reduce, all_to_all, by_layout, rooted
 from emulator.planner.schedule import Algorithm, Lane
 from emulator.trace.meaning.model import CommKind
 from emulator.units import digits
@@ -29,14 +29,14 @@ BUILT_IN: Mapping[CommKind, Mapping[str, Algorithm]] = {
         "halving_doubling": ag_rs.all_gather_halving_doubling,
         "direct": ag_rs.all_gather_direct,
         "hierarchical": by_layout.hierarchical_all_gather,
-        "pat": all_gather_reduce_scatter.all_gather_trees,
+        "pat": ag_rs.all_gather_trees,
     },
     CommKind.REDUCE_SCATTER: {
         "ring": ag_rs.reduce_scatter_ring,
         "halving_doubling": ag_rs.reduce_scatter_halving_doubling,
         "direct": ag_rs.reduce_scatter_direct,
         "hierarchical": by_layout.hierarchical_reduce_scatter,
-        "pat": all_gather_reduce_scatter.reduce_scatter_trees,
+        "pat": ag_rs.reduce_scatter_trees,
     },
     CommKind.ALL_TO_ALL: {
         "pairwise": all_to_all.pairwise,

@@ -91,14 +91,14 @@ class Document:
         return int(node.start_mark.line) + 1
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path, *, most_bytes: int = MAX_YAML_BYTES) -> Document:
     """Read a YAML file.
 
     Raises:
         TopologyError: it cannot be read, is too large, is not YAML, or has a key twice.
     """
     try:
-        content = read_bounded(path, MAX_YAML_BYTES)
+        content = read_bounded(path, most_bytes)
     except OSError as error:
         advice = ": describe regular parts with `fabric`, `per_rank` or a sweep" if error.errno == errno.EFBIG else ""
         raise TopologyError(f"cannot be read ({error.strerror}){advice}", path=path) from error

@@ -16,15 +16,15 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from emulator.annexes.demo.place import LabPlace
+from emulator.annexes.demo.place import LabNamespaces
 from emulator.annexes.demo.playing import Played, play
-from emulator.annexes.demo.tours import Step, Tour, written
+from emulator.annexes.demo.tours import Tour, TourStep, written
 from emulator.exit_codes import DONE, EXPECTATION_FAILED, TESTER_LIMITED, UNDECIDED
 
 ROOT = Path(__file__).resolve().parents[2]
 _SWITCH, _FABRIC = "two-hosts-switch", "leaf-spine-2x2"
 _ANY = (DONE, EXPECTATION_FAILED, TESTER_LIMITED, UNDECIDED)
-_RING = Step("", "charkha trace generate collective all_reduce -n 2 -b 4M --count 5 --out all-reduce")
+_RING = TourStep("", "charkha trace generate collective all_reduce -n 2 -b 4M --count 5 --out all-reduce")
 _ONE_SLOW = """
 rules:
   - {shape: {rate: 30%, queue: 16M}, port: "sw0:p1"}
@@ -35,8 +35,8 @@ rules:
 """
 
 
-def _exhibit(name: str, title: str, look_at: str, *steps: Step | str, report: str = "run/report.html") -> Tour:
-    made = tuple(step if isinstance(step, Step) else Step("", step, codes=_ANY) for step in steps)
+def _exhibit(name: str, title: str, look_at: str, *steps: TourStep | str, report: str = "run/report.html") -> Tour:
+    made = tuple(step if isinstance(step, TourStep) else TourStep("", step, codes=_ANY) for step in steps)
     has_lab = any("lab up" in step.command for step in made)
     return Tour(name=name, title=title, reader=look_at, steps=made, has_lab=has_lab, shows=report)
 
@@ -46,7 +46,7 @@ def _on_switch(*, profile: str, options: str = "") -> str:
     return f"{run} {options} --out run".replace("  ", " ")
 
 
-def _compared(profiles: str, second: str) -> Sequence[Step | str]:
+def _compared(profiles: str, second: str) -> Sequence[TourStep | str]:
     return (
         f"charkha lab up {_SWITCH}",
         _RING,
@@ -143,7 +143,7 @@ def _example(name: str, title: str, reader: str, *made: str, run: str = "", opti
     """A trace: how it is made, its page, and a run of it over loopback."""
     viewed = f"charkha trace view {name} --out {name}.html"
     run = run or f"charkha run {name} {options} --iterations 3 --out run-{name}".replace("  ", " ")
-    steps = tuple(Step("", command) for command in (*made, viewed, run))
+    steps = tuple(TourStep("", command) for command in (*made, viewed, run))
     return Tour(name=name, title=title, reader=reader, steps=steps, has_lab=False, shows=f"{name}.html")
 
 
@@ -234,7 +234,7 @@ def played(tour: Tour) -> Iterator[tuple[Path, list[Played]]]:
         if any(" lab/" in step.command for step in tour.steps):
             (Path(folder) / "lab").symlink_to(ROOT / "lab")
         done = []
-        with LabPlace.make() if tour.has_lab else nullcontext() as place:
+        with LabNamespaces.make() if tour.has_lab else nullcontext() as place:
             for one in play(tour, Path(folder), place=place, record=True):
                 done.append(one)
                 print(f"{one.seconds:6.1f} s  {one.step.command.splitlines()[0]}", file=sys.stderr)

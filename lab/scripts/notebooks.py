@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from charkha.notebook import Picture
+from charkha.notebook import OfflinePage
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "docs" / "notebooks"
 
 
-def played(notebook: dict[str, Any], drawn: Callable[[Picture], str] | None = None) -> Iterator[dict[str, Any]]:
+def played(notebook: dict[str, Any], drawn: Callable[[OfflinePage], str] | None = None) -> Iterator[dict[str, Any]]:
     """Run the code cells of a notebook one after the other, in the current folder.
 
     Args:
@@ -55,9 +55,9 @@ def _value(source: str, names: dict[str, Any]) -> object:
     return eval(compile(ast.Expression(shown), "<cell>", "eval"), names)
 
 
-def _shown(value: object, drawn: Callable[[Picture], str] | None) -> dict[str, str]:
+def _shown(value: object, drawn: Callable[[OfflinePage], str] | None) -> dict[str, str]:
     shown = {"text/plain": repr(value)}
-    if isinstance(value, Picture):
+    if isinstance(value, OfflinePage):
         return shown | {"image/png": drawn(value) if drawn else ""}
     html = getattr(value, "_repr_html_", None)
     return shown | ({} if html is None else {"text/html": html()})
@@ -74,7 +74,7 @@ def main(names: list[str]) -> None:
         with tempfile.TemporaryDirectory(prefix="charkha-notebook-") as folder, chromium() as browser:
             browser.show(900, 500)
 
-            def drawn(picture: Picture, folder: str = folder, browser: Any = browser) -> str:
+            def drawn(picture: OfflinePage, folder: str = folder, browser: Any = browser) -> str:
                 browser.open(picture.save(Path(folder) / "picture.html").resolve().as_uri())
                 figure: str = browser.driver.find_element("css selector", "[data-chart]").screenshot_as_base64
                 return figure

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agents.nic import connections
 from agents.nic.connections import ConnectionManager, GeneralServices, Local
 from agents.nic.nic import StandaloneNic
 from emulator.errors import RemoteProtocolError
@@ -27,11 +26,11 @@ def accept(request: Req, host: str) -> Local | None:
 
 
 @contextlib.asynccontextmanager
-async def two_managers() -> AsyncIterator[tuple[ConnectionManager, ConnectionManager]]:
+async def two_managers(**settings: float) -> AsyncIterator[tuple[ConnectionManager, ConnectionManager]]:
     options = RoceOptions.parse({"path_mtu": "1024"})
     with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
         async with asyncio.timeout(60):
-            yield ConnectionManager(a.nic), ConnectionManager(b.nic)
+            yield ConnectionManager(a.nic, **settings), ConnectionManager(b.nic, **settings)
 
 
 async def test_both_ends_learn_of_each_other_and_part() -> None:
@@ -50,7 +49,6 @@ async def test_both_ends_learn_of_each_other_and_part() -> None:
 
 @pytest.mark.parametrize("lost", [0, 1, 2], ids=["request", "answer", "both"])
 async def test_a_lost_datagram_is_sent_again(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "RESEND_S", 0.05)
     send, drops = GeneralServices.send, {0: {0}, 1: {1}, 2: {0, 2}}[lost]
     sent = 0
 
@@ -61,7 +59,7 @@ async def test_a_lost_datagram_is_sent_again(lost: int, monkeypatch: pytest.Monk
             send(gsi, mad, to)
 
     monkeypatch.setattr(GeneralServices, "send", lossy)
-    async with two_managers() as (a, b):
+    async with two_managers(resend_s=0.05) as (a, b):
         b.listen(PORT, accept)
         there = await a.connect(HOSTS[1], PORT, ACTIVE)
         here = await b.accepted()
@@ -82,9 +80,8 @@ async def test_a_peer_that_refuses_is_named() -> None:
             await a.connect(HOSTS[1], PORT, ACTIVE)
 
 
-async def test_a_peer_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "RESEND_S", 0.01)
-    async with two_managers() as (a, b):
+async def test_a_peer_that_is_silent_is_named() -> None:
+    async with two_managers(resend_s=0.01) as (a, b):
         b._gsi._nic.close()
         with pytest.raises(RemoteProtocolError, match=rf"port {PORT} of {HOSTS[1]} does not answer: no reply to 8"):
             await a.connect(HOSTS[1], PORT, ACTIVE)
@@ -115,14 +112,13 @@ async def test_a_peer_that_asks_for_another_transport_service_is_named(request_:
         assert there.peer_qpn == PASSIVE.qpn, "others are served"
 
 
-async def test_a_stranger_gets_no_answer_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "RESEND_S", 0.01)
+async def test_a_stranger_gets_no_answer_at_all() -> None:
     options = RoceOptions.parse({"path_mtu": "1024"})
     with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
         guarded = ConnectionManager(b.nic, only=f"{NET}.0.205")
         guarded.listen(PORT, accept)
         with pytest.raises(RemoteProtocolError, match="does not answer"):
-            await ConnectionManager(a.nic).connect(HOSTS[1], PORT, ACTIVE)
+            await ConnectionManager(a.nic, resend_s=0.01).connect(HOSTS[1], PORT, ACTIVE)
 
 
 async def test_an_end_that_has_seen_the_other_go_can_still_say_goodbye() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.demo.place import LabPlace
+from emulator.annexes.demo.place import LabNamespaces
 from emulator.annexes.demo.playing import StepFailed, play
-from emulator.annexes.demo.tours import TOURS, Step, Tour
+from emulator.annexes.demo.tours import TOURS, Tour, TourStep
 from emulator.cli.main import main
 from emulator.exit_codes import DONE, EXPECTATION_FAILED, REGRESSION, TESTER_LIMITED, UNDECIDED
 from tests.support import pytorch_traces
@@ -206,10 +206,10 @@ def test_traffic_runs(block: Block, tmp_path: Path) -> None:
         text = re.findall(r"```yaml\n(.*?)```", block.page.read_text(encoding="utf-8"), re.DOTALL)[0]
         (tmp_path / OWN_FILES[page]).write_text(text)
     lines = [*BEFORE[page], *(line for line in block.lines if not elsewhere(line))]
-    steps = [Step("", line, codes=tuple(codes(line))) for line in lines]
+    steps = [TourStep("", line, codes=tuple(codes(line))) for line in lines]
     tour = Tour(name=block.name, title="", reader="", steps=steps, has_lab=needs_lab(block), shows="")
     with ExitStack() as stack:
-        place = stack.enter_context(LabPlace.make() if tour.has_lab else nullcontext())
+        place = stack.enter_context(LabNamespaces.make() if tour.has_lab else nullcontext())
         try:
             for played in play(tour, tmp_path, place=place):
                 print(f"{played.seconds:.1f} s  {played.step.command}")

@@ -11,7 +11,6 @@ import pytest
 
 from emulator.control import conversation as control
 from emulator.control.wire.codec import decode_agent, decode_controller, encode_agent, encode_controller
-from emulator.controller.roster import control_service
 from emulator.controller.roster.control_service import ControlService, Keys
 from emulator.errors import RemoteProtocolError
 from emulator.host.stderr_log import is_news
@@ -73,9 +72,8 @@ async def test_a_stranger_that_does_not_read_is_refused_without_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What was written before is still under way, so that gRPC cannot end the stream with a reason."""
-    monkeypatch.setattr(control_service, "GREETING_S", 0.1)
-    service, over = ControlService(cast(Any, None), keys=Keys([bytes(32)]), run_id="run"), asyncio.Event()
-    session = service._session
+    service = ControlService(cast(Any, None), keys=Keys([bytes(32)]), run_id="run", greeting_s=0.1)
+    over, session = asyncio.Event(), service._session
 
     async def observed(requests: Any, context: Any) -> None:
         try:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers import writing
-from emulator.annexes.importers.registry import import_trace, importer_named
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import TraceError
 from tests.support.pytorch_traces import data_parallel_rank, write

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -11,20 +12,12 @@ import pytest
 
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
-from emulator.views.html import live
 from emulator.views.html.live import LivePage, Snapshots, serving
 from tests.support.runs import collective, columns, manifest, ranks
 
 LOCALHOST = frozenset({"127.0.0.1", "localhost"})
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for long."""
-    monkeypatch.setattr(live, "HOLD_S", 0.2)
-    monkeypatch.setattr(live, "FAREWELL_S", 0.5)
-    monkeypatch.setattr(live, "LOOK_S", 0.02)
-    monkeypatch.setattr(live, "SHARE", 1.0)
+live_page = partial(LivePage, look_s=0.02, share=1.0, hold_s=0.2, farewell_s=0.5)
+"""Nobody waits for long."""
 
 
 class Server:
@@ -40,7 +33,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def served(folder: Path) -> AsyncIterator[Server]:
-    page = LivePage(Snapshots(folder), names=LOCALHOST)
+    page = live_page(Snapshots(folder), names=LOCALHOST)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with serving(page, listener), aiohttp.ClientSession() as session:
@@ -120,7 +113,7 @@ async def test_nothing_is_rendered_while_nobody_has_the_page_open(tmp_path: Path
             return super().next()
 
     snapshots = Counting(tmp_path / "run")
-    following = asyncio.create_task(LivePage(snapshots).follow())
+    following = asyncio.create_task(live_page(snapshots).follow())
     await asyncio.sleep(0.1)
     following.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -140,7 +133,7 @@ async def test_a_page_that_cannot_be_rendered_does_not_stop_the_next_one(
                 raise ValueError("broken table")
             return super().next()
 
-    page = LivePage(Failing(tmp_path / "run"), names=LOCALHOST)
+    page = live_page(Failing(tmp_path / "run"), names=LOCALHOST)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with serving(page, listener), aiohttp.ClientSession() as session:

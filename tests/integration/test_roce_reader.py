@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.nic.reader import ControlFacts, Reader, ReceiveBatch, read_control, socket_name
+from agents.nic.reader import ControlFacts, ReceiveBatch, SocketReader, read_control, socket_name
 from agents.nic.stamps import Stamps, stamp_ns
 from agents.nic.system_calls import (
     IPV6_TCLASS,
@@ -62,9 +62,9 @@ def batch(request: pytest.FixtureRequest, ends: Ends, buffer: bytearray) -> Rece
 
 
 @pytest.fixture
-def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> Reader:
+def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> SocketReader:
     """A reader that expects full calls of the first sender."""
-    reader = Reader(ends[0], memoryview(buffer), batch)
+    reader = SocketReader(ends[0], memoryview(buffer), batch)
     send(ends[1], ends, PER_CALL, b"x")
     ((packets, stride, _, _, _),) = reader.read() or ()
     assert (bytes(packets), stride) == (b"x" * CALL, STRIDE)
@@ -79,11 +79,11 @@ def send(sender: socket.socket, ends: Ends, packets: int, letter: bytes, stride:
     return content
 
 
-def read(reader: Reader) -> list[tuple[bytes, int, SocketAddress]]:
+def read(reader: SocketReader) -> list[tuple[bytes, int, SocketAddress]]:
     return [(bytes(packets), stride, sender) for packets, stride, sender, _, _ in reader.read() or ()]
 
 
-def test_full_calls_of_one_sender_are_one_reception(ends: Ends, reader: Reader) -> None:
+def test_full_calls_of_one_sender_are_one_reception(ends: Ends, reader: SocketReader) -> None:
     sender = ends[1].getsockname()
     for packets in (PER_CALL, PER_CALL - 1):
         sent = b"".join(send(ends[1], ends, count, letter) for count, letter in ((4, b"a"), (4, b"b"), (packets, b"c")))
@@ -92,7 +92,7 @@ def test_full_calls_of_one_sender_are_one_reception(ends: Ends, reader: Reader) 
     assert reader.read() is None
 
 
-def test_only_the_expected_number_of_calls_is_read_at_once(ends: Ends, reader: Reader) -> None:
+def test_only_the_expected_number_of_calls_is_read_at_once(ends: Ends, reader: SocketReader) -> None:
     reader.expect(3)
     for _ in range(4):
         send(ends[1], ends, PER_CALL, b"a")
@@ -107,7 +107,7 @@ def test_only_the_expected_number_of_calls_is_read_at_once(ends: Ends, reader: R
 @pytest.mark.parametrize(
     "kind", ["another sender", "one packet", "packets of another length", "a short packet", "shorter"]
 )
-def test_calls_that_differ_are_separate_receptions(ends: Ends, reader: Reader, kind: str, place: int) -> None:
+def test_calls_that_differ_are_separate_receptions(ends: Ends, reader: SocketReader, kind: str, place: int) -> None:
     sent, stride, origin = [], STRIDE, ends[1].getsockname()
     for index in range(4):
         if index != place:
@@ -133,17 +133,17 @@ def test_calls_that_differ_are_separate_receptions(ends: Ends, reader: Reader, k
     assert read(reader) == expected
 
 
-def test_a_call_larger_than_a_piece_is_received_in_full(ends: Ends, reader: Reader) -> None:
+def test_a_call_larger_than_a_piece_is_received_in_full(ends: Ends, reader: SocketReader) -> None:
     sent = [send(ends[1], ends, count, letter) for count, letter in ((4, b"a"), (9, b"b"), (4, b"c"), (50, b"d"))]
     assert [packets for packets, _, _ in read(reader)] == sent
 
 
-def test_full_calls_of_another_sender_are_a_separate_reception(ends: Ends, reader: Reader) -> None:
+def test_full_calls_of_another_sender_are_a_separate_reception(ends: Ends, reader: SocketReader) -> None:
     sent = [send(ends[one], ends, PER_CALL, letter) for one, letter in ((1, b"a"), (1, b"b"), (2, b"c"), (2, b"d"))]
     assert [packets for packets, _, _ in read(reader)] == [sent[0] + sent[1], sent[2] + sent[3]]
 
 
-def test_single_packets_end_reading_several_calls_at_once(ends: Ends, reader: Reader) -> None:
+def test_single_packets_end_reading_several_calls_at_once(ends: Ends, reader: SocketReader) -> None:
     for _ in range(3):
         send(ends[2], ends, 1, b"o")
     assert len(read(reader)) == 3
@@ -153,7 +153,7 @@ def test_single_packets_end_reading_several_calls_at_once(ends: Ends, reader: Re
     assert [len(packets) for packets, _, _ in read(reader)] == [CALL]
 
 
-def test_an_error_of_the_socket_is_not_a_reception(ends: Ends, reader: Reader, batch: ReceiveBatch) -> None:
+def test_an_error_of_the_socket_is_not_a_reception(ends: Ends, reader: SocketReader, batch: ReceiveBatch) -> None:
     ends[0].connect((ends[0].getsockname()[0], 9))
     ends[0].send(b"nobody listens there")
     assert batch.receive(ends[0].fileno(), MOST) == []
@@ -163,7 +163,7 @@ def test_an_error_of_the_socket_is_not_a_reception(ends: Ends, reader: Reader, b
 
 
 def test_a_single_read_survives_an_error_of_the_socket(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> None:
-    reader = Reader(ends[0], memoryview(buffer), batch)
+    reader = SocketReader(ends[0], memoryview(buffer), batch)
     assert reader.read() is None
     ends[0].connect((ends[0].getsockname()[0], 9))
     ends[0].send(b"nobody listens there")
@@ -186,7 +186,9 @@ def test_a_sender_keeps_its_scope() -> None:
     assert socket_name(socket_address("192.0.2.1", 4791)) == ("192.0.2.1", 4791)
 
 
-def test_every_reception_has_the_time_when_the_last_of_it_came(ends: Ends, reader: Reader, batch: ReceiveBatch) -> None:
+def test_every_reception_has_the_time_when_the_last_of_it_came(
+    ends: Ends, reader: SocketReader, batch: ReceiveBatch
+) -> None:
     reader.read()  # one by one until a call is full
     begun_ns = time.monotonic_ns()
     send(ends[1], ends, PER_CALL, b"a")

@@ -168,7 +168,7 @@ def test_the_old_words_do_the_same(bed: Bed) -> None:
     before = bed.links()
     (bed.folder / "p.yaml").write_text("rules:\n  - {name: one, drop: {once: true}, opcode: last}\n")
     words = ("up", "eth1", "eth2", "--id", bed.lab_id, "--profile", "fw-a", "--rate", "1Gbit")
-    assert bed.lab(*words, command="box").stdout == f"Box {bed.lab_id} is up between eth1 and eth2, with profile fw-a\n"
+    assert bed.lab(*words, command="box").stdout == f"Lab {bed.lab_id} is up between eth1 and eth2, with profile fw-a\n"
     applied = bed.lab("apply", "p.yaml", "--id", bed.lab_id, command="box")
     assert applied.stdout == f"Box {bed.lab_id}, with profile p\n"
     assert bed.frames(LAST).datagrams == COUNT - 1

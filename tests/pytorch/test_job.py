@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import ImportedRank
-from emulator.annexes.importers.registry import import_trace, importer_named
 from tests.support.command import charkha
 
 RANKS = 4

@@ -3,6 +3,9 @@
 from dataclasses import asdict
 from pathlib import Path
 
+from emulator.flows.perftest.exchange import BandwidthReport
+from emulator.flows.perftest.parameters import TestVerb, make_test
+from emulator.flows.perftest.results import PeerResult, Received, Sent
 from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.reader import Run
@@ -32,3 +35,19 @@ def write_flow_results(folder: Path) -> Run:
     batch = to_batch(RunTable.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0]})
     write_parquet(folder / RunTable.FLOW_RESULTS.file_name, RunTable.FLOW_RESULTS.schema, iter([batch]))
     return run
+
+
+def of_client(
+    verb: TestVerb, *, sent: Sent | None = None, received: Received | None = None, **more: BandwidthReport | None
+) -> PeerResult:
+    """What the client of a test with a peer has found."""
+    return PeerResult(
+        test=make_test(verb),
+        role="client",
+        host="192.0.2.1",
+        peer_host="192.0.2.2",
+        peer_version="6.06",
+        sent=sent or Sent(),
+        received=received or Received(),
+        **more,  # type: ignore[arg-type]
+    )

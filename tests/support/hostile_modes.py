@@ -36,6 +36,7 @@ from emulator.controller.session import JobSession
 from emulator.errors import EmulatorError
 from emulator.planner.rank_program import Chunk
 from emulator.trace.files.load import load_trace
+from tests.support.hostile_control import Observer
 from tests.support.loopback import NET
 from tests.support.plans import run_plan
 from tests.support.trace_files import collective, write
@@ -467,19 +468,9 @@ def session_plan(folder: Path) -> SessionPlan:
     return SessionPlan("run", [job], listening=listening, join_timeout_s=20)
 
 
-class _Observer:
-    """Takes what is reported."""
-
-    def wanted_steps(self) -> dict[int, list[int]]:
-        return {}
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_, **__: None
-
-
 async def play(plan: SessionPlan, mode: Mode, *, is_agent: bool) -> Ends:
     """Play a run in which an agent, or the controller towards one, is hostile."""
-    session = JobSession(plan, [_Observer()])  # type: ignore[list-item]
+    session = JobSession(plan, [Observer()])  # type: ignore[list-item]
     assert plan.listening is not None
     if not is_agent:
         _make_hostile(session, mode)

@@ -14,8 +14,8 @@ import yaml
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from emulator._pb import et_pb2
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import ImportedTrace
-from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError
 from emulator.experiment.settle.workload import load_from_files, named_as, prove_files

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emulator.annexes.importers.registry import find_importer
+from emulator.annexes.importers.importing import find_importer
 
 MIB = 1 << 20
 RANKS = 4

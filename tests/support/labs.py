@@ -3,15 +3,19 @@
 import json
 import secrets
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
+
+from emulator.device.lab.commands import CommandHost, on
 from emulator.device.lab.design import make_design
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.model import Node
-from emulator.device.lab.recipe import exec_prefix
+from emulator.device.lab.recipe import CommandBatch, exec_prefix
 from emulator.device.lab.state import UP, LabState, LabStore, Owner, Party
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
@@ -84,3 +88,36 @@ def _forwards(node: Node) -> bool:
     return all(link["operstate"] == "UP" for link in links) and all(
         port.get("state", "forwarding") == "forwarding" for port in ports
     )
+
+
+@contextmanager
+def pretended(
+    prints: Callable[[CommandBatch], str] = lambda batch: "",
+    *,
+    code: int = 0,
+    user: int = 0,
+    missing: Collection[str] = (),
+    namespaces: Path = Path("/nowhere"),
+    become: Callable[[str, list[str]], NoReturn] = lambda program, words: pytest.fail(f"{words} was run"),
+) -> Iterator[list[CommandBatch]]:
+    """Have commands print this instead of being run; yields the batches so far.
+
+    Args:
+        prints: what a batch prints.
+        code: exit code of all.
+        user: effective user id.
+        missing: tools that are not installed.
+        namespaces: folder of the network namespaces.
+        become: stands in for exec.
+    """
+    asked: list[CommandBatch] = []
+
+    def finish(batch: CommandBatch) -> subprocess.CompletedProcess[str]:
+        asked.append(batch)
+        return subprocess.CompletedProcess(batch.command, code, prints(batch), "")
+
+    def which(tool: str) -> str | None:
+        return None if tool in missing else f"/sbin/{tool}"
+
+    with on(CommandHost(finish, which, lambda: user, become, namespaces)):
+        yield asked

@@ -4,7 +4,7 @@ import heapq
 from random import Random
 
 from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, PacketRun
-from emulator.roce.connection.requester import NEVER
+from emulator.roce.connection.send_queue import NEVER
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.receiver import MultipathPair
 from emulator.roce.multipath.requester import Spray

@@ -33,7 +33,7 @@ from emulator.annexes.bench_kit.audit.audit import audit_file
 from emulator.annexes.bench_kit.audit.command import render as render_audit
 from emulator.annexes.bench_kit.audit.report import to_json as audit_to_json
 from emulator.annexes.exports.formats import export
-from emulator.annexes.importers.registry import import_trace, importer_named
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.launch.authority import CERTIFICATE, KEY, issue, issue_token, make_authority
 from emulator.annexes.service.configuration import ServiceFolder, read_configuration
 from emulator.annexes.workloads.mooncake import read_requests

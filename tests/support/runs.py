@@ -1,5 +1,6 @@
 """Small runs made by hand: rows as the controller would record them."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from emulator.control.observations import FlowCounters, RankSummary
-from emulator.results.run_folder.manifest import Manifest, TraceFacts, Trials
+from emulator.results.run_folder.manifest import MANIFEST, Manifest, TraceFacts, Trials
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import SAMPLES_SCHEMA, RunTable, to_batch
 from emulator.results.run_folder.writer import RunWriter
@@ -122,3 +123,18 @@ def write_run(
             writer.add_iteration(iteration, summaries)
         writer.add_flows(flows)
     return read_run(folder)
+
+
+def edited(tmp_path: Path, **changes: object) -> Path:
+    folder = tmp_path / "run"
+    write_run(folder, [])
+    document = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(document | changes))
+    return folder
+
+
+def timed(*ccts: int, **fields: object) -> list[Row]:
+    """An all-reduce of two ranks per iteration, with these times."""
+    return [
+        one for number, cct in enumerate(ccts) for one in collective([10, 0], [10 + cct, 5], iteration=number, **fields)
+    ]

@@ -37,3 +37,9 @@ def topology_error(folder: Path, text: str, *, ranks: int = 2) -> str:
 def cables(topology: Topology) -> list[str]:
     """Its links, by the names of their ends."""
     return [str(link) for link in topology.network.links]
+
+
+def drawn(tmp_path: Path, text: str, ranks: int) -> Topology:
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    return load_topology(path, ranks=ranks)

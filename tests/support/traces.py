@@ -1,10 +1,12 @@
 """Rank traces written by hand, for tests: a node a line, columns built from them."""
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from emulator.trace.analysis.summary import Summary, summarise
 from emulator.trace.meaning.model import (
@@ -17,6 +19,7 @@ from emulator.trace.meaning.model import (
     StorageLevel,
 )
 from emulator.trace.meaning.workload import build_workload
+from emulator.views.terminal.trace_summary import render
 
 COMP, LOAD, STORE, METADATA, INVALID = (
     NodeType.COMP,
@@ -157,3 +160,9 @@ def example_summary() -> Summary:
         rank_trace(2, [node(1, METADATA), recv(2, 1, 30, duration=3), last], groups={"mine": (1, 2), "0": ()}),
     ]
     return summarise(build_workload(traces, groups=SUMMARY_GROUPS), traces, groups=SUMMARY_GROUPS)
+
+
+def shown_summary(summary: Summary) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=120, no_color=True).print(render(summary))
+    return stream.getvalue()

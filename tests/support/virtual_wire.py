@@ -16,7 +16,7 @@ from emulator.roce.connection.messages import (
     Verb,
 )
 from emulator.roce.connection.queue_pair import QueuePair
-from emulator.roce.connection.requester import NEVER
+from emulator.roce.connection.send_queue import NEVER
 from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.psn import Psn, add, wrap
 from tests.support.segments import Segment, response_segments, segments

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from emulator import shipped
 from emulator.experiment.series.suite.document import shipped_suites
 from emulator.experiment.spec.document import read_experiment, with_absolute_paths
 from emulator.experiment.spec.spec import Experiment, Network
@@ -68,12 +67,10 @@ def test_a_stored_run_spec_has_the_paths_that_were_meant() -> None:
     assert stored.job.trace.path == str(ROOT / "lab" / "examples" / "transformer-8r")
 
 
-def test_an_installed_package_has_them_below_share(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "INSTALLED", elsewhere / "share")
-    monkeypatch.setattr(shipped, "SOURCE_TREE", elsewhere / "site-packages")
+def test_an_installed_package_has_them_below_share(elsewhere: Path) -> None:
     (elsewhere / "share" / "examples" / "one").mkdir(parents=True)
     (elsewhere / "site-packages" / "lab" / "examples" / "another").mkdir(parents=True)  # of another package
-    kind = Shipped("lab/examples", "")
+    kind = Shipped("lab/examples", "", installed=elsewhere / "share", source_tree=elsewhere / "site-packages")
     assert kind.paths == {"one": elsewhere / "share" / "examples" / "one"}
     assert kind.find("lab/examples/one") == elsewhere / "share" / "examples" / "one"
 

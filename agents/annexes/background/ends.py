@@ -23,16 +23,16 @@ class Durations:
         count: durations noted.
     """
 
-    __slots__ = ("_every", "_kept", "count")
+    __slots__ = ("_every", "_kept", "_most", "count")
 
-    def __init__(self) -> None:
-        self._kept, self._every, self.count = array("q"), 1, 0
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._kept, self._every, self._most, self.count = array("q"), 1, most, 0
 
     def note(self, duration_ns: int) -> None:
         """Add one."""
         if self.count % self._every == 0:
             self._kept.append(duration_ns)
-            if len(self._kept) == MOST_KEPT:
+            if len(self._kept) == self._most:
                 self._kept, self._every = self._kept[::2], 2 * self._every
         self.count += 1
 

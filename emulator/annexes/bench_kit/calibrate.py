@@ -1,30 +1,56 @@
-"""`charkha agent calibrate`: the limits of this tester."""
+"""`charkha agent calibrate`: what the tester alone can do, measured with its own runs over loopback or cables."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import asyncio
+import datetime
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.annexes.bench_kit.measure_tester import calibrate, doubts
 from emulator.cli.options import add_options, build, given, options_at
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import at_least
+from emulator.device.lab.labs import Labs
+from emulator.experiment.play.play import play, prepare
+from emulator.experiment.settle.calibration import deciding_parameters
 from emulator.experiment.settle.testbed import topology_without_host
-from emulator.experiment.spec.parts import merge
+from emulator.experiment.settle.workload import load_job
+from emulator.experiment.spec import parts
+from emulator.experiment.spec.spec import Agents, Experiment, Job, Network, Observe, Pairs, Transport
+from emulator.host.clock import TimerfdClock
+from emulator.host.files import scratch_folder
 from emulator.results.run_folder.places import check_file
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.statistics.method.descriptive import median, percentile, variation
+from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
+from emulator.results.statistics.samples.measured_rows import read_measured
+from emulator.results.statistics.samples.transfers import bytes_in_flight
 from emulator.results.statistics.tester.calibration import (
+    CABLES,
     FORMAT,
+    LOOPBACK,
+    AgentClock,
     Calibration,
+    TimerJitter,
     TransportCost,
     default_path,
     to_json,
     write_calibration,
 )
+from emulator.results.statistics.tester.tester_model import TesterModel, fit_tester_model, slowest_likely, uncertainty
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology
+from emulator.trace.meaning.model import IntArray
 from emulator.transports.registry import EVERYWHERE
 from emulator.units import format_duration
 from emulator.views.columns.columns import Column, bold, explain
@@ -33,6 +59,221 @@ from emulator.views.terminal.table import FittedTable, facts_grid
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
+
+COUNTS = {16: 40, 16 << 10: 20, 256 << 10: 12, 1 << 20: 8, 4 << 20: 4}
+"""Bytes of a collective → how many of them, one after the other."""
+ITERATIONS = 4
+MOST_HOSTS = 16
+RING_STEPS = 2
+"""Of an all-reduce of two ranks."""
+ALARMS, ALARM_NS = 1000, 500_000
+LEAST_RUNS, MOST_RUNS, NARROW = 3, 6, 0.1
+"""Runs of a calibration: until the 95 % intervals of the times of a step and of a byte end at most 10 % above their
+means, but no more than 6."""
+STEADY = 0.25
+"""Largest coefficient of variation of large collectives on an idle machine."""
+
+
+def calibrate(
+    topology: Topology | None, *, transports: Sequence[str], ranks: int | None, agents: Agents | None = None
+) -> Calibration:
+    """Measure the tester; takes some seconds per transport.
+
+    Args:
+        topology: its MTU, transport parameters and number of hosts count; None: loopback.
+        transports: by name.
+        ranks: in pairs; None: one per host, or two per core.
+        agents: how agents of the topology connect, to look at their clocks; None: none does.
+
+    Raises:
+        EmulatorError: as a run.
+    """
+    with scratch_folder() as scratch, _testbed(topology, ranks, scratch) as bed:
+        where = bed.where
+        costs = tuple(_cost(name, bed, scratch) for name in transports)
+        clocks = _clocks(topology, agents, scratch) if topology is not None and agents is not None else ()
+    return Calibration(
+        created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds"),
+        where=where,
+        topology=None if topology is None else topology.source,
+        topology_digest=None if topology is None else topology.digest,
+        transports=costs,
+        timer=measure_timer(),
+        clocks=clocks,
+    )
+
+
+def can_be_cabled(topology: Topology) -> bool:
+    """Whether its hosts are namespaces of this machine in a lab: cables between two of them show what they can do."""
+    kinds = {switch.kind for switch in topology.network.switches}
+    return topology.network.is_drawn and not topology.agents and "physical" not in kinds
+
+
+def doubts(topology: Topology | None, made: Calibration) -> Iterator[str]:
+    """Why a calibration may not describe this tester, a sentence each.
+
+    Args:
+        topology: that it was made for; None: loopback.
+        made: the calibration.
+    """
+    if topology is not None and can_be_cabled(topology) and made.where == LOOPBACK:
+        yield (
+            "measured over loopback, where the kernel does not segment frames, so rates are too high: "
+            "run as root to measure between network namespaces, as in a lab"
+        )
+    for one in made.transports:
+        if one.variation is not None and one.variation > STEADY:
+            percent = number_cell(100 * one.variation)
+            yield f"{one.transport} varies by {percent} %: other programs use this machine; calibrate when it is idle"
+
+
+@dataclass(frozen=True, slots=True)
+class _Bed:
+    """Where a calibration runs.
+
+    Attributes:
+        where: LOOPBACK or CABLES.
+        ranks: in pairs.
+        network: of a run without a limit of rate: what the tester can move.
+        paced: of a run whose ports have the rate of the topology's, so that it paces and has congestion control as runs
+            there do: what a step costs. None: without rates.
+    """
+
+    where: str
+    ranks: int
+    network: Network
+    paced: Network | None = None
+
+
+@contextmanager
+def _testbed(topology: Topology | None, ranks: int | None, scratch: Path) -> Iterator[_Bed]:
+    if topology is None or not can_be_cabled(topology) or os.geteuid() != 0:
+        count = ranks or 2 * len(os.sched_getaffinity(0))
+        yield _Bed(LOOPBACK, count + count % 2, Network())
+        return
+    count = ranks or min(len(topology.hosts), MOST_HOSTS)
+    count += count % 2
+    rates = [port.rate_bps for host in topology.hosts for port in host.interfaces if port.rate_bps]
+    with ExitStack() as labs:
+        free = labs.enter_context(_cabled(topology, count, scratch, "free", None))
+        paced = labs.enter_context(_cabled(topology, count, scratch, "paced", min(rates))) if rates else None
+        yield _Bed(CABLES, count, free, paced)
+
+
+@contextmanager
+def _cabled(topology: Topology, count: int, scratch: Path, name: str, rate_bps: int | None) -> Iterator[Network]:
+    """A lab of cables; rate_bps: of their ends."""
+    path = scratch / f"{name}.yaml"
+    path.write_text(json.dumps(_cables(topology, count, rate_bps)))
+    labs, lab_id = Labs(), f"calibrate-{os.getpid()}-{name}"
+    labs.up(load_topology(path, ranks=0), lab_id=lab_id)
+    try:
+        yield Network(topology=str(path), lab=lab_id)
+    finally:
+        labs.down(lab_id)
+
+
+def _cables(topology: Topology, count: int, rate_bps: int | None) -> dict[str, object]:
+    """A topology of pairs of hosts, each pair with a cable between."""
+    hosts = [{"name": f"c{at}", "addresses": [f"198.18.{at >> 7}.{2 * (at & 127) + 1}"]} for at in range(count)]
+    cable: dict[str, object] = {} if topology.link_mtu is None else {"mtu": topology.link_mtu}
+    cable |= {} if rate_bps is None else {"rate": f"{rate_bps}bit"}
+    links = [{"endpoints": [f"c{at}:eth0", f"c{at + 1}:eth0"], **cable} for at in range(0, count, 2)]
+    transport = {name: value for name, value in topology.transport.items() if "rate" not in name}
+    return {"name": "cables", "hosts": hosts, "links": links} | ({"transport": transport} if transport else {})
+
+
+def _experiment(
+    pairs: Pairs, network: Network, *, transport: str | None = None, agents: Agents | None = None
+) -> Experiment:
+    job = Job(pairs=pairs, iterations=ITERATIONS, algorithms={"all_reduce": "ring"})
+    place = Network(topology=network.topology, lab=network.lab, transport=Transport(name=transport))
+    return Experiment(jobs=(job,), network=place, agents=agents or Agents(), observe=Observe(report=False))
+
+
+def _cost(transport: str, bed: _Bed, scratch: Path) -> TransportCost:
+    ranks = bed.ranks
+    experiment = _experiment(Pairs(ranks=ranks, counts=tuple(COUNTS.items())), bed.network, transport=transport)
+    step_bytes = {size: size // RING_STEPS for size in COUNTS}
+    found: list[TesterModel] = []
+    largest: list[IntArray] = []
+    while not _is_enough(found):
+        with load_job(experiment.job) as job, prepare(experiment, [job]) as prepared:
+            run = prepared.play(scratch / f"run-{transport}-{len(found)}").run
+            parameters = deciding_parameters(prepared.runs[0].settled.resolved)
+        samples = read_measured(run, RunTable.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
+        merged = merge(samples)
+        sent = bytes_in_flight(samples, merged)
+        model = fit_tester_model(merged, sent, steps=RING_STEPS, step_bytes=step_bytes)
+        if bed.paced is not None:
+            folder = scratch / f"paced-{transport}-{len(found)}"
+            model = replace(model, step_ns=_paced_step_ns(transport, ranks, bed.paced, folder))
+        found.append(model)
+        largest.append(merged.cct_ns[merged.size_bytes == max(COUNTS)])
+    ceiling = slowest_likely(found)
+    return TransportCost(
+        transport=transport,
+        parameters=parameters,
+        ranks=ranks,
+        agents=len(run.manifest.hosts),
+        rates=ceiling.rates,
+        step_ns=ceiling.step_ns,
+        message_ns=ceiling.step_ns / ranks,
+        variation=variation(np.concatenate(largest)),
+    )
+
+
+def _paced_step_ns(transport: str, ranks: int, network: Network, folder: Path) -> float:
+    """The time of a step of next to no bytes where ports have a rate, ns."""
+    smallest = min(COUNTS)
+    pairs = Pairs(ranks=ranks, counts=((smallest, COUNTS[smallest]),))
+    run = play(_experiment(pairs, network, transport=transport), folder).run
+    merged = merge(read_measured(run, RunTable.SAMPLES, MERGE_COLUMNS))
+    return float(median(merged.cct_ns) or 0) / RING_STEPS
+
+
+def _is_enough(found: Sequence[TesterModel]) -> bool:
+    """Whether the tester's times are known, or were measured often enough."""
+    return len(found) >= LEAST_RUNS and (len(found) == MOST_RUNS or uncertainty(found) <= NARROW)
+
+
+def _clocks(topology: Topology, agents: Agents, scratch: Path) -> tuple[AgentClock, ...]:
+    """Of all agents of the topology, from a run of next to no bytes with one rank per host."""
+    ranks = len(topology.hosts) + len(topology.hosts) % 2
+    pairs = Pairs(ranks=ranks, counts=((min(COUNTS), 1),))
+    experiment = _experiment(pairs, Network(topology=topology.source), agents=agents)
+    run = play(experiment, scratch / "clocks").run
+    return tuple(AgentClock(one.agent, one.clock_offset_ns, one.clock_error_ns) for one in run.manifest.hosts)
+
+
+def measure_timer() -> TimerJitter:
+    """How late alarms of this process's event loop are while nothing else is to do."""
+    late = np.sort(asyncio.run(_overshoots()))
+    return TimerJitter(
+        alarms=len(late),
+        p50_ns=int(percentile(late, 0.5) or 0),
+        p99_ns=int(percentile(late, 0.99) or 0),
+        max_ns=int(late[-1]),
+    )
+
+
+async def _overshoots() -> list[int]:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    late: list[int] = []
+    with TimerfdClock() as clock:
+        begin = clock.now() + ALARM_NS
+
+        def ring() -> None:
+            late.append(clock.now() - (begin + len(late) * ALARM_NS))
+            if len(late) == ALARMS:
+                done.set_result(None)
+            else:
+                clock.call_at(begin + len(late) * ALARM_NS, ring)
+
+        clock.call_at(begin, ring)
+        await done
+    return late
+
 
 _EXAMPLE = """example:
   charkha agent calibrate --topology topologies/two-hosts-switch.yaml
@@ -71,7 +312,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    part = merge({"job": {"trace": {"path": ""}}}, given(args, OPTIONS))
+    part = parts.merge({"job": {"trace": {"path": ""}}}, given(args, OPTIONS))
     experiment = build(part, OPTIONS)
     topology = None if experiment.network.topology is None else topology_without_host(experiment, ranks=0)
     if args.calibration is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from emulator.annexes.demo.place import LabPlace
+from emulator.annexes.demo.place import LabNamespaces
 from emulator.annexes.demo.tours import DEMO, TOURS, Tour, without_lab
 from emulator.cli.output import notify
 from emulator.cli.parser import Subparsers
@@ -74,7 +74,7 @@ def _run(args: argparse.Namespace) -> None:
             notify(f"no browser can be started here: open {shown}")
 
 
-def _play(tour: Tour, folder: Path, place: LabPlace | None) -> None:
+def _play(tour: Tour, folder: Path, place: LabNamespaces | None) -> None:
     from emulator.annexes.demo.playing import play
 
     began, played = time.monotonic(), []
@@ -94,7 +94,7 @@ def _outcomes(played: Sequence[Played]) -> Iterator[str]:
     return (f"{one.step.what.capitalize()}: {_VERDICTS[one.code]}." for one in played if one.step.what)
 
 
-def _place(tour: Tour, *, loopback: bool) -> LabPlace | nullcontext[None]:
+def _place(tour: Tour, *, loopback: bool) -> LabNamespaces | nullcontext[None]:
     """Namespaces for the lab of a tour; None if it needs none, or this host has none and it can do without.
 
     Raises:
@@ -103,7 +103,7 @@ def _place(tour: Tour, *, loopback: bool) -> LabPlace | nullcontext[None]:
     if loopback or not tour.has_lab:
         return nullcontext()
     try:
-        return LabPlace.make()
+        return LabNamespaces.make()
     except HostError as error:
         if without_lab(tour).has_lab:
             raise

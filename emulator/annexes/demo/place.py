@@ -19,7 +19,7 @@ _PATIENCE_S = 20.0
 
 
 @dataclass(slots=True)
-class LabPlace:
+class LabNamespaces:
     """Namespaces for a lab, which root makes: users' own do not do, as the kernel lets nobody tune ports from there.
 
     Their /run is empty, so a lab that is up on this host is neither seen nor touched. A context manager: the kernel

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.annexes.demo.place import LabPlace
-from emulator.annexes.demo.tours import Step, Tour
+from emulator.annexes.demo.place import LabNamespaces
+from emulator.annexes.demo.tours import Tour, TourStep
 from emulator.errors import RunError
 
 _END_S = 15.0
@@ -31,7 +31,7 @@ class Played:
         output: what it wrote to stdout; "" if it was not recorded.
     """
 
-    step: Step
+    step: TourStep
     code: int
     seconds: float
     output: str = ""
@@ -54,8 +54,8 @@ def play(
     tour: Tour,
     folder: Path,
     *,
-    place: LabPlace | None = None,
-    on_step: Callable[[Step], None] = lambda step: None,
+    place: LabNamespaces | None = None,
+    on_step: Callable[[TourStep], None] = lambda step: None,
     record: bool = False,
 ) -> Iterator[Played]:
     """Play the commands of a tour in a folder, one by one.
@@ -81,7 +81,7 @@ def play(
                 raise StepFailed(played)
 
 
-def _words(step: Step, folder: Path, place: LabPlace | None) -> Sequence[str]:
+def _words(step: TourStep, folder: Path, place: LabNamespaces | None) -> Sequence[str]:
     shell = ["sh", "-c", 'cd "$0" && eval "$1"', str(folder), step.command]
     return place.words(*shell) if place is not None else shell
 

@@ -10,7 +10,7 @@ from emulator.exit_codes import EXPECTATION_FAILED, REGRESSION, UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TourStep:
     """One command.
 
     Attributes:
@@ -43,7 +43,7 @@ class Tour:
     name: str
     title: str
     reader: str
-    steps: Sequence[Step]
+    steps: Sequence[TourStep]
     has_lab: bool
     shows: str
     further: str = ""
@@ -92,38 +92,38 @@ DEMO = Tour(
     has_lab=True,
     shows="bad/report.html",
     steps=(
-        Step("A lab: two hosts and a switch, in network namespaces.", written("switch.yaml", _SWITCH)),
-        Step("Bring it up.", "charkha lab up switch.yaml"),
-        Step(
+        TourStep("A lab: two hosts and a switch, in network namespaces.", written("switch.yaml", _SWITCH)),
+        TourStep("Bring it up.", "charkha lab up switch.yaml"),
+        TourStep(
             "What the switch has to meet. These are counts of the device and of packets: they do not depend on how "
             "fast or busy this machine is.",
             written("rules.yaml", _LOSES_NOTHING),
         ),
-        Step(
+        TourStep(
             "Traffic: five all-reduces of 1 MiB between two ranks. A trace of a real job is played the same way.",
             "charkha trace generate collective all_reduce -n 2 -b 1M --count 5 --out all-reduce",
         ),
-        Step(
+        TourStep(
             "Good firmware: it forwards everything.",
             f"{_RUN} --profile fw-a --expect rules.yaml --out good",
             what="good firmware",
         ),
-        Step(
+        TourStep(
             "Bad firmware: it loses one frame in 200. The verdict is in the first line, the worst flows below.",
             f"{_RUN} --profile fw-b --expect rules.yaml --out bad",
             codes=(EXPECTATION_FAILED,),
             what="bad firmware",
         ),
-        Step(
+        TourStep(
             "Is it slower, and by how much? Five runs of each, in turns, without a word on stdout.",
             f"{_RUN} --profiles fw-a,fw-b --repeat 5 --no-report --out ab > ab.txt",
         ),
-        Step(
+        TourStep(
             "Compared run by run: ratio, interval, test, and what became of the packets. On a machine that is busy "
             "with other work it may say that it cannot decide.",
             "charkha compare ab/fw-a ab/fw-b --html compare.html",
         ),
-        Step("Remove the lab.", "charkha lab down demo"),
+        TourStep("Remove the lab.", "charkha lab down demo"),
     ),
 )
 _LOOP = "charkha run all-reduce --iterations 3 --expect rules.yaml"
@@ -134,27 +134,27 @@ DEMO_LOOPBACK = Tour(
     has_lab=False,
     shows="bad/report.html",
     steps=(
-        Step(
+        TourStep(
             "What the endpoints have to meet. These are counts of packets: they do not depend on how fast or busy "
             "this machine is.",
             written("rules.yaml", _FULL_PACKETS),
         ),
-        Step(
+        TourStep(
             "Traffic: ten all-reduces of 1 MiB between two ranks. A trace of a real job is played the same way.",
             "charkha trace generate collective all_reduce -n 2 -b 1M --count 10 --out all-reduce",
         ),
-        Step(
+        TourStep(
             "Good firmware: packets of 4,096 bytes.",
             f"{_LOOP} --path-mtu 4096 --out good",
             what="good firmware",
         ),
-        Step(
+        TourStep(
             "Bad firmware: the ends agree on 256 bytes. The verdict is in the first line.",
             f"{_LOOP} --path-mtu 256 --out bad",
             codes=(EXPECTATION_FAILED,),
             what="bad firmware",
         ),
-        Step(
+        TourStep(
             "Side by side. Both are settings of the tester, which compare refuses unless it is forced; and one run "
             "each is too few to say that anything is slower, which it says.",
             "charkha compare good bad --force --html compare.html",
@@ -182,37 +182,37 @@ VALIDATION = Tour(
         "[profiles](profiles.md) the faults, [expect](expect.md) the rules, [suites](suites.md) a test plan as a file."
     ),
     steps=(
-        Step("The device under test is a switch between two hosts.", written("switch.yaml", _SWITCH)),
-        Step("Bring it up: each host and the switch is a network namespace.", "charkha lab up switch.yaml"),
-        Step("What is connected, and at which rate?", "charkha lab status"),
-        Step(
+        TourStep("The device under test is a switch between two hosts.", written("switch.yaml", _SWITCH)),
+        TourStep("Bring it up: each host and the switch is a network namespace.", "charkha lab up switch.yaml"),
+        TourStep("What is connected, and at which rate?", "charkha lab status"),
+        TourStep(
             "The traffic of a training job: a transformer on four ranks, tensor and data parallel.",
             "charkha trace generate transformer --layers 2 --hidden 256 --sequence 256 --batch 4 --vocabulary 1024"
             " --tensor 2 --data 2 --out job",
         ),
-        Step(
+        TourStep(
             "What will cross the switch, and how long would it take at port rate? No traffic yet.",
             "charkha plan job --topology switch.yaml",
         ),
-        Step("What the switch has to meet.", written("rules.yaml", _LOSES_NOTHING)),
-        Step(
+        TourStep("What the switch has to meet.", written("rules.yaml", _LOSES_NOTHING)),
+        TourStep(
             "The clean device first: a tester that fails here is not ready to judge another.",
             f"{_PLAYED} --profile fw-a --expect rules.yaml --out clean",
             what="clean",
         ),
-        Step("Plant a fault: one frame in 500 is lost, at one port.", written("one-lost.yaml", _ONE_LOST)),
-        Step(
+        TourStep("Plant a fault: one frame in 500 is lost, at one port.", written("one-lost.yaml", _ONE_LOST)),
+        TourStep(
             "Play again. The first line is the verdict; `Worst flows` names the flows, `DUT` what the switch counted.",
             f"{_PLAYED} --profile one-lost.yaml --expect rules.yaml --out faulty",
             codes=(EXPECTATION_FAILED,),
             what="faulty",
         ),
-        Step(
+        TourStep(
             "Which port? The counters of every port are a table in the run folder.",
             "charkha runs export faulty --to csv --out tables && grep drops.*at-p1 tables/counters.csv | tail -1",
         ),
-        Step("Both runs in one list.", "charkha runs list ."),
-        Step("Remove the lab.", "charkha lab down demo"),
+        TourStep("Both runs in one list.", "charkha runs list ."),
+        TourStep("Remove the lab.", "charkha lab down demo"),
     ),
 )
 _SLOW = """
@@ -233,32 +233,32 @@ CI = Tour(
         "[exit codes](exit-codes.md) lists every code, [compare](compare.md) says how many runs a difference needs."
     ),
     steps=(
-        Step("A lab stands for the device; in your pipeline it is the real one.", written("switch.yaml", _SWITCH)),
-        Step("Bring it up.", "charkha lab up switch.yaml"),
-        Step(
+        TourStep("A lab stands for the device; in your pipeline it is the real one.", written("switch.yaml", _SWITCH)),
+        TourStep("Bring it up.", "charkha lab up switch.yaml"),
+        TourStep(
             "The job's traffic, made here; yours can be a recording of PyTorch.",
             "charkha trace generate collective all_reduce -n 2 -b 256K --count 5 --out job",
         ),
-        Step("Can it be played? Bad input ends here with exit code 2.", "charkha trace check job"),
-        Step("What the device has to meet.", written("rules.yaml", _LOSES_NOTHING)),
-        Step(
+        TourStep("Can it be played? Bad input ends here with exit code 2.", "charkha trace check job"),
+        TourStep("What the device has to meet.", written("rules.yaml", _LOSES_NOTHING)),
+        TourStep(
             "A run with rules. 0 is PASS, 5 FAIL, 6 TESTER-LIMITED, 7 UNDECIDED; JSON is for the job.",
             "charkha run job --topology switch.yaml --profile fw-a --expect rules.yaml --json --out first > run.json",
             what="released firmware",
         ),
-        Step("The new firmware, here a fault: ports at a fifth of their rate.", written("slow.yaml", _SLOW)),
-        Step(
+        TourStep("The new firmware, here a fault: ports at a fifth of their rate.", written("slow.yaml", _SLOW)),
+        TourStep(
             "Five runs of each version, in turns, so that a drift of the machine meets both.",
             "charkha run job --topology switch.yaml --profiles fw-a,slow.yaml --repeat 5 --no-report --out ab",
         ),
-        Step(
+        TourStep(
             "The gate: 4 if a class is slower, 7 if these runs cannot decide, and files for the job's summary.",
             f"{_GATE} --junit compare.xml --html compare.html",
             codes=(REGRESSION, UNDECIDED),
         ),
-        Step("The same as Markdown, for a comment on the change.", "charkha compare ab/fw-a ab/slow --markdown"),
-        Step("What JUnit reads: one case per class.", "grep -o '<testcase [^>]*>' compare.xml"),
-        Step("Remove the lab.", "charkha lab down demo"),
+        TourStep("The same as Markdown, for a comment on the change.", "charkha compare ab/fw-a ab/slow --markdown"),
+        TourStep("What JUnit reads: one case per class.", "grep -o '<testcase [^>]*>' compare.xml"),
+        TourStep("Remove the lab.", "charkha lab down demo"),
     ),
 )
 CHAKRA = Tour(
@@ -272,35 +272,37 @@ CHAKRA = Tour(
         "[ASTRA-sim](export.md) with the fitted network, [sharing](sharing.md) traces without their names."
     ),
     steps=(
-        Step(
+        TourStep(
             "A job: a transformer on eight ranks. A folder of PyTorch traces would do as well.",
             "charkha trace generate transformer --layers 2 --hidden 256 --sequence 256 --batch 4 --vocabulary 1024"
             " --tensor 2 --pipeline 2 --data 2 --micro-batches 2 --out job",
         ),
-        Step("What is in it, and the proof that a run of it finishes.", "charkha trace check job"),
-        Step(
+        TourStep("What is in it, and the proof that a run of it finishes.", "charkha trace check job"),
+        TourStep(
             "Look at it: time line, traffic from rank to rank, critical path.",
             "charkha trace view job --out job.html",
         ),
-        Step(
+        TourStep(
             "How would it load a fabric of two leaves and two spines? No traffic.",
             "charkha plan job --topology leaf-spine-2x2",
         ),
-        Step(
+        TourStep(
             "Play it over loopback: RoCEv2 packets between eight addresses.",
             "charkha run job --iterations 3 --out run",
         ),
-        Step(
+        TourStep(
             "The run folder has the trace with measured times in it: the same graph, other durations.",
             "charkha trace diff job run/trace | head -20",
         ),
-        Step("Late ranks and percentiles of every class.", "charkha runs show run"),
-        Step(
+        TourStep("Late ranks and percentiles of every class.", "charkha runs show run"),
+        TourStep(
             "For ASTRA-sim: workload, groups, and a network fitted to what was measured.",
             "charkha runs export run --to astra-sim --out astra && ls astra",
         ),
-        Step("A copy that you can share: it plays the same, but has no names.", "charkha trace anonymize job shared"),
-        Step("A new trace, drawn from the statistics of this one.", "charkha trace synth job like-it --seed 7"),
+        TourStep(
+            "A copy that you can share: it plays the same, but has no names.", "charkha trace anonymize job shared"
+        ),
+        TourStep("A new trace, drawn from the statistics of this one.", "charkha trace synth job like-it --seed 7"),
     ),
 )
 TOURS: Mapping[str, Tour] = {tour.name: tour for tour in (DEMO, VALIDATION, CI, CHAKRA)}

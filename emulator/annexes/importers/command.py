@@ -53,7 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from emulator.annexes.importers.registry import CHAKRA, find_importer, importer_named
+    from emulator.annexes.importers.importing import CHAKRA, find_importer, importer_named
     from emulator.trace.files.files import is_master
 
     if args.to == _MASTER:
@@ -142,7 +142,7 @@ def _convert(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace, importer: Importer) -> None:
-    from emulator.annexes.importers.registry import import_trace
+    from emulator.annexes.importers.importing import import_trace
     from emulator.annexes.importers.writing import render, report, write_imported
     from emulator.experiment.settle.workload import named_as, prove_files
     from emulator.experiment.spec.spec import Trace

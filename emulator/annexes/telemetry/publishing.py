@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise, repeat
 from types import TracebackType
@@ -29,7 +30,7 @@ from emulator.host.metrics_endpoint import MetricsEndpoint, new_registry, parse_
 from emulator.results.run_folder.manifest import ABORTED, COMPLETE
 from emulator.results.run_folder.observer import (
     AgentMoved,
-    IterationDone,
+    IterationEnded,
     IterationStarted,
     Recorded,
     RunEvent,
@@ -38,24 +39,14 @@ from emulator.results.run_folder.observer import (
 )
 from emulator.results.run_folder.schema import SAMPLES_SCHEMA, to_batch
 from emulator.results.statistics.class_summary import ClassSummary, summarise_classes
+from emulator.results.statistics.metric import Scope
+from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.measured_rows import block_starts, to_ints
 
 if TYPE_CHECKING:
     import aiomqtt
-import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from emulator.results.statistics.metric import Scope
-from emulator.results.statistics.metrics import METRICS
-
-if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
-
-    from emulator.results.run_folder.observer import RunHeader
-    from emulator.results.statistics.class_summary import ClassSummary
-
 
 LARGEST_ITERATION = 1_000_000
 """Rows; larger iterations are not summarised, because that would keep the controller from its work."""
@@ -67,10 +58,11 @@ class IterationDigest:
 
     Args:
         observers: receive the classes, in this order.
+        most_rows: of an iteration that is summarised.
     """
 
-    def __init__(self, observers: Sequence[ClassObserver]) -> None:
-        self._observers = observers
+    def __init__(self, observers: Sequence[ClassObserver], *, most_rows: int = LARGEST_ITERATION) -> None:
+        self._observers, self._most_rows = observers, most_rows
         self._rows: dict[int, list[pa.RecordBatch]] = {}
 
     def tell(self, event: RunEvent) -> None:
@@ -82,13 +74,13 @@ class IterationDigest:
                 starts = block_starts(iteration)
                 for start, end in pairwise([*starts.tolist(), len(iteration)]):
                     self._rows.setdefault(int(iteration[start]), []).append(batch.slice(start, end - start))
-            case IterationDone(iteration):
+            case IterationEnded(iteration):
                 self._sum_up(iteration)
 
     def _sum_up(self, iteration: int) -> None:
         batches = self._rows.get(iteration, [])
         self._rows = {number: rows for number, rows in self._rows.items() if number > iteration}
-        if sum(batch.num_rows for batch in batches) > LARGEST_ITERATION:
+        if sum(batch.num_rows for batch in batches) > self._most_rows:
             return
         table = pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries().combine_chunks()
         event = SummedUp(iteration, summarise_classes(merge(table)))
@@ -325,7 +317,7 @@ class RunMetrics:
                 self._done.inc(event.nodes)
             case AgentMoved():
                 self._sent.labels(event.agent).set(event.bytes_sent)
-            case IterationDone():
+            case IterationEnded():
                 self._metrics["iteration_jct"].set(METRICS["iteration_jct"].published(event.jct_ns))
             case SummedUp():
                 self._sum_up(event.classes)

@@ -21,7 +21,7 @@ from emulator.annexes.telemetry.messages import (
 )
 from emulator.results.run_folder.observer import (
     AgentMoved,
-    IterationDone,
+    IterationEnded,
     IterationStarted,
     Moved,
     Recorded,
@@ -130,7 +130,7 @@ class TelemetryReporter:
                 self._moved(bytes_sent)
             case AgentMoved():
                 self._agent_moved(event)
-            case IterationDone(iteration, jct_ns):
+            case IterationEnded(iteration, jct_ns):
                 self._send(IterationPayload(**envelope(), iteration=iteration, jct_ns=jct_ns))
             case SummedUp(iteration, classes):
                 figures = tuple(map(_figures, classes))

@@ -1,19 +1,130 @@
-"""The section of a run's report about rates over time."""
+"""The section of a run's report about rates over time of what flows carried."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from emulator.annexes.timeline.rates import Rates, Series, steps
+from emulator.planner.network.load_balance import balance_of
 from emulator.results.run_folder.manifest import Manifest
+from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.results.statistics.worst.worst_flows import endpoint_names, ports_of_ranks
 from emulator.roce.options import TIMELINE_BINS
-from emulator.units import format_duration
+from emulator.trace.meaning.model import IntArray
+from emulator.units import BITS_PER_BYTE, NS_PER_S, format_duration
 from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import NONE, count_cell
 from emulator.views.html.page.document import Block, Chart, PageSection, Table
 from emulator.views.html.page.pictures import Picture, Rows
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RateSeries:
+    """Something that received payload.
+
+    Attributes:
+        name: of a port, `host:interface`, or of a flow.
+        flows: whose payload it is.
+        payload, retransmits, ecn_marks: over the whole run: bytes, packets, packets.
+        rate_bps: payload in each bin from the first to the last with any, bit/s.
+        begin_ns: when the first of them begins.
+        bin_ns: length of each.
+        jain: fairness of its flows over the whole run, Jain's index: 1 is fair, 1 / flows is not; None: of one flow.
+    """
+
+    name: str
+    flows: int
+    payload: int
+    retransmits: int
+    ecn_marks: int
+    rate_bps: FloatArray
+    begin_ns: int
+    bin_ns: int
+    jain: float | None = None
+
+    @property
+    def rate_cv(self) -> float:
+        """Standard deviation of the rate over its bins / their mean; pauses count."""
+        return float(self.rate_bps.std() / self.rate_bps.mean()) if self.payload else 0.0
+
+
+class Rates:
+    """The timeline of a run.
+
+    Args:
+        table: `timeline.parquet`, with at least one row.
+        manifest: of the run.
+        most_bins: longer bins are made of the recorded ones if there are more.
+    """
+
+    def __init__(self, table: pa.Table, manifest: Manifest, *, most_bins: int) -> None:
+        columns = {name: to_ints(table[name]) for name in table.column_names}
+        self.recorded_ns = int(columns["bin_ns"].max())
+        self.begin_ns = int(columns["start_ns"].min())
+        bins = (int(columns["start_ns"].max()) - self.begin_ns) // self.recorded_ns + 1
+        self.bin_ns = self.recorded_ns * -(-bins // most_bins)
+        self._bin = (columns["start_ns"] - self.begin_ns) // self.bin_ns
+        self._columns, self._ends = columns, endpoint_names(manifest)
+        flows = np.stack([columns[name] for name in ("src", "dst", "qpn")], axis=1)
+        self._flows, self._flow = np.unique(flows, axis=0, return_inverse=True)
+        self._ports = ports_of_ranks(manifest)
+
+    def ports(self) -> Sequence[RateSeries]:
+        """What each port received, those with most payload first."""
+        names = [self._ports.get(dst, f"rank {self._ends[dst]}") for dst in self._flows[:, 1].tolist()]
+        titles = sorted(set(names))
+        of_flow = np.array([titles.index(name) for name in names], np.int64)
+        return self._series(titles, of_flow[self._flow])
+
+    def flows(self) -> Sequence[RateSeries]:
+        """Each flow, those with most events first, then those with most payload."""
+        names = [f"{self._ends[src]} to {self._ends[dst]}, queue pair {qpn}" for src, dst, qpn in self._flows.tolist()]
+        found = self._series(names, self._flow)
+        return sorted(found, key=lambda one: -(one.retransmits + one.ecn_marks))
+
+    def _series(self, names: Sequence[str], of_row: IntArray) -> Sequence[RateSeries]:
+        order = np.argsort(of_row, kind="stable")
+        edges = np.searchsorted(of_row[order], np.arange(len(names) + 1))
+        found = (
+            self._one(name, order[first:end]) for name, first, end in zip(names, edges[:-1], edges[1:], strict=True)
+        )
+        return sorted((one for one in found if one.payload), key=lambda one: -one.payload)
+
+    def _one(self, name: str, rows: IntArray) -> RateSeries:
+        size, at = self._columns["bytes"][rows], self._bin[rows]
+        carried = np.flatnonzero(size)
+        first = int(at[carried].min()) if len(carried) else 0
+        total = np.zeros(int(at[carried].max(initial=first)) - first + 1, np.int64)
+        np.add.at(total, at[carried] - first, size[carried])
+        flows, of_flow = np.unique(self._flow[rows[carried]], return_inverse=True)
+        shares = np.bincount(of_flow, weights=size[carried], minlength=len(flows))
+        return RateSeries(
+            name,
+            len(flows),
+            int(size.sum()),
+            int(self._columns["retransmits"][rows].sum()),
+            int(self._columns["ecn_marks"][rows].sum()),
+            total.astype(np.float64) * (BITS_PER_BYTE * NS_PER_S / self.bin_ns),
+            self.begin_ns + first * self.bin_ns,
+            self.bin_ns,
+            balance_of(shares.astype(np.float64)).jain if len(flows) > 1 else None,
+        )
+
+
+def steps(one: RateSeries) -> Iterator[tuple[int, float]]:
+    """(time, rate from then on) of a series, ends with 0; times in which nothing changes are left out."""
+    before = -1.0
+    for at, rate in enumerate([*one.rate_bps.tolist(), 0.0]):
+        if rate != before:
+            yield one.begin_ns + at * one.bin_ns, rate
+        before = rate
+
 
 LINES, POINTS, ROWS = 8, 400, 24
 """Most series in a chart, points of each, and rows in a table."""
@@ -45,7 +156,7 @@ def _length(found: Rates, manifest: Manifest) -> str:
     return f"{text}; {joined} are drawn as one." if joined > 1 else f"{text}."
 
 
-def _over_time(found: Rates, ports: Sequence[Series], flows: Sequence[Series], length: str) -> Chart:
+def _over_time(found: Rates, ports: Sequence[RateSeries], flows: Sequence[RateSeries], length: str) -> Chart:
     points = Rows()
     for kind, series in (("port", ports), ("flow", flows)):
         for one in series[:LINES]:
@@ -62,7 +173,7 @@ def _over_time(found: Rates, ports: Sequence[Series], flows: Sequence[Series], l
     )
 
 
-def _table(ports: Sequence[Series], flows: Sequence[Series]) -> Table:
+def _table(ports: Sequence[RateSeries], flows: Sequence[RateSeries]) -> Table:
     shown = [*ports[:ROWS], *flows[:ROWS]]
     rows = [
         [

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
-from emulator.cli.commands.lab import profile_of
+from emulator.cli.commands.lab import bridge, profile_of
 from emulator.cli.output import notify, print_json, print_line
-from emulator.cli.parser import Subparsers, argument
+from emulator.cli.parser import Parser, Subparsers, argument
 from emulator.device.lab.between import DEFAULT_ID
-from emulator.device.lab.labs import Labs, lab_id_of
+from emulator.device.lab.labs import Labs
 from emulator.device.lab.state import LabState
 from emulator.device.profile.load import find_profile, load_profile
-from emulator.device.profile.standing import apply, passed, up_between
+from emulator.device.profile.standing import apply, passed
 from emulator.errors import InputError
 from emulator.units import parse_rate
 from emulator.views.terminal import between_table
@@ -35,65 +36,35 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EPILOG,
     )
     actions = parser.add_subparsers(title="actions", metavar="up|apply|status|down", required=True)
-    _add_up(actions)
-    _add_apply(actions)
-    _add_status(actions)
-    _add_down(actions)
-
-
-def _add_up(actions: Subparsers) -> None:
-    parser = actions.add_parser(
-        "up",
-        help="bridge two interfaces",
-        description="Bridge two interfaces of this machine that nothing else uses.",
-        epilog="example:\n  charkha box up eth1 eth2 --profile lossy-link\n",
-    )
-    parser.add_argument("ports", metavar="PORT", nargs=2, help="an interface of this machine")
-    parser.add_argument("--profile", metavar="FILE|NAME", help="a firmware profile (default: the box only forwards)")
-    parser.add_argument(
+    up = _action(actions, "up", bridge, "bridge two interfaces", "up eth1 eth2 --profile lossy-link")
+    up.add_argument("between", metavar="PORT", nargs=2, help="an interface of this machine that nothing else uses")
+    up.add_argument("--profile", metavar="FILE|NAME", help="a firmware profile (default: the box only forwards)")
+    up.add_argument(
         "--rate",
         metavar="RATE",
         type=argument(parse_rate),
         help="rate limit of both ports, for example 10Gbit; shares of a rate refer to it",
     )
-    parser.add_argument("--id", metavar="ID", default=DEFAULT_ID, help=f"name of the box (default: {DEFAULT_ID})")
-    parser.set_defaults(handler=_up)
+    up.add_argument("--id", metavar="ID", default=DEFAULT_ID, help=f"name of the box (default: {DEFAULT_ID})")
+    replaced = _action(actions, "apply", _apply, "replace the profile of a box; counters restart at 0", "apply fw-b")
+    replaced.add_argument("profile", metavar="FILE|NAME", help="a firmware profile; fw-a has no rules")
+    replaced.add_argument("--id", metavar="ID", help="the box (default: the only one)")
+    status = _action(actions, "status", _status, "show what passed and what the rules did", "status --json")
+    status.add_argument("--json", action="store_true", help="print the same as JSON")
+    status.add_explain("between_table")
+    down = _action(actions, "down", _down, "give the interfaces of a box back in their former state", "down box")
+    for parser in (status, down):
+        parser.add_argument("id", metavar="ID", nargs="?", help="the box (default: the only one)")
 
 
-def _add_apply(actions: Subparsers) -> None:
-    parser = actions.add_parser(
-        "apply",
-        help="replace the profile of a box",
-        description="Replace the profile of a box. The counters of rules restart at 0.",
-        epilog="example:\n  charkha box apply fw-b\n",
-    )
-    parser.add_argument("profile", metavar="FILE|NAME", help="a firmware profile; fw-a has no rules")
-    parser.add_argument("--id", metavar="ID", help="the box (default: the only one)")
-    parser.set_defaults(handler=_apply)
-
-
-def _add_status(actions: Subparsers) -> None:
-    parser = actions.add_parser(
-        "status",
-        help="show what passed and what the rules did",
-        description="Show what passed through a box and what its rules did.",
-        epilog="example:\n  charkha box status --json\n",
-    )
-    parser.add_argument("id", metavar="ID", nargs="?", help="the box (default: the only one)")
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_explain("between_table")
-    parser.set_defaults(handler=_status)
-
-
-def _add_down(actions: Subparsers) -> None:
-    parser = actions.add_parser(
-        "down",
-        help="give the interfaces back",
-        description="Give the interfaces of a box back in their former state.",
-        epilog="example:\n  charkha box down box\n",
-    )
-    parser.add_argument("id", metavar="ID", nargs="?", help="the box (default: the only one)")
-    parser.set_defaults(handler=_down)
+def _action(
+    actions: Subparsers, word: str, handler: Callable[[argparse.Namespace], None], summary: str, example: str
+) -> Parser:
+    description = f"{summary[0].upper()}{summary[1:]}."
+    epilog = f"example:\n  charkha box {example}\n"
+    parser = actions.add_parser(word, help=summary, description=description, epilog=epilog)
+    parser.set_defaults(handler=handler)
+    return parser
 
 
 def _found(labs: Labs, box_id: str | None) -> LabState:
@@ -106,13 +77,6 @@ def _found(labs: Labs, box_id: str | None) -> LabState:
     if box_id is None and len(states) > 1:
         raise InputError(f"there are several boxes; choose one: {known}")
     return states[box_id or known]
-
-
-def _up(args: argparse.Namespace) -> None:
-    profile = load_profile(find_profile(args.profile)) if args.profile is not None else None
-    lab_id = lab_id_of(DEFAULT_ID, args.id)
-    state = up_between(Labs(), args.ports, profile=profile, rate_bps=args.rate, lab_id=lab_id)
-    print_line(f"Box {lab_id} is up between {' and '.join(args.ports)}{profile_of(state)}")
 
 
 def _apply(args: argparse.Namespace) -> None:

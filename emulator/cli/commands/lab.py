@@ -13,9 +13,8 @@ from emulator.cli.parser import Subparsers, argument
 from emulator.control.authentication import TOKEN_VARIABLE, token_of_environment
 from emulator.device.lab import commands
 from emulator.device.lab.between import DEFAULT_ID
-from emulator.device.lab.capacity import judge
 from emulator.device.lab.commands import existing
-from emulator.device.lab.labs import Labs, lab_id_of
+from emulator.device.lab.labs import Labs, judge, lab_id_of
 from emulator.device.lab.state import UP, LabState, Party
 from emulator.device.lab.status import describe
 from emulator.device.profile.applying import undo_leftovers
@@ -135,7 +134,10 @@ def _add_status(actions: Subparsers) -> None:
 
 def _up(args: argparse.Namespace) -> None:
     if args.between is not None:
-        _up_between(args)
+        if args.allow_network or args.force or args.service is not None:
+            option = "--allow-network" if args.allow_network else "--force" if args.force else "--service"
+            raise InputError(f"{option} belongs to the lab of a topology, not to --between")
+        bridge(args)
         return
     if args.profile is not None or args.rate is not None:
         option = "--profile" if args.profile is not None else "--rate"
@@ -165,10 +167,8 @@ def _up(args: argparse.Namespace) -> None:
     )
 
 
-def _up_between(args: argparse.Namespace) -> None:
-    if args.allow_network or args.force or args.service is not None:
-        option = "--allow-network" if args.allow_network else "--force" if args.force else "--service"
-        raise InputError(f"{option} belongs to the lab of a topology, not to --between")
+def bridge(args: argparse.Namespace) -> None:
+    """Bring up a lab between two ports, or give the one that is there another profile."""
     labs, lab_id = Labs(), lab_id_of(DEFAULT_ID, args.id)
     profile = load_profile(find_profile(args.profile)) if args.profile is not None else None
     state = labs.standing_between(args.between, lab_id, rate_bps=args.rate)

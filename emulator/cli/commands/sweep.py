@@ -17,7 +17,7 @@ from emulator.option import Level
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
     from emulator.experiment.series.campaign import CampaignProgress
-    from emulator.experiment.series.sweep.grid import Sweep
+    from emulator.experiment.series.sweep.grid import GridSweep
     from emulator.experiment.series.turns import Turn
     from emulator.experiment.spec.spec import Experiment
     from emulator.results.verdict.judge import Outcome
@@ -106,7 +106,7 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
     return exit_codes.DONE if verdict is None else verdict.exit_code
 
 
-def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) -> Outcome | None:
+def _show(sweep: GridSweep, progress: CampaignProgress, args: argparse.Namespace) -> Outcome | None:
     """Write and print the result; returns its verdict."""
     from emulator.experiment.play.play import name_of
     from emulator.experiment.series.sweep.page import sweep_page

@@ -107,7 +107,7 @@ _KINDS: Mapping[str, type[Any]] = {message_name(kind): kind for kind in _VALUES}
 # --- by type ------------------------------------------------------------------------------------------------------
 
 
-class _Element(NamedTuple):
+class _ElementCopy(NamedTuple):
     """How one content is copied: `fill` writes it into a message of its own, None: it is a scalar; `read` checks it."""
 
     fill: Callable[[Any, Any], None] | None
@@ -159,21 +159,21 @@ def _field(name: str, hint: Any) -> _Field:
     return _single(name, _element(kind), is_optional)
 
 
-def _element(hint: Any) -> _Element:
+def _element(hint: Any) -> _ElementCopy:
     if get_origin(hint) is Sequence:  # protobuf has none of sequences
-        return _Element(lambda message, ranks: message.ranks.extend(ranks), lambda message: tuple(message.ranks))
+        return _ElementCopy(lambda message, ranks: message.ranks.extend(ranks), lambda message: tuple(message.ranks))
     if metadata := getattr(hint, "__metadata__", None):
-        return _Element(None, metadata[0])
+        return _ElementCopy(None, metadata[0])
     if is_dataclass(hint) or hasattr(hint, "_fields"):
-        return _Element(lambda message, value: _fill(message, value, hint), lambda message: _read(hint, message))
-    return _Element(None, _as_it_is if hint in _SCALARS else hint)
+        return _ElementCopy(lambda message, value: _fill(message, value, hint), lambda message: _read(hint, message))
+    return _ElementCopy(None, _as_it_is if hint in _SCALARS else hint)
 
 
 def _as_it_is(content: Any) -> Any:
     return content
 
 
-def _single(name: str, element: _Element, is_optional: bool) -> _Field:
+def _single(name: str, element: _ElementCopy, is_optional: bool) -> _Field:
     get, (fill, read) = attrgetter(name), element
 
     def write(message: Any, content: Any) -> None:
@@ -187,7 +187,7 @@ def _single(name: str, element: _Element, is_optional: bool) -> _Field:
     return _Field(name, write, get if read is _as_it_is else lambda message: read(get(message)))
 
 
-def _repeated(name: str, element: _Element, build: Callable[[Any], Any], is_optional: bool) -> _Field:
+def _repeated(name: str, element: _ElementCopy, build: Callable[[Any], Any], is_optional: bool) -> _Field:
     get, (fill, read) = attrgetter(name), element
 
     def write(message: Any, contents: Any) -> None:
@@ -204,7 +204,7 @@ def _repeated(name: str, element: _Element, build: Callable[[Any], Any], is_opti
     return _Field(name, write, read_all)
 
 
-def _mapping(name: str, element: _Element) -> _Field:
+def _mapping(name: str, element: _ElementCopy) -> _Field:
     get, (fill, read) = attrgetter(name), element
 
     def write(message: Any, contents: Any) -> None:

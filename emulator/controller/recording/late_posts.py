@@ -30,6 +30,7 @@ def add_remaining_ideals(
     algorithm_of: Callable[[Communication], str],
     overhead: WireOverhead,
     seed: int,
+    most_followed: int = MOST_FOLLOWED,
 ) -> None:
     """Fill in `remaining_ideal_ns` where a rank was late. Of an operation with too many instances a sample gets it.
 
@@ -39,6 +40,7 @@ def add_remaining_ideals(
         ideal_ns: of all bytes, by instance; not positive: not known, or no port is crossed.
         overhead: headers of the transport.
         seed: of the sample.
+        most_followed: transfers, of all operations together.
 
     Raises:
         HostError: the table cannot be written.
@@ -55,7 +57,7 @@ def add_remaining_ideals(
         operation = traffic.operations[number]
         late_ranks = LateRanks(operation, topology, overhead)
         every = np.flatnonzero((operation_of == number) & (posts.counts == operation.members))
-        for block in _chosen(every, posts.late, operation, budget=MOST_FOLLOWED // len(concerned), rng=rng):
+        for block in _chosen(every, posts.late, operation, budget=most_followed // len(concerned), rng=rng):
             group = traffic.places[posts.instance[block]].group
             ranks = operation.ranks[group]
             remaining_ns = late_ranks.remaining_ns(group, posts.of(block, ranks), posts.free_ns(block, ranks))

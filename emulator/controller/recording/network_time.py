@@ -144,7 +144,7 @@ def _covered(chain: Sequence[_Transfer], begin_ns: int) -> int:
     return covered
 
 
-class Catalogue(Protocol):
+class CommunicationCatalogue(Protocol):
     """What is known of a communication of a rank."""
 
     def members(self, rank: int, node_id: int) -> int:
@@ -169,7 +169,7 @@ class NetworkTimes:
         byte_ns: what a byte takes at the slowest port, headers included; infinite: not known.
     """
 
-    def __init__(self, catalogue: Catalogue, hosts: Sequence[int], *, byte_ns: float = math.inf) -> None:
+    def __init__(self, catalogue: CommunicationCatalogue, hosts: Sequence[int], *, byte_ns: float = math.inf) -> None:
         self._catalogue, self._hosts, self._byte_ns = catalogue, hosts, byte_ns
         self._open: dict[tuple[int, int], list[MemberChain]] = {}
         self._held = 0

@@ -24,7 +24,14 @@ from emulator.controller.recording.step_assembly import StepAssembly
 from emulator.errors import RemoteProtocolError
 from emulator.results.run_folder.catalogue import NodeCatalogue
 from emulator.results.run_folder.manifest import BROKEN, Exclusion, Trials
-from emulator.results.run_folder.observer import IterationDone, IterationStarted, Moved, Recorded, RunEvent, RunObserver
+from emulator.results.run_folder.observer import (
+    IterationEnded,
+    IterationStarted,
+    Moved,
+    Recorded,
+    RunEvent,
+    RunObserver,
+)
 from emulator.results.run_folder.schema import Columns, RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.trace.meaning.model import CommKind
@@ -163,7 +170,7 @@ class Recorder:
             start_ns = max(self._ended_ns, done.start_ns)  # see emulator/results/statistics/samples/iterations.py
             self._ended_ns = done.end_ns
             jct_ns = max(0, self._ended_ns - start_ns)
-            self._news.append(IterationDone(iteration, jct_ns))
+            self._news.append(IterationEnded(iteration, jct_ns))
             self._write_flow_events(before=iteration)
 
     def write(self) -> None:

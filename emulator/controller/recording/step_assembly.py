@@ -28,8 +28,8 @@ class StepAssembly:
         incomplete: how many were given out without all of their members.
     """
 
-    def __init__(self, members_of: Callable[[int, int], int]) -> None:
-        self._members_of = members_of
+    def __init__(self, members_of: Callable[[int, int], int], *, most_transfers: int = MOST_TRANSFERS) -> None:
+        self._members_of, self._most_transfers = members_of, most_transfers
         self._open: dict[tuple[int, int], list[RankSteps]] = {}
         self._transfers = 0
         self.complete: set[tuple[int, int]] = set()
@@ -44,7 +44,7 @@ class StepAssembly:
         if len(blocks) == self._members_of(block.rank, block.node_id):
             self.complete.add(key)
             yield self._rows(key)
-        while self._transfers > MOST_TRANSFERS:
+        while self._transfers > self._most_transfers:
             yield self._rest(next(iter(self._open)))
 
     def rest(self) -> Iterator[Columns]:

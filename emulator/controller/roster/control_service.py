@@ -127,7 +127,8 @@ class ControlService:
     Strangers are refused, and each reason is logged once for each of their hosts.
     """
 
-    def __init__(self, listener: AgentListener, *, keys: Keys, run_id: str) -> None:
+    def __init__(self, listener: AgentListener, *, keys: Keys, run_id: str, greeting_s: float = GREETING_S) -> None:
+        self._greeting_s = greeting_s
         self._listener, self._keys, self._run_id = listener, keys, run_id
         self.proved: set[str] = set()
         """Other ends of the connections of agents that have proved who they are."""
@@ -183,7 +184,7 @@ class ControlService:
     async def _greet(self, requests: AsyncIterator[bytes], context: Any) -> tuple[control.Hello, Sealer]:
         """The agent's Hello, once it has proved who it is, and what signs for it."""
         try:
-            async with asyncio.timeout(GREETING_S):
+            async with asyncio.timeout(self._greeting_s):
                 return await self._met(requests, context)
         except TimeoutError:
             await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "it did not give its name")

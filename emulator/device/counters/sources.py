@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from emulator.device.counters.counters import CounterReading
 from emulator.errors import HostError
-from emulator.host.iproute import holders
+from emulator.host import iproute
 from emulator.topology.model import Topology
 from emulator.topology.network import GnmiTarget
 
@@ -40,10 +40,11 @@ class HostInterfaceCounters:
 
     Args:
         interfaces: whose counters are read.
+        root: where the kernel has them.
     """
 
-    def __init__(self, interfaces: Sequence[HostInterface]) -> None:
-        self._interfaces = interfaces
+    def __init__(self, interfaces: Sequence[HostInterface], *, root: Path = SYSFS) -> None:
+        self._interfaces, self._root = interfaces, root
         self._with_pause: list[HostInterface] = []
 
     def open(self) -> None:
@@ -59,7 +60,7 @@ class HostInterfaceCounters:
 
     def _statistics(self) -> Iterator[CounterReading]:
         for one in self._interfaces:
-            folder = SYSFS / one.device / "statistics"
+            folder = self._root / one.device / "statistics"
             try:
                 values = {name: int((folder / name).read_text()) for name in _COUNTERS}
             except OSError as error:
@@ -72,8 +73,10 @@ class HostInterfaceCounters:
                 yield CounterReading(one.host, one.name, counter, value)
 
 
-def interfaces_here(topology: Topology) -> list[HostInterface]:
-    """Interfaces of the topology whose addresses this host has, without loopback."""
+def interfaces_here(
+    topology: Topology, *, holders: Callable[[], Mapping[str, str]] = iproute.holders
+) -> list[HostInterface]:
+    """Interfaces of the topology whose addresses this host has, without loopback; `holders`: see `iproute.holders`."""
     places = {topology.address_of(rank): rank for rank in range(topology.endpoints)}
     wanted = {address for address in places if not ip_address(address).is_loopback}
     if not wanted:

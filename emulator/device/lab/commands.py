@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -42,6 +43,43 @@ _NO_ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")
 """Prefix of a command: it is killed with this process, so that it cannot add to a lab that is being taken down."""
 
 
+def _finish(batch: CommandBatch) -> subprocess.CompletedProcess[str]:
+    text = "".join(f"{line}\n" for line in batch.lines)
+    return subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHost:
+    """Where commands run.
+
+    Attributes:
+        finish: runs a batch, whatever comes of it; raises OSError if the tool is missing.
+        which: path of a tool; None: it is not installed.
+        user: effective user id.
+        become: replaces this process by a program.
+        namespaces: where iproute2 keeps named network namespaces.
+    """
+
+    finish: Callable[[CommandBatch], subprocess.CompletedProcess[str]] = _finish
+    which: Callable[[str], str | None] = shutil.which
+    user: Callable[[], int] = os.geteuid
+    become: Callable[[str, list[str]], NoReturn] = os.execvp
+    namespaces: Path = Path("/run/netns")
+
+
+_HOSTS = [CommandHost()]
+
+
+@contextlib.contextmanager
+def on(host: CommandHost) -> Iterator[None]:
+    """Run commands there meanwhile, in all threads."""
+    _HOSTS.append(host)
+    try:
+        yield
+    finally:
+        _HOSTS.pop()
+
+
 def require_root(what: str = "a lab") -> None:
     """Check that the user is root.
 
@@ -51,7 +89,7 @@ def require_root(what: str = "a lab") -> None:
     Raises:
         HostError: the user is not root.
     """
-    if os.geteuid() != 0:
+    if _HOSTS[-1].user() != 0:
         raise HostError(f"{what} needs network namespaces and therefore root: run the command with sudo")
 
 
@@ -61,7 +99,7 @@ def require_tools(tools: Iterable[str]) -> None:
     Raises:
         HostError: a tool is missing; the error names its package.
     """
-    missing = sorted({tool for tool in tools if shutil.which(tool) is None})
+    missing = sorted({tool for tool in tools if _HOSTS[-1].which(tool) is None})
     if missing:
         packages = sorted({PACKAGES.get(tool, tool) for tool in missing})
         raise HostError(f"{', '.join(missing)} is missing on this host: apt-get install {' '.join(packages)}")
@@ -100,8 +138,7 @@ def finished(batch: CommandBatch) -> subprocess.CompletedProcess[str]:
     Raises:
         OSError: the tool is missing.
     """
-    text = "".join(f"{line}\n" for line in batch.lines)
-    return subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
+    return _HOSTS[-1].finish(batch)
 
 
 def _refused(batch: CommandBatch, stderr: str) -> str:
@@ -134,21 +171,19 @@ def execute(design: Design, name: str, command: Sequence[str]) -> NoReturn:
     known = [node.name for node in design.nodes]
     if name not in known:
         raise InputError(f"lab {design.lab_id} has no host or switch {name!r}; it has {', '.join(known)}")
-    if os.geteuid() != 0:
+    if _HOSTS[-1].user() != 0:
         raise HostError("entering a network namespace needs root: run the command with sudo")
     sys.stdout.flush()
     words = [*exec_prefix(design.node(name)), *command]
-    os.execvp(words[0], words)
+    _HOSTS[-1].become(words[0], words)
 
 
-NAMESPACES = Path("/run/netns")
-"""Where iproute2 keeps named network namespaces."""
 TERM_GRACE_S = 1.0
 
 
 def existing(namespaces: Iterable[str]) -> list[str]:
     """Those of these namespaces that exist."""
-    return [name for name in namespaces if (NAMESPACES / name).exists()]
+    return [name for name in namespaces if (_HOSTS[-1].namespaces / name).exists()]
 
 
 def processes_in(namespaces: Iterable[str]) -> list[int]:
@@ -160,19 +195,31 @@ def processes_in(namespaces: Iterable[str]) -> list[int]:
 def remove_namespaces(namespaces: Sequence[str]) -> list[str]:
     """End what runs inside these namespaces and delete them; returns those that remain."""
     present = existing(namespaces)
-    _end_processes(present)
+    end_processes(lambda: processes_in(present))
     attempt(CommandBatch(("ip", "-force", "-batch", "-"), [f"netns delete {name}" for name in present]))
     return existing(present)
 
 
-def _end_processes(namespaces: Sequence[str]) -> None:
-    """Send SIGTERM to what runs inside, and SIGKILL to what is left after a grace period."""
-    deadline = time.monotonic() + TERM_GRACE_S
+def end_processes(
+    running: Callable[[], Sequence[int]],
+    *,
+    kill: Callable[[int, int], None] = os.kill,
+    clock: Callable[[], float] = time.monotonic,
+    pause_s: float = 0.02,
+) -> None:
+    """Send SIGTERM to processes, and SIGKILL to what is left after a grace period; this process is spared.
+
+    Args:
+        running: those that still run.
+        kill, clock: of this host.
+        pause_s: between two looks.
+    """
+    deadline = clock() + TERM_GRACE_S
     number = signal.SIGTERM
-    while pids := [pid for pid in processes_in(namespaces) if pid != os.getpid()]:
-        if time.monotonic() > deadline:
+    while pids := [pid for pid in running() if pid != os.getpid()]:
+        if clock() > deadline:
             number = signal.SIGKILL
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        time.sleep(0.02)
+                kill(pid, number)
+        time.sleep(pause_s)

@@ -1,13 +1,14 @@
-"""Brings labs up, takes them down, finds them."""
+"""Brings labs up, takes them down, finds them, and tells whether the cores of this host can carry one."""
 
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emulator.device.lab.between import DEFAULT_ID, PortPair, given_back, joined, own_network
@@ -20,9 +21,57 @@ from emulator.device.lab.recipe import cables, node_batches, ovs_batches, shapin
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party, default_id
 from emulator.device.lab.status import device_counters, enlarge_buffers
 from emulator.errors import HostError, InputError, PlanError
+from emulator.planner.network.header_overhead import DEFAULT_MTU, roce_overhead, roce_path_mtu
 from emulator.shipped import TOPOLOGIES
 from emulator.topology.model import Topology
-from emulator.topology.network import End
+from emulator.topology.network import End, Network
+from emulator.units import BITS_PER_BYTE
+
+PACKETS_PER_CORE = 120_000
+"""Full RoCE packets per second that a core sends, forwards and receives if every host has a core to itself."""
+SHARED_PACKETS_PER_CORE = 60_000
+"""The same if hosts share cores: the processes of the hosts then compete for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load of a lab whose hosts all send at line rate: packets per second, and the number of hosts."""
+
+    packets_per_s: float
+    hosts: int
+
+
+def offered_load(network: Network) -> Load:
+    """Load with all ports of hosts at line rate; ports without a rate count as idle."""
+    mtu_of = {end: link.mtu or DEFAULT_MTU for link in network.links for end in link.ends}
+    ports = [(End(host, port.name), port) for host, ports in network.interfaces.items() for port in ports]
+    packets = sum((port.rate_bps or 0) / (BITS_PER_BYTE * _packet_bytes(mtu_of[end])) for end, port in ports)
+    return Load(packets, len(network.interfaces))
+
+
+def judge(network: Network, *, cores: int | None = None) -> str | None:
+    """Why this host cannot carry a network's rates at once; None if it can.
+
+    Args:
+        network: of the topology.
+        cores: number of cores; None: those that this process may use.
+    """
+    available = cores or len(os.sched_getaffinity(0))
+    load = offered_load(network)
+    most = available * (PACKETS_PER_CORE if load.hosts <= available else SHARED_PACKETS_PER_CORE)
+    if load.packets_per_s <= most:
+        return None
+    return (
+        f"{load.hosts} hosts at line rate send {load.packets_per_s:,.0f} packets/s,"
+        f" {available} cores can handle about {most:,}: lower the rates to {most / load.packets_per_s:.0%}"
+        " or use a larger MTU"
+    )
+
+
+def _packet_bytes(mtu: int) -> int:
+    """Bytes on the wire of a full RoCE packet that is a whole message."""
+    return roce_overhead(mtu, message_bytes=roce_path_mtu(mtu)).wire_bytes
+
 
 TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl", "setpriv", "taskset")
 _READINGS = 20
@@ -218,13 +267,14 @@ class Labs:
         source = str(TOPOLOGIES.find(word).resolve())
         return [state.lab_id for state in self.store.states() if state.topology == source]
 
-    def to_remove(self, word: str | None, *, several: bool, none: bool) -> list[str]:
+    def to_remove(self, word: str | None, *, several: bool, none: bool, me: Party | None = None) -> list[str]:
         """Ids of the labs that `lab down` means; `word` as in `meant`.
 
         Args:
             word: a lab, or a topology file; None: the only lab.
             several: more than one lab may be meant.
             none: no lab may be meant.
+            me: None: who uses this process.
 
         Raises:
             InputError: several or no labs are meant, and that is not allowed; or one of somebody else, not by its id.
@@ -232,7 +282,7 @@ class Labs:
         ids = self.meant(word)
         if len(ids) > 1 and not several:
             raise InputError(f"there are several labs; choose one or give --all: {', '.join(ids)}")
-        others = [] if several or word in ids else self._of_others(ids)
+        others = [] if several or word in ids else self._of_others(ids, me or Party.me())
         if others:
             state = others[0]
             problem = f"lab {state.lab_id} belongs to {state.belongs_to}"
@@ -252,9 +302,8 @@ class Labs:
         """
         return [state for state in self.store.states() if state.digest == digest and state.phase == UP]
 
-    def _of_others(self, ids: Sequence[str]) -> list[LabState]:
-        """Those of these labs that do not belong to who uses this process."""
-        me = Party.me()
+    def _of_others(self, ids: Sequence[str], me: Party) -> list[LabState]:
+        """Those of these labs that do not belong to somebody."""
         return [state for state in map(self.store.read, ids) if state is not None and not state.belongs_to.is_same(me)]
 
     # Bringing up.

@@ -74,19 +74,22 @@ def _node_facts(node: Node) -> Mapping[str, Any]:
     )
 
 
-def find_place(topology: Topology, lab_id: str | None, *, labs: Labs | None = None) -> LabPlace | None:
+def find_place(
+    topology: Topology, lab_id: str | None, *, labs: Labs | None = None, me: Party | None = None
+) -> LabPlace | None:
     """The lab of a topology that is up and belongs to who uses this process; None if there is none.
 
     Args:
         topology: of the run.
         lab_id: the lab that the user names; None: the one brought up from the same file.
+        me: None: who uses this process.
 
     Raises:
         InputError: no such lab.
         PlanError: the named lab belongs to another topology, several labs to this one, or it belongs to somebody else.
         HostError: one of its namespaces is gone, or the user is not root.
     """
-    labs, me = labs or Labs(), Party.me()
+    labs, me = labs or Labs(), me or Party.me()
     if lab_id is not None:
         state = labs.get(lab_id)
         if state.digest != topology.digest:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from emulator.errors import RunError
-from emulator.experiment.series.turns import Outcome, Play, Series, Turn
+from emulator.experiment.series.turns import Play, Series, Turn, TurnOutcome
 from emulator.experiment.spec.spec import AUTO, Experiment
 from emulator.results.comparison.inference import runs_to_decide
 from emulator.results.run_folder.places import claimed
@@ -29,7 +29,7 @@ class CampaignProgress:
 
     root: Path
     turns: Sequence[Turn]
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[TurnOutcome] = field(default_factory=list)
 
     @property
     def complete(self) -> int:
@@ -136,7 +136,7 @@ class _Hopeless(RunError):
     """Too many runs in a row failed."""
 
 
-def _stop_if_hopeless(outcomes: Sequence[Outcome], allowed_failures: int) -> None:
+def _stop_if_hopeless(outcomes: Sequence[TurnOutcome], allowed_failures: int) -> None:
     last = outcomes[-allowed_failures:]
     if len(last) == allowed_failures and all(one.problem for one in last):
         raise _Hopeless(f"{allowed_failures} runs in a row failed; the last one: {last[-1].problem}")

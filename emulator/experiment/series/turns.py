@@ -58,7 +58,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TurnOutcome:
     """The result of a turn: `problem` is None if it is complete."""
 
     turn: Turn
@@ -92,7 +92,7 @@ class Series:
     on_turn: Callable[[Turn, Path], None] = lambda turn, folder: None
     has_record: bool = False
 
-    def take(self, turn: Turn) -> Outcome:
+    def take(self, turn: Turn) -> TurnOutcome:
         """Play a turn, unless it is complete. A run that fails is an outcome, too.
 
         Raises:
@@ -104,15 +104,15 @@ class Series:
         if played is not None and played.is_complete:
             if not self.has_record:
                 _require_same(played, turn.experiment)
-            return Outcome(turn, folder, played)
+            return TurnOutcome(turn, folder, played)
         self.on_turn(turn, folder)
         _set_aside(folder)
         try:
-            return Outcome(turn, folder, self.play(turn.experiment, folder, solo=turn.solo))
+            return TurnOutcome(turn, folder, self.play(turn.experiment, folder, solo=turn.solo))
         except RunInterrupted:
             raise
         except RunError as error:
-            return Outcome(turn, folder, None, str(error))
+            return TurnOutcome(turn, folder, None, str(error))
 
 
 def new_folder(root: Path, name: str) -> Path:

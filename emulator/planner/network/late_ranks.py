@@ -49,11 +49,19 @@ class LateRanks:
         operation: of a workload on this topology.
         topology: with all ranks placed.
         overhead: headers of the transport.
+        most_transfers: of a group whose steps are followed.
     """
 
-    def __init__(self, operation: Operation, topology: Topology, overhead: WireOverhead) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        topology: Topology,
+        overhead: WireOverhead,
+        *,
+        most_transfers: int = MOST_TRANSFERS,
+    ) -> None:
         self._operation, self._topology, self._overhead = operation, topology, overhead
-        self._is_followed = operation.transfers <= MOST_TRANSFERS
+        self._is_followed = operation.transfers <= most_transfers
         self._moves: dict[tuple[int, ...], Sequence[tuple[int, Phase]]] = {}
         self._work: dict[tuple[GroupPlaces, tuple[int, ...]], FloatArray] = {}
 
@@ -116,12 +124,21 @@ class RemainingTimes:
     Args:
         traffic: of the workload.
         ideal_ns: of all bytes, by instance.
+        most_followed: transfers, of all collectives together.
     """
 
-    def __init__(self, traffic: Traffic, topology: Topology, overhead: WireOverhead, ideal_ns: IntArray) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        topology: Topology,
+        overhead: WireOverhead,
+        ideal_ns: IntArray,
+        *,
+        most_followed: int = MOST_FOLLOWED,
+    ) -> None:
         self._traffic, self._topology, self._overhead, self._ideal_ns = traffic, topology, overhead, ideal_ns
         self._late_ranks: dict[int, LateRanks] = {}
-        self._left = MOST_FOLLOWED
+        self._left = most_followed
         shares = [
             operation.kind.is_collective
             and any(self._can_shrink(operation, ranks) for ranks in operation.ranks.tolist())

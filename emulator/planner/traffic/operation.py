@@ -130,12 +130,12 @@ class Operation:
             return len(self.splits.sizes)
         return transfers_per_group(self.algorithm, self.kind, self.members) if self.kind.is_collective else 1
 
-    def totals(self) -> Iterator[Phase]:
+    def totals(self, *, at_once: int = TRANSFERS_AT_ONCE) -> Iterator[Phase]:
         """Transfers of a group in member numbers, all phases together; in several parts if there are many."""
         if self.splits is not None or not self.kind.is_collective:
             yield from self.phases()
             return
-        parts = -(-self.transfers // TRANSFERS_AT_ONCE)
+        parts = -(-self.transfers // at_once)
         senders = np.arange(self.members, dtype=np.int64)
         for some in np.array_split(senders, min(parts, self.members)) if parts > 1 else (None,):
             yield peer_totals(self.algorithm, self._collective, some)

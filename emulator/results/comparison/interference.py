@@ -161,12 +161,12 @@ def _job(name: str, sessions: Sequence[StoredSession]) -> JobInterference:
 
 
 @dataclass(frozen=True, slots=True)
-class _Count:
+class _Coverage:
     covered: int
     left_out: int
 
 
-def _shared(name: str, session: StoredSession) -> tuple[Measurements, _Count]:
+def _shared(name: str, session: StoredSession) -> tuple[Measurements, _Coverage]:
     """The measurements of a job in iterations that the others cover."""
     run = session.jobs[name]
     found = measurements(run)
@@ -176,7 +176,7 @@ def _shared(name: str, session: StoredSession) -> tuple[Measurements, _Count]:
     windows = [window_of(other) for other_name, other in session.jobs.items() if other_name != name]
     counted = covered_iterations({number: spans[number] for number in measured}, windows)
     kept = {key: times.only(counted) for key, times in found.classes.items()}
-    return Measurements(kept, found.incomplete), _Count(len(counted), len(measured) - len(counted))
+    return Measurements(kept, found.incomplete), _Coverage(len(counted), len(measured) - len(counted))
 
 
 def _class(key: ClassKey, solo: Sequence[Measurements], shared: Sequence[Measurements]) -> ClassInterference:

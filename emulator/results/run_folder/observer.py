@@ -49,7 +49,7 @@ class Recorded(NamedTuple):
         return len(self.samples["rank"])
 
 
-class IterationDone(NamedTuple):
+class IterationEnded(NamedTuple):
     """All ranks completed the iteration, `jct_ns` after it began: see statistics/samples/iterations.py."""
 
     iteration: int
@@ -75,7 +75,7 @@ class WritingTrace(NamedTuple):
     """Traffic has ended; the measured trace is being written."""
 
 
-RunEvent: TypeAlias = WaitingFor | IterationStarted | Recorded | IterationDone | Moved | AgentMoved | WritingTrace
+RunEvent: TypeAlias = WaitingFor | IterationStarted | Recorded | IterationEnded | Moved | AgentMoved | WritingTrace
 
 
 class RunObserver(Protocol):

@@ -183,13 +183,20 @@ MIGRATIONS: Mapping[int, Callable[[Document], Document]] = {1: _keep_times_until
 """Format version → function that turns such a manifest into one of the next version."""
 
 
-def migrated(document: Document, *, path: Path, newest: int) -> Document:
+def migrated(
+    document: Document,
+    *,
+    path: Path,
+    newest: int,
+    migrations: Mapping[int, Callable[[Document], Document]] = MIGRATIONS,
+) -> Document:
     """The manifest in the newest format version.
 
     Args:
         document: as stored.
         path: for errors.
         newest: version to migrate to.
+        migrations: see MIGRATIONS.
 
     Raises:
         ResultError: it has no version, a newer one, or one that never existed.
@@ -201,9 +208,9 @@ def migrated(document: Document, *, path: Path, newest: int) -> Document:
         problem = f"has format version {version}, but this Charkha reads up to {newest}: use a newer one"
         raise ResultError(problem, path=path)
     for step in range(version, newest):
-        if step not in MIGRATIONS:
+        if step not in migrations:
             raise ResultError(f"has format version {version}, which never existed", path=path)
-        document = MIGRATIONS[step](document)
-    if version < 1 and version not in MIGRATIONS:
+        document = migrations[step](document)
+    if version < 1 and version not in migrations:
         raise ResultError(f"has format version {version}, which never existed", path=path)
     return document

@@ -13,8 +13,9 @@ from typing import Final
 
 from emulator.roce.connection.memory import EVERYTHING, Memory
 from emulator.roce.connection.messages import ConnectionSettings, Message, PacketRun
-from emulator.roce.connection.requester import NEVER, Requester
+from emulator.roce.connection.requester import Requester
 from emulator.roce.connection.responder import Responder
+from emulator.roce.connection.send_queue import NEVER, SendQueue
 from emulator.roce.dcqcn import NotificationPoint
 from emulator.roce.pacing import CongestionControl, FixedRate, Pacer
 from emulator.roce.tuning import CALM_PER_LEAD
@@ -47,7 +48,7 @@ class QueuePair:
     congestion: CongestionControl = field(default_factory=FixedRate)
     cnp_gap_ns: InitVar[int] = 50_000
     lead_ns: int = 0
-    requester: Requester = field(init=False)
+    requester: SendQueue = field(init=False)
     responder: Responder = field(init=False)
     pacer: Pacer = field(default_factory=Pacer)
     notification: NotificationPoint = field(init=False)

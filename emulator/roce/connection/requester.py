@@ -1,7 +1,6 @@
 """The requester of a reliable connection: segments messages, keeps them until acknowledged, goes back N.
 
-Packets are numbered from 0 without wrapping inside; PSNs appear only where packets come and go. Everything about
-what is sent again, and when to give up, lives here.
+Everything about what is sent again, and when to give up, lives here.
 
 Source: InfiniBand Architecture Specification, volume 1, section 9.7.
 """
@@ -14,17 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from emulator.roce.connection.messages import ConnectionSettings, Message, PacketRun, Verb, packets_of
+from emulator.roce.connection.messages import Message, PacketRun, Verb
+from emulator.roce.connection.send_queue import LONGEST_TIMEOUT_FACTOR, NEVER, NOTHING, SendQueue
 from emulator.roce.constants import ACK_REQUESTS_PER_TIMEOUT
 from emulator.roce.pacing import SendWindow
 from emulator.roce.tuning import PATIENCE_NS
 from emulator.roce.wire.headers import CREDITS, NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.wire.psn import ZERO_PSN, Psn, add, unwrapped, wrap
-from emulator.units import format_duration
-
-NEVER: Final = 1 << 62
-LONGEST_TIMEOUT_FACTOR: Final = 4
-"""The specification lets a timeout take one to four times its nominal value: repeated ones are stretched so far."""
+from emulator.roce.wire.psn import Psn, add, unwrapped, wrap
 
 RNR_TIMERS_US: Final = (
     655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920,
@@ -34,12 +29,6 @@ RNR_TIMERS_US: Final = (
 """What the five timer bits of an RNR NAK mean, µs. Source: IBTA volume 1, table 45."""
 
 _RNR_FOR_EVER: Final = 7
-REFUSALS: dict[int, str] = {
-    Syndrome.INVALID_REQUEST: "an invalid request",
-    Syndrome.REMOTE_ACCESS: "a key or range it does not allow",
-    Syndrome.REMOTE_OPERATIONAL: "an error of its own",
-}
-_NOTHING: tuple[Message, ...] = ()
 # Looking them up costs as much as a call.
 _READ: Final = Verb.READ
 _RNR: Final = int(Syndrome.RNR)
@@ -47,41 +36,19 @@ _TAKES_RECEIVE: Final = frozenset((Verb.SEND, Verb.SEND_IMM, Verb.WRITE_IMM))
 
 
 @dataclass(slots=True, eq=False)
-class Requester:
-    """The sending end; `initial_psn`: PSN of the first packet."""
+class Requester(SendQueue):
+    """The sending end of a reliable connection."""
 
-    settings: ConnectionSettings
-    initial_psn: Psn = ZERO_PSN
-    opens_ns: int = NEVER
-    """When to call `next_run` again after a full window refused; NEVER: when an answer comes."""
-    failure: str | None = None
-    rtt_ns: int | None = None
-    naks: int = 0
-    rnr_naks: int = 0
-    timeouts: int = 0
-    retransmits: int = 0
-    sent_packets: int = 0
-    refused_packets: int = 0
-    """Answers to what was never sent."""
     _window: SendWindow = field(init=False)
-    _messages: deque[Message] = field(default_factory=deque)  # not yet acknowledged
-    _unsent: deque[Message] = field(default_factory=deque)  # of those, the ones from packet _next on
-    _completed: int = 0  # messages that are
+    _completed: int = 0  # messages that are acknowledged
     _limit: int | None = None  # number of the last message, from 1, for which the peer has a receive request
     _asking: int = -1  # the packet after one that left without a credit
-    _posted: int = 0  # packets of all messages ever posted
-    _sent: int = 0  # packets sent at least once
     _next: int = 0  # the next packet to send
-    _unacknowledged: int = 0  # the oldest packet without an acknowledgement
     _ack_requested: int = 0  # packets up to the last one that requested an acknowledgement
     _requested_ns: int = 0  # when that one was sent
     _request_gap_ns: int = field(init=False)
-    _progress_ns: int = 0
-    _silent_ns: int = 0  # when the peer last answered, before the first of the timeouts in a row
-    _unmoved: tuple[int, int] = (0, 0)  # _progress_ns as `defer_timeout` left it, and what it was before
     _opened_ns: int = 0  # when the window last opened without an acknowledgement
     _paused_until: int = 0
-    _retries: int = 0
     _rnr_retries: int = 0
     _resent: int = -1  # the packet that was the oldest one when it was last sent again
     _read_gap: int = -1
@@ -101,39 +68,10 @@ class Requester:
         return self._posted - self._next
 
     @property
-    def oldest_psn(self) -> Psn:
-        """PSN of the oldest packet without an acknowledgement or response, or of the next one to be sent."""
-        return add(self.initial_psn, self._unacknowledged)
-
-    @property
-    def in_flight(self) -> int:
-        """Packets sent and not acknowledged."""
-        return self._sent - self._unacknowledged
-
-    @property
     def is_full(self) -> bool:
         """Nothing may go before an answer comes: the window is full, and no time will open it."""
         window = self._window
         return self._next - self._unacknowledged >= window.packets and not window.is_reduced
-
-    @property
-    def unacknowledged_bytes(self) -> int:
-        """Payload of the messages posted, less that of packets acknowledged."""
-        if not self._messages:
-            return 0
-        first = self._messages[0]
-        done = (self._unacknowledged - first.first) * self.settings.path_mtu
-        return sum(message.size for message in self._messages) - done
-
-    @property
-    def silent_since_ns(self) -> int:
-        """Since when nothing was acknowledged of what is in flight."""
-        return self._silent_ns if self._retries else self._answered_ns()
-
-    @property
-    def is_idle(self) -> bool:
-        """Everything posted is acknowledged."""
-        return self._unacknowledged == self._posted
 
     @property
     def deadline_ns(self) -> int:
@@ -143,14 +81,6 @@ class Requester:
         if self._paused_until:
             return self._paused_until
         return self._progress_ns + self._timeout_ns() if self._unacknowledged < self._sent else NEVER
-
-    def post(self, message: Message) -> None:
-        """Queue a message."""
-        message.packets = packets_of(message.size, self.settings.path_mtu)
-        message.first = self._posted
-        self._posted += message.packets
-        self._messages.append(message)
-        self._unsent.append(message)
 
     def start(self, message: Message, now: int) -> Psn | None:
         """Queue a SEND or WRITE of one packet that requests an acknowledgement, as sent now; returns its PSN.
@@ -257,13 +187,13 @@ class Requester:
         number = unwrapped(psn, self.initial_psn + self._unacknowledged) - self.initial_psn
         if not self._unacknowledged - 1 <= number < self._sent or self.failure is not None:
             self.refused_packets += number >= self._sent or number < self._unacknowledged - self.settings.reach_packets
-            return _NOTHING
+            return NOTHING
         if syndrome < _RNR:
             if msn is not None:
                 self._take_credits(syndrome, msn)
             return self._advance(number + 1, now)
         if number < self._unacknowledged:
-            return _NOTHING  # a refusal of what has been acknowledged since
+            return NOTHING  # a refusal of what has been acknowledged since
         done = self._advance(number, now)  # a NAK acknowledges everything before its PSN
         if self._unacknowledged == number:
             self._refused(syndrome, now)
@@ -277,19 +207,13 @@ class Requester:
         """Take READ responses: packets `psn` and the next `count` - 1; returns the messages this completes."""
         number = self._number(psn)
         if not self._unacknowledged <= number <= number + count <= self._sent or self.failure is not None:
-            return _NOTHING
+            return NOTHING
         done = self._advance(number, now)
         message = self._messages[0]
         if self._unacknowledged != number or message.verb is not _READ:
             return done  # packets before it are missing: they have been requested again
         message.taken += min(count, message.first + message.packets - number)
         return [*done, *self._advance(message.first + message.taken, now)]
-
-    def defer_timeout(self, duration_ns: int, now: int) -> None:
-        """The owner could not look for answers for so long, up to `now`: that does not count towards the timeout."""
-        answered = self._answered_ns()
-        self._progress_ns = min(now, self._progress_ns + duration_ns)
-        self._unmoved = self._progress_ns, answered
 
     def handle_timer(self, now: int) -> None:
         """To be called at `deadline_ns`: send everything again, or give up."""
@@ -299,25 +223,12 @@ class Requester:
             self._paused_until = 0
             self._progress_ns = now
             return
-        self.timeouts += 1
-        if self._retries >= self.settings.retry_count:
-            timeout = format_duration(self.settings.timeout_ns)
-            self.failure = f"no answer after {self._retries} retries (timeout {timeout}, stretched when repeated)"
-            return
-        if not self._retries:
-            self._silent_ns = self._answered_ns()
-        self._retries += 1
-        self._progress_ns = now
-        self._window.fell_silent()
-        self._go_back(self._unacknowledged)
+        if self._timed_out(now, is_last=self._retries >= self.settings.retry_count):
+            self._window.fell_silent()
+            self._go_back(self._unacknowledged)
 
     def _number(self, psn: Psn) -> int:
         return unwrapped(psn, self.initial_psn + self._unacknowledged) - self.initial_psn
-
-    def _answered_ns(self) -> int:
-        """When there was last progress, without what `defer_timeout` has added since."""
-        moved, answered = self._unmoved
-        return answered if self._progress_ns == moved else self._progress_ns
 
     def _timeout_ns(self) -> int:
         return self.settings.timeout_ns * min(LONGEST_TIMEOUT_FACTOR, 1 << self._retries)
@@ -325,7 +236,7 @@ class Requester:
     def _advance(self, end: int, now: int) -> Sequence[Message]:
         """Everything before packet `end` is at the peer, but for READs whose responses are not here."""
         if end <= self._unacknowledged:
-            return _NOTHING
+            return NOTHING
         done: list[Message] = []
         messages = self._messages
         reached = end
@@ -374,13 +285,11 @@ class Requester:
             self._go_back(self._unacknowledged)
         elif syndrome == Syndrome.SEQUENCE_ERROR:
             self.naks += 1
-            if (
-                self._next > self._unacknowledged
-            ):  # else this is what is sent again next: one loss halves the window once
+            if self._next > self._unacknowledged:  # else it is sent again next: one loss halves the window once
                 self._window.lost()
                 self._go_back(self._unacknowledged)
         else:
-            self.failure = f"the peer refused with {REFUSALS.get(syndrome, f'syndrome {syndrome:#x}')}"
+            self._refused_for_good(syndrome)
 
     def _go_back(self, number: int) -> None:
         """The next packet to send is `number` again."""

@@ -1,7 +1,6 @@
 """The requester of the multipath profile: deals packets to paths, and sends again what is missing, and nothing else.
 
-What is inherited: messages, their packets' numbers, and what is acknowledged in order. What is not: a packet's state is
-its own, because packets overtake each other on different paths.
+Each packet has a state of its own, because packets overtake each other on different paths.
 """
 
 from __future__ import annotations
@@ -14,20 +13,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from emulator.roce.connection.messages import Message, PacketRun, Verb
-from emulator.roce.connection.requester import LONGEST_TIMEOUT_FACTOR, NEVER, REFUSALS, Requester
+from emulator.roce.connection.messages import Message, PacketRun
+from emulator.roce.connection.send_queue import LONGEST_TIMEOUT_FACTOR, NEVER, NOTHING, SendQueue
 from emulator.roce.multipath.paths import LOSSES_TO_RETIRE, REORDER_PACKETS, Health, PathColumns
 from emulator.roce.multipath.wire import MOST_AHEAD, Reason, SelectiveAck
 from emulator.roce.wire.headers import Syndrome
 from emulator.roce.wire.psn import Psn, unwrapped, wrap
-from emulator.units import format_duration
 
 SPAN_WINDOWS = 8
 """Packets that arrived out of order leave the window: while a gap is filled, so many windows may pass it."""
 
 _UNSENT, _FLYING, _LOST, _HERE = range(4)
-_VERBS = (Verb.WRITE, Verb.WRITE_IMM)
-_NOTHING: tuple[Message, ...] = ()
 
 
 class Burst(NamedTuple):
@@ -51,8 +47,8 @@ class Spray(PacketRun, frozen=True, gc=False):
 
 
 @dataclass(slots=True, eq=False)
-class MultipathRequester(Requester):
-    """The sending end.
+class MultipathRequester(SendQueue):
+    """The sending end of a queue pair that sends on several paths.
 
     Attributes:
         health: which paths carry packets.
@@ -76,7 +72,6 @@ class MultipathRequester(Requester):
     _probes: dict[int, int] = field(default_factory=dict)  # PSN of a probe → path
 
     def __post_init__(self) -> None:
-        Requester.__post_init__(self)
         window = min(self.settings.window_packets, MOST_AHEAD)
         self._span = min(SPAN_WINDOWS * window, MOST_AHEAD)
         self.paths = PathColumns(self.health, most=window)
@@ -117,10 +112,6 @@ class MultipathRequester(Requester):
 
     # Sending.
 
-    def start(self, message: Message, now: int) -> Psn | None:
-        """Nothing is sent past the paths: `post` it."""
-        return None
-
     def next_run(self, now: int, most: int) -> Spray | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
         if self.failure is not None or not (self._lost or self._unsent):
@@ -142,7 +133,7 @@ class MultipathRequester(Requester):
             for _ in range(sent):
                 self._lost.popleft()
         else:
-            self._next = self._sent = self._sent + sent
+            self._sent += sent
             if self._sent == message.first + message.packets:
                 self._unsent.popleft()
         self.sent_packets += sent
@@ -209,14 +200,14 @@ class MultipathRequester(Requester):
         base = unwrapped(ack.psn, self.initial_psn + first) - self.initial_psn + 1
         if self.failure is not None or not first - MOST_AHEAD <= base <= end:
             self.refused_packets += self.failure is None
-            return _NOTHING
+            return NOTHING
         self._take_acknowledged(_received(ack.bitmap, base - first, end - first), now)
         done = self._advance(base, now)
         for reason, psn in ack.reports:
             self._take_report(reason, psn, now)
         self._find_losses(now)
         if ack.syndrome >= Syndrome.RNR:
-            self.failure = f"the peer refused with {REFUSALS.get(ack.syndrome, f'syndrome {ack.syndrome:#x}')}"
+            self._refused_for_good(ack.syndrome)
         return done
 
     def _take_acknowledged(self, here: npt.NDArray[np.bool_], now: int) -> None:
@@ -242,10 +233,15 @@ class MultipathRequester(Requester):
         self.rtt_ns = now - sent_ns if self.rtt_ns is None else self.rtt_ns + (now - sent_ns - self.rtt_ns) // 8
 
     def _advance(self, end: int, now: int) -> Sequence[Message]:
-        if end > self._unacknowledged:
-            gone = np.arange(self._unacknowledged, end) & len(self._state) - 1
-            self._state[gone] = _UNSENT
-        return Requester._advance(self, end, now)
+        """Everything before packet `end` is at the peer; returns the messages that are complete."""
+        if end <= self._unacknowledged:
+            return NOTHING
+        self._state[np.arange(self._unacknowledged, end) & len(self._state) - 1] = _UNSENT
+        self._unacknowledged, self._retries, self._progress_ns = end, 0, now
+        done: list[Message] = []
+        while self._messages and self._messages[0].first + self._messages[0].packets <= end:
+            done.append(self._messages.popleft())
+        return done
 
     def _take_report(self, reason: int, psn: Psn, now: int) -> None:
         if reason == Reason.DUPLICATE:
@@ -304,18 +300,9 @@ class MultipathRequester(Requester):
         """To be called at `deadline_ns`: what is unanswered takes other paths, or the peer has failed."""
         if now < self.deadline_ns:
             return
-        self.timeouts += 1
         self._waited_ns += self._patience_ns()
-        if self._waited_ns >= self._longest_wait_ns():
-            timeout = format_duration(self.settings.timeout_ns)
-            self.failure = (
-                f"no answer after {self.settings.retry_count} retries (timeout {timeout}, stretched when repeated)"
-            )
+        if not self._timed_out(now, is_last=self._waited_ns >= self._longest_wait_ns()):
             return
-        if not self._retries:
-            self._silent_ns = self._answered_ns()
-        self._retries += 1
-        self._progress_ns = now
         flying = self._flying()
         paths = np.unique(self._path[flying & len(self._state) - 1])
         in_row = self.paths.lost_in_row.copy()

@@ -25,7 +25,7 @@ class UnreadableGroups(ValueError):
     """Text that describes no process groups in any quoting known."""
 
 
-def parse_process_groups(text: str) -> dict[str, tuple[int, ...]]:
+def parse_process_groups(text: str, *, most_characters: int = MAX_TEXT_BYTES) -> dict[str, tuple[int, ...]]:
     """Name → world ranks, () = all, from a node's `inputs.values`.
 
     The text is a JSON list of objects with `pg_name` and `ranks`, or a list that holds that text as a string, in
@@ -34,9 +34,9 @@ def parse_process_groups(text: str) -> dict[str, tuple[int, ...]]:
     Raises:
         UnreadableGroups: it is neither.
     """
-    entries = _literal(text)
+    entries = _literal(text, most_characters)
     while isinstance(entries, list) and len(entries) == 1 and isinstance(entries[0], str):
-        entries = _literal(entries[0])
+        entries = _literal(entries[0], most_characters)
     if not isinstance(entries, list):
         raise UnreadableGroups(text[:80])
     return dict(_group(entry) for entry in entries)
@@ -48,7 +48,7 @@ def parse_rank_list(text: str) -> tuple[int, ...]:
     Raises:
         UnreadableGroups: it is not a list of integers; Kineto, for one, shortens long ones with an ellipsis.
     """
-    return _ranks(_literal(text))
+    return _ranks(_literal(text, MAX_TEXT_BYTES))
 
 
 def merge_groups(
@@ -82,8 +82,8 @@ def _ranks(value: object) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _literal(text: str) -> object:
-    if len(text) > MAX_TEXT_BYTES:
+def _literal(text: str, most: int) -> object:
+    if len(text) > most:
         raise UnreadableGroups(f"{len(text)} characters")
     try:
         return json.loads(text)

@@ -76,11 +76,13 @@ class ByteSource:
         size: length of the uncompressed bytes where it is known beforehand (plain files).
     """
 
-    def __init__(self, raw: IO[bytes], path: Path, *, encoding: Encoding, file_size: int) -> None:
+    def __init__(
+        self, raw: IO[bytes], path: Path, *, encoding: Encoding, file_size: int, allowance: int = UNFOLD_ALLOWANCE_BYTES
+    ) -> None:
         self.encoding = encoding
         self.size = file_size if encoding is Encoding.PLAIN else None
         self._path = path
-        self._file_size = file_size
+        self._most_bytes = allowance + MAX_UNFOLD_RATIO * file_size
         self._blocks = self._guard(_DECODERS[encoding](raw))
 
     def read_at_least(self, count: int) -> bytes:
@@ -97,12 +99,11 @@ class ByteSource:
 
     def _guard(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         offset = 0
-        allowed = UNFOLD_ALLOWANCE_BYTES + MAX_UNFOLD_RATIO * self._file_size
         try:
             for block in blocks:
                 yield block
                 offset += len(block)
-                if offset > allowed:
+                if offset > self._most_bytes:
                     raise TraceError(f"expands to more than {MAX_UNFOLD_RATIO} times its size", path=self._path)
         except EOFError as error:
             raise truncated_file.ends_inside_compressed_data(self._path, offset) from error
@@ -114,8 +115,8 @@ class ByteSource:
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[ByteSource]:
-    """Open a regular file for reading whatever its compression.
+def open_source(path: Path, *, allowance: int = UNFOLD_ALLOWANCE_BYTES) -> Iterator[ByteSource]:
+    """Open a regular file for reading whatever its compression; `allowance`: see UNFOLD_ALLOWANCE_BYTES.
 
     Raises:
         TraceError: it cannot be opened, or is not a regular file.
@@ -126,7 +127,7 @@ def open_source(path: Path) -> Iterator[ByteSource]:
         except OSError as error:
             raise _unreadable(path, error) from error
         size = os.fstat(raw.fileno()).st_size
-        yield ByteSource(raw, path, encoding=Encoding.of_head(head), file_size=size)
+        yield ByteSource(raw, path, encoding=Encoding.of_head(head), file_size=size, allowance=allowance)
 
 
 def compressing_writer(raw: IO[bytes], encoding: Encoding) -> ByteSink:

@@ -66,6 +66,7 @@ class ElementReader(Generic[E, H]):
         key: of the array in the outermost object.
         element: type of an element.
         around: type of the outermost object without the array.
+        most_bytes, most_mended: see MAX_PART_BYTES and MOST_MENDED.
 
     Attributes:
         head: what is before the array.
@@ -76,8 +77,17 @@ class ElementReader(Generic[E, H]):
         BadDocument: there is no such array, or it is not JSON, or not of these types; from everything here.
     """
 
-    def __init__(self, source: ByteBlocks, key: str, *, element: type[E], around: type[H]) -> None:
-        self._source = source
+    def __init__(
+        self,
+        source: ByteBlocks,
+        key: str,
+        *,
+        element: type[E],
+        around: type[H],
+        most_bytes: int = MAX_PART_BYTES,
+        most_mended: int = MOST_MENDED,
+    ) -> None:
+        self._source, self._most_bytes, self._most_mended = source, most_bytes, most_mended
         self._elements = msgspec.json.Decoder(list[element])  # type: ignore[valid-type]
         self._around = msgspec.json.Decoder(around)
         self._number = self._offset = 0
@@ -150,7 +160,7 @@ class ElementReader(Generic[E, H]):
         else:
             raise self._bad(refused.problem, at) from refused
         self._mended_bytes += len(self._buffer)
-        if len(self.mended) == MOST_MENDED or self._mended_bytes > _MOST_MENDED_BYTES:
+        if len(self.mended) == self._most_mended or self._mended_bytes > _MOST_MENDED_BYTES:
             problem = f"{refused.problem}, after {len(self.mended)} other places that are no JSON"
             raise self._bad(problem, at) from refused
         self.mended.append(self._offset + at)
@@ -213,8 +223,8 @@ class ElementReader(Generic[E, H]):
         Raises:
             BadDocument: a part is too long.
         """
-        if len(self._buffer) > MAX_PART_BYTES:
-            raise self._bad(f"a part of it is longer than {MAX_PART_BYTES >> 20} MiB", 0)
+        if len(self._buffer) > self._most_bytes:
+            raise self._bad(f"a part of it is longer than {self._most_bytes >> 20} MiB", 0)
         block = self._source.read_at_least(max(BLOCK_BYTES, len(self._buffer)))
         self._buffer += block
         return bool(block)

@@ -33,7 +33,7 @@ _LONG_RECORDS = 4
 _parse_node = et_pb2.Node.FromString
 
 
-def open_batches(path: Path) -> Iterator[FrameBatch]:
+def open_batches(path: Path, *, most_elements: int = MOST_ELEMENTS) -> Iterator[FrameBatch]:
     """The records of a trace file in any of its formats: GlobalMetadata first, then Nodes; at least one batch.
 
     Raises:
@@ -46,23 +46,23 @@ def open_batches(path: Path) -> Iterator[FrameBatch]:
     counted, kind = 0, et_pb2.GlobalMetadata.DESCRIPTOR
     for batch in read(path):
         for index, payload in enumerate(batch.payloads):
-            if len(payload) > MOST_ELEMENTS:  # a shorter one cannot have more
-                found = _count_elements(memoryview(payload), kind, MOST_ELEMENTS)
+            if len(payload) > most_elements:  # a shorter one cannot have more
+                found = _count_elements(memoryview(payload), kind, most_elements)
                 counted += found
-                if found > MOST_ELEMENTS or counted > _LONG_RECORDS * MOST_ELEMENTS:
-                    problem = f"a record has more than {MOST_ELEMENTS:,} dependencies, attributes and values"
+                if found > most_elements or counted > _LONG_RECORDS * most_elements:
+                    problem = f"a record has more than {most_elements:,} dependencies, attributes and values"
                     raise TraceError(problem, path=path, offset=batch.offset(index))
             kind = et_pb2.Node.DESCRIPTOR
         yield batch
 
 
-def read_nodes(path: Path) -> Iterator[et_pb2.Node]:
+def read_nodes(path: Path, *, most_elements: int = MOST_ELEMENTS) -> Iterator[et_pb2.Node]:
     """The nodes of a trace file in any of its formats, one after another.
 
     Raises:
         TraceError: not readable, cut short or corrupt.
     """
-    batches = open_batches(path)
+    batches = open_batches(path, most_elements=most_elements)
     first = next(batches)
     parse_metadata(first, path)
     yield from parse_nodes(FrameBatch(first.base, first.data, first.starts[1:], first.payloads[1:]), path)

@@ -220,8 +220,8 @@ def position_of(program: RankProgram, trace: RankTrace, node_id: int) -> int:
     return int(found[0])
 
 
-def graph_window(program: RankProgram, centre: int, *, depth: int) -> GraphWindow:
-    """The nodes at most `depth` dependencies before or after a position, the nearest ones first."""
+def graph_window(program: RankProgram, centre: int, *, depth: int, most: int = MOST_NODES) -> GraphWindow:
+    """At most so many nodes at most `depth` dependencies before or after a position, the nearest ones first."""
     before = [needed.tolist() for needed in np.split(program.dep_position, program.dep_offset[1:-1])]
     after: list[list[int]] = [[] for _ in before]
     for position, needed in enumerate(before):
@@ -230,17 +230,19 @@ def graph_window(program: RankProgram, centre: int, *, depth: int) -> GraphWindo
     kept, left_out = {centre}, 0
     up, down = [centre], [centre]
     for _ in range(depth):
-        up, lost_up = _next_ring(up, before, kept)
-        down, lost_down = _next_ring(down, after, kept)
+        up, lost_up = _next_ring(up, before, kept, most)
+        down, lost_down = _next_ring(down, after, kept, most)
         left_out += lost_up + lost_down
     edges = [(other, position) for position in sorted(kept) for other in before[position] if other in kept]
     return GraphWindow(centre, _layers(sorted(kept), edges), edges, left_out)
 
 
-def _next_ring(ring: Sequence[int], beside: Sequence[Sequence[int]], kept: set[int]) -> tuple[list[int], int]:
+def _next_ring(
+    ring: Sequence[int], beside: Sequence[Sequence[int]], kept: set[int], most: int
+) -> tuple[list[int], int]:
     """What lies beside a ring and was not kept yet; how many of it there was no room for."""
     found = dict.fromkeys(other for position in ring for other in beside[position] if other not in kept)
-    added = list(found)[: MOST_NODES - len(kept)]
+    added = list(found)[: most - len(kept)]
     kept.update(added)
     return added, len(found) - len(added)
 

@@ -48,10 +48,21 @@ class LivePage:
 
     Args:
         names: names of the host, without port, that requests may use; empty = any.
+        look_s, share, hold_s, farewell_s: see LOOK_S, SHARE, HOLD_S, FAREWELL_S.
     """
 
-    def __init__(self, snapshots: Snapshots, *, names: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        *,
+        names: frozenset[str] = frozenset(),
+        look_s: float = LOOK_S,
+        share: float = SHARE,
+        hold_s: float = HOLD_S,
+        farewell_s: float = FAREWELL_S,
+    ) -> None:
         self._snapshots, self._names = snapshots, names
+        self._look_s, self._share, self._hold_s, self.farewell_s = look_s, share, hold_s, farewell_s
         self._page: Page | None = None
         self._version, self._is_last = 0, False
         self._changed = asyncio.Condition()
@@ -72,19 +83,19 @@ class LivePage:
                     await self._publish(page)
             except Exception as error:  # root of the task: neither the run nor later pages may suffer
                 logger.warning("cannot render the live page: %s: %s", type(error).__name__, error)
-            await asyncio.sleep(max(LOOK_S, (time.process_time() - began) / SHARE))
+            await asyncio.sleep(max(self._look_s, (time.process_time() - began) / self._share))
 
     async def finish(self) -> None:
         """Publish the last page and wait until open browsers have fetched it."""
         readers = self._readers()
         await self._publish(self._snapshots.last(), is_last=True)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_S), self._changed:
+            async with asyncio.timeout(self.farewell_s), self._changed:
                 await self._changed.wait_for(lambda: not readers & self._asked_at.keys())
 
     def _readers(self) -> set[str]:
         """Browsers that sent a request lately: they ask again as soon as they have drawn the page."""
-        return {reader for reader, asked_at in self._asked_at.items() if time.monotonic() - asked_at < 2 * HOLD_S}
+        return {reader for reader, asked_at in self._asked_at.items() if time.monotonic() - asked_at < 2 * self._hold_s}
 
     async def _publish(self, page: Page, *, is_last: bool = False) -> None:
         async with self._changed:
@@ -103,7 +114,7 @@ class LivePage:
         after, reader = _number(request.query.get("after", "0")), request.query.get("reader", "")[:64]
         self._asked_at[reader] = time.monotonic()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HOLD_S), self._changed:
+            async with asyncio.timeout(self._hold_s), self._changed:
                 await self._changed.wait_for(lambda: self._version > after)
         if self._version <= after or self._page is None:
             return web.Response(status=204, headers=_HEADERS)
@@ -135,7 +146,7 @@ def _number(text: str) -> int:
 @contextlib.asynccontextmanager
 async def serving(page: LivePage, listener: socket.socket) -> AsyncIterator[None]:
     """Answer requests on a listening socket."""
-    runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=FAREWELL_S)
+    runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=page.farewell_s)
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()

@@ -20,7 +20,7 @@ from emulator.views.terminal.table import FittedTable
 _DROPS = (QUEUE_DROPS, SOCKET_DROPS, "rx_dropped", "tx_dropped")
 
 
-class _PortRow(NamedTuple):
+class _PicturePort(NamedTuple):
     """A port with its link and counters; no link and no counters if they cannot be read."""
 
     node: Node
@@ -48,7 +48,7 @@ class _PortRow(NamedTuple):
         return ", ".join(self.port.local or [one.partition("/")[0] for one in self.port.addresses])
 
 
-_PEER: tuple[Column[_PortRow], ...] = (
+_PEER: tuple[Column[_PicturePort], ...] = (
     Column("", cell=lambda _: "<──>", is_number=False, sacrifice=9),
     Column("peer", "port at the other end of the cable", cell=lambda row: str(row.port.peer), is_number=False),
     Column(
@@ -60,12 +60,12 @@ _PEER: tuple[Column[_PortRow], ...] = (
     Column("rate", "rate that the port is shaped to", key="rate", is_number=False),
     Column("MTU", "maximum transmission unit", unit="bytes", cell=lambda row: str(row.port.mtu)),
 )
-_PASSED: tuple[Column[_PortRow], ...] = (
+_PASSED: tuple[Column[_PicturePort], ...] = (
     Column("sent", "bytes frames that left through the port", cell=lambda row: row.size("tx_bytes"), sacrifice=3),
     Column("received", "bytes that entered through the port", cell=lambda row: row.size("rx_bytes"), sacrifice=4),
     Column("drops", "frames dropped by the queue or the interface", key="drops"),
 )
-_SWITCH: tuple[Column[_PortRow], ...] = (
+_SWITCH: tuple[Column[_PicturePort], ...] = (
     Column("port", "port of the switch", cell=lambda row: row.port.name, is_number=False),
     *_PEER,
     Column("queue", "length of the egress queue", key="queue", sacrifice=2),
@@ -73,7 +73,7 @@ _SWITCH: tuple[Column[_PortRow], ...] = (
     Column("queued now", "bytes in the egress queue", cell=lambda row: row.size(QUEUE_BACKLOG), sacrifice=1),
     _PASSED[2],
 )
-_HOSTS: tuple[Column[_PortRow], ...] = (
+_HOSTS: tuple[Column[_PicturePort], ...] = (
     Column("port", "host and port", cell=lambda row: f"{row.node.name}:{row.port.name}", is_number=False),
     *_PEER,
     Column("addresses", "IP addresses", key="addresses", is_number=False, folds=16),
@@ -111,7 +111,7 @@ def _headline(status: LabStatus) -> str:
     return f"{what}, since {state.created}{running}"
 
 
-def _rows(status: LabStatus, node: Node) -> Iterator[_PortRow]:
+def _rows(status: LabStatus, node: Node) -> Iterator[_PicturePort]:
     for port in node.ports:
         end = (node.name, port.name)
-        yield _PortRow(node, port, status.links.get(end), status.counters.get(end, {}))
+        yield _PicturePort(node, port, status.links.get(end), status.counters.get(end, {}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -39,6 +39,7 @@ class RunProgress:
         dialling: agents that are started elsewhere and connect to the controller.
         address: where the controller accepts them.
         job: name of the job, where there are several.
+        clock: seconds.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class RunProgress:
         dialling: Sequence[str] = (),
         address: str = "",
         job: str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._iterations = iterations
         self._label = f"job {job}: " if job else ""
         self._dialling, self._address = dialling, address
@@ -61,8 +64,8 @@ class RunProgress:
         self._started = self._done = 0
         self._rate = ""
         self._began: float | None = None
-        self._line_at = time.monotonic() + LINE_EVERY_S
-        self._seen = (time.monotonic(), 0)
+        self._line_at = self._clock() + LINE_EVERY_S
+        self._seen = (self._clock(), 0)
 
     def _describe(self, what: str, **fields: Any) -> None:
         self._progress.update(self._task, description=self._label + what, **fields)
@@ -74,7 +77,7 @@ class RunProgress:
                 self._waits_for(agents)
             case IterationStarted(iteration):
                 self._started += 1
-                self._began = self._began or time.monotonic()
+                self._began = self._began or self._clock()
                 what = "warm-up" if iteration < 0 else "iteration"
                 of = "" if self._iterations is None else f"/{self._iterations}"
                 self._describe(f"{what} {self._started}{of}")
@@ -100,7 +103,7 @@ class RunProgress:
             print(f"charkha: {line}", file=sys.stderr, flush=True)
 
     def _moved(self, bytes_sent: int) -> None:
-        now = time.monotonic()
+        now = self._clock()
         then, before = self._seen
         if now - then >= 0.5:
             gigabits = (bytes_sent - before) * BITS_PER_BYTE / (now - then) / 1e9

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from agents import staying_agent
 from agents.staying_agent import StayingAgent
 from emulator.errors import ControllerRefusal, HostError, InputError, RunAborted, RunInterrupted
 
@@ -44,21 +43,19 @@ class Metrics:
         self.runs += 1
 
 
-def serve(
-    monkeypatch: pytest.MonkeyPatch, *outcomes: Exception | None
-) -> tuple[list[str], Runs, Metrics, BaseException]:
+def serve(*outcomes: Exception | None) -> tuple[list[str], Runs, Metrics, BaseException]:
     """What the agent said, its runs, and how it ended."""
     runs, said, metrics = Runs(outcomes), list[str](), Metrics()
-    monkeypatch.setattr(staying_agent, "Agent", runs)
-    monkeypatch.setattr(staying_agent, "PAUSE_S", 0.0)
-    staying = StayingAgent("192.0.2.1:4790", "nic0", "secret", report=said.append, metrics=metrics)  # type: ignore[arg-type]
+    staying = StayingAgent(
+        "192.0.2.1:4790", "nic0", "secret", report=said.append, metrics=metrics, pause_s=0, make=runs
+    )  # type: ignore[arg-type]
     with pytest.raises((RunInterrupted, ControllerRefusal)) as ended:
         asyncio.run(staying.serve())
     return said, runs, metrics, ended.value
 
 
-def test_it_plays_one_run_after_another_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    said, runs, metrics, ended = serve(monkeypatch, None, RunAborted("rank 3 is gone"), HostError("no such interface"))
+def test_it_plays_one_run_after_another_until_it_is_interrupted() -> None:
+    said, runs, metrics, ended = serve(None, RunAborted("rank 3 is gone"), HostError("no such interface"))
     waiting = "waiting for a run at 192.0.2.1:4790"
     assert said == [
         waiting, "the run is over", waiting, "the run is over: rank 3 is gone", waiting, "no such interface", waiting
@@ -73,29 +70,28 @@ def test_it_plays_one_run_after_another_until_it_is_interrupted(monkeypatch: pyt
     }
 
 
-def test_what_is_refused_again_and_again_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_again_and_again_is_said_once() -> None:
     hostile = [HostError("rank 0 is at 1.1.1.1")] * 5
-    said, runs, _, _ = serve(monkeypatch, *hostile)
+    said, runs, _, _ = serve(*hostile)
     waiting = "waiting for a run at 192.0.2.1:4790"
     assert said == [waiting, "rank 0 is at 1.1.1.1", waiting]
     assert len(runs.settings) == 6
 
 
-def test_a_controller_that_refuses_it_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said, runs, _, ended = serve(monkeypatch, None, ControllerRefusal("the token is not the controller's"))
+def test_a_controller_that_refuses_it_ends_it() -> None:
+    said, runs, _, ended = serve(None, ControllerRefusal("the token is not the controller's"))
     assert isinstance(ended, ControllerRefusal)
     assert (len(runs.settings), said[-1]) == (2, "waiting for a run at 192.0.2.1:4790")
 
 
-def test_certificates_that_cannot_be_used_end_it_before_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_that_cannot_be_used_end_it_before_the_first_run() -> None:
     class Unusable:
         def channel_credentials(self) -> None:
             raise InputError("--tls-cert cert.pem: not a certificate")
 
     runs = Runs([])
-    monkeypatch.setattr(staying_agent, "Agent", runs)
     with pytest.raises(InputError, match="not a certificate"):
-        asyncio.run(StayingAgent("192.0.2.1:4790", "nic0", "secret", tls=Unusable()).serve())  # type: ignore[arg-type]
+        asyncio.run(StayingAgent("192.0.2.1:4790", "nic0", "secret", tls=Unusable(), make=runs).serve())  # type: ignore[arg-type]
     assert runs.settings == []
 
 

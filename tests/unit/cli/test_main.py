@@ -190,16 +190,13 @@ def failing(error: BaseException) -> Callable[..., NoReturn]:
     ids=lambda value: type(value).__name__,
 )
 def test_every_error_is_one_line_and_an_exit_code(
-    error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
-    assert main(["trace", "check", "t"]) == code
+    assert main(["trace", "check", "t"], failing(error)) == code
     assert capsys.readouterr().err == f"{line}\n"
 
 
-def test_an_interrupt_before_the_first_step_of_a_coroutine_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_before_the_first_step_of_a_coroutine_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     async def play() -> None:
         """Is never begun."""
 
@@ -207,9 +204,8 @@ def test_an_interrupt_before_the_first_step_of_a_coroutine_is_one_line(
         orphan = play()  # noqa: F841
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("emulator.cli.commands.check.load_job", interrupted)
     with warnings.catch_warnings(record=True) as caught:
-        assert main(["trace", "check", "t"]) == 130
+        assert main(["trace", "check", "t"], interrupted) == 130
     assert (capfd.readouterr().err, caught) == ("charkha: interrupted\n", [])
 
 
@@ -220,8 +216,7 @@ def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
-    assert main(["trace", "check", "t"]) == 1
+    assert main(["trace", "check", "t"], failing(error)) == 1
     (details,) = tmp_path.iterdir()
     assert "Traceback" in details.read_text()
     err = capsys.readouterr().err

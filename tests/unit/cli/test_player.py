@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from emulator.cli.player import RunLog
-from emulator.results.run_folder.observer import IterationDone, IterationStarted, WaitingFor, WritingTrace
+from emulator.results.run_folder.observer import IterationEnded, IterationStarted, WaitingFor, WritingTrace
 
 
 def test_events_of_a_run_are_logged_at_level_info(caplog: pytest.LogCaptureFixture) -> None:
@@ -14,7 +14,7 @@ def test_events_of_a_run_are_logged_at_level_info(caplog: pytest.LogCaptureFixtu
         log.tell(WaitingFor(["east", "west"]))
         log.tell(IterationStarted(-1))
         log.tell(IterationStarted(0))
-        log.tell(IterationDone(0, 1_500_000))
+        log.tell(IterationEnded(0, 1_500_000))
         log.tell(WritingTrace())
     assert caplog.messages == [
         "waiting for agents: east, west",

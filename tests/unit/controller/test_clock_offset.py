@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from emulator.control import conversation as control
-from emulator.controller import clock_offset
 from emulator.controller.clock_offset import (
     FIRST_BURST,
     LOOKS,
@@ -136,9 +135,8 @@ class Remote:
 
 
 @pytest.fixture
-def clocks(monkeypatch: pytest.MonkeyPatch) -> AgentClocks:
-    monkeypatch.setattr(clock_offset, "clock_id", lambda: "this boot")
-    return AgentClocks()
+def clocks() -> AgentClocks:
+    return AgentClocks("this boot")
 
 
 def test_an_agent_with_the_same_clock_is_not_asked(clocks: AgentClocks) -> None:
@@ -149,9 +147,8 @@ def test_an_agent_with_the_same_clock_is_not_asked(clocks: AgentClocks) -> None:
 
 
 @pytest.mark.parametrize("own", ["", "this boot"])
-def test_a_clock_that_is_not_known_to_be_the_same_is_watched(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_offset, "clock_id", lambda: own)
-    clocks, asked = AgentClocks(), []
+def test_a_clock_that_is_not_known_to_be_the_same_is_watched(own: str) -> None:
+    clocks, asked = AgentClocks(own), []
     clocks.add("far", "", asked.append)
     assert asked
 

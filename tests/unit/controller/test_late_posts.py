@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from emulator.controller.recording import late_posts
 from emulator.controller.recording.late_posts import add_remaining_ideals
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.results.run_folder.schema import RunTable
@@ -30,7 +28,7 @@ def played(posts: Sequence[int], *, dones: Sequence[int] = (), iteration: int = 
     return [one | {"arrival_ns": one["done_ns"]} for one in rows]
 
 
-def remaining(folder: Path, rows: Sequence[Row]) -> dict[tuple[int, int], set[int | None]]:
+def remaining(folder: Path, rows: Sequence[Row], **bounds: int) -> dict[tuple[int, int], set[int | None]]:
     """(iteration, instance) → what its rows have."""
     with RunWriter(folder, manifest()) as writer:
         writer.add(RunTable.SAMPLES, columns(rows))
@@ -42,6 +40,7 @@ def remaining(folder: Path, rows: Sequence[Row]) -> dict[tuple[int, int], set[in
             algorithm_of=lambda _: "parallel",
             overhead=WireOverhead(1, 1),
             seed=1,
+            **bounds,
         )
         table = writer.run().table(RunTable.SAMPLES, ["iteration", "instance", "remaining_ideal_ns"])
     found: dict[tuple[int, int], set[int | None]] = {}
@@ -73,10 +72,9 @@ def test_an_acknowledgement_keeps_no_port_after_the_last_arrival(tmp_path: Path)
     assert remaining(tmp_path / "run", [*before, *after])[0, 1] == {HALF_NS}
 
 
-def test_of_too_many_a_random_sample_is_worked_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_posts, "MOST_FOLLOWED", 5 * 12)  # transfers of five
+def test_of_too_many_a_random_sample_is_worked_out(tmp_path: Path) -> None:
     rows = [one for number in range(20) for one in played([0, 0, 0, LONG_NS * (number % 2)], iteration=number)]
-    found = remaining(tmp_path / "run", rows)
+    found = remaining(tmp_path / "run", rows, most_followed=5 * 12)  # transfers of five
     worked_out = {number: value for (number, _), value in found.items() if value != {None}}
     assert len(worked_out) == 5
     assert all(value == {HALF_NS if number % 2 else ALL_NS} for number, value in worked_out.items())

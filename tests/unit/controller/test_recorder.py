@@ -13,7 +13,7 @@ from emulator.control.observations import Completions, RankSummary
 from emulator.controller.recording.recorder import HOLD_S, Recorder, WorstInstances
 from emulator.controller.recording.session_observer import RanksDone
 from emulator.results.run_folder.manifest import BROKEN, Exclusion
-from emulator.results.run_folder.observer import IterationDone, IterationStarted, Moved, Recorded, RunEvent
+from emulator.results.run_folder.observer import IterationEnded, IterationStarted, Moved, Recorded, RunEvent
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.classes import class_rows
 from emulator.results.statistics.samples.collectives import merge
@@ -43,7 +43,7 @@ class Log:
         return self.readings.pop() if self.readings else None
 
     def tell(self, event: RunEvent) -> None:
-        names = {IterationStarted: "started", Recorded: "recorded", IterationDone: "done", Moved: "moved"}
+        names = {IterationStarted: "started", Recorded: "recorded", IterationEnded: "done", Moved: "moved"}
         self.seen.append((names[type(event)], *event))
 
 

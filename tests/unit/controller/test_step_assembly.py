@@ -3,12 +3,10 @@
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.control.observations import RankSteps
-from emulator.controller.recording import step_assembly
 from emulator.controller.recording.step_assembly import StepAssembly, joined
 from emulator.results.run_folder.schema import RunTable, to_batch
 
@@ -95,9 +93,8 @@ def test_an_instance_is_written_when_its_last_member_has_spoken() -> None:
     assert (rest["instance"], assembly.incomplete, assembly.complete) == (1, 1, {(0, 0)})
 
 
-def test_members_that_never_come_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_assembly, "MOST_TRANSFERS", 3)
-    assembly = StepAssembly(lambda rank, node: 2)
+def test_members_that_never_come_do_not_fill_the_memory() -> None:
+    assembly = StepAssembly(lambda rank, node: 2, most_transfers=3)
     given = [found["instance"] for k in range(6) for found in assembly.add(block(0, [(0, 1, 0)], [], instance=k))]
     assert given == [0, 1, 2]
 

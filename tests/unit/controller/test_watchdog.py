@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from emulator.control.conversation import Progress
-from emulator.controller import watchdog
 from emulator.controller.watchdog import SILENT_AGENT_S, Standstill, Watchdog, check_periodically
 from emulator.errors import AgentLost, EmulatorError, RunTimeout
 from emulator.host.core_wait import CoreTime
@@ -155,8 +154,7 @@ def test_without_reports_a_standstill_names_the_agents(job: Standstill, clock: C
     assert "agents b" in str(standstill_after(5.25, job, clock))
 
 
-def test_a_check_that_raises_is_reported_and_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "PERIOD_S", 0)
+def test_a_check_that_raises_is_reported_and_ends_the_watch() -> None:
     failures: list[BaseException] = []
     checks: list[int] = []
 
@@ -165,6 +163,6 @@ def test_a_check_that_raises_is_reported_and_ends_the_watch(monkeypatch: pytest.
         if len(checks) == 3:
             raise KeyError("ranks")
 
-    asyncio.run(check_periodically(check, failed=failures.append))
+    asyncio.run(check_periodically(check, failed=failures.append, period_s=0))
     assert len(checks) == 3
     assert [type(one) for one in failures] == [KeyError]

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from emulator.host import nic
-from emulator.host.nic import nic_facts
+from emulator.host.nic import facts_in, nic_facts
 from emulator.host.nic_facts import NicFacts
 
 
@@ -23,19 +22,8 @@ def driver(name: bytes, firmware: bytes) -> bytes:
     return struct.pack("I32s32s32s96x", 3, name, b"6.1", firmware)
 
 
-def facts(
-    monkeypatch: pytest.MonkeyPatch, *, settings: bytes | None, driver: bytes | None, mtu: int | None
-) -> NicFacts:
-    answers = {nic._GET_SETTINGS: settings, nic._GET_DRIVER: driver}
-    monkeypatch.setattr(nic, "_ethtool", lambda control, interface, command, size: answers[command])
-    monkeypatch.setattr(nic, "_mtu", lambda control, interface: mtu)
-    return nic_facts("eth0")
-
-
-def test_all_that_a_driver_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = facts(
-        monkeypatch, settings=settings(25_000, 0), driver=driver(b"mlx5_core", b"16.35.2000 (MT_1)"), mtu=9000
-    )
+def test_all_that_a_driver_reports() -> None:
+    found = facts_in("eth0", settings=settings(25_000, 0), driver=driver(b"mlx5_core", b"16.35.2000 (MT_1)"), mtu=9000)
     assert found == NicFacts("eth0", "mlx5_core", "16.35.2000 (MT_1)", 25_000_000_000, 9000)
 
 
@@ -50,22 +38,20 @@ def test_all_that_a_driver_reports(monkeypatch: pytest.MonkeyPatch) -> None:
         (0, 0, None),
     ],
 )
-def test_a_speed_has_two_halves_and_may_be_unknown(
-    low: int, high: int, speed_bps: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert facts(monkeypatch, settings=settings(low, high), driver=None, mtu=None) == NicFacts(
+def test_a_speed_has_two_halves_and_may_be_unknown(low: int, high: int, speed_bps: int | None) -> None:
+    assert facts_in("eth0", settings=settings(low, high), driver=None, mtu=None) == NicFacts(
         "eth0", speed_bps=speed_bps
     )
 
 
 @pytest.mark.parametrize("text", [b"", b"N/A", b"   "])
-def test_texts_that_say_nothing_are_none(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = facts(monkeypatch, settings=None, driver=driver(b"veth", text), mtu=1500)
+def test_texts_that_say_nothing_are_none(text: bytes) -> None:
+    found = facts_in("eth0", settings=None, driver=driver(b"veth", text), mtu=1500)
     assert (found.driver, found.firmware) == ("veth", None)
 
 
-def test_texts_of_32_bytes_need_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = facts(monkeypatch, settings=None, driver=driver(b"d" * 32, b"f\xff"), mtu=None)
+def test_texts_of_32_bytes_need_no_end() -> None:
+    found = facts_in("eth0", settings=None, driver=driver(b"d" * 32, b"f\xff"), mtu=None)
     assert (found.driver, found.firmware) == ("d" * 32, "f\ufffd")
 
 

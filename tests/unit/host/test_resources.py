@@ -92,65 +92,68 @@ def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
 
 
 class Kernel:
-    """The nice value of a process, and whether it may be lowered again."""
+    """In place of `os`: the nice value of a process, and whether it may be lowered again."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, user: int, may_undo: bool = True) -> None:
-        self.nice, self.may_undo, self.history = 0, may_undo, list[int]()
-        monkeypatch.setattr("os.geteuid", lambda: user)
-        monkeypatch.setattr("os.getpriority", lambda which, pid: self.nice)
-        monkeypatch.setattr("os.setpriority", lambda which, pid, value: self.set(value))
-        monkeypatch.setattr("os.nice", lambda more: self.set(self.nice + more))
+    def __init__(self, *, user: int, may_undo: bool = True) -> None:
+        self.value, self.may_undo, self.history = 0, may_undo, list[int]()
+        self.geteuid = lambda: user
 
-    def set(self, value: int) -> None:
-        if value < self.nice and not self.may_undo:
+    def nice(self, more: int) -> None:
+        self.setpriority(0, 0, self.value + more)
+
+    def getpriority(self, which: int, pid: int) -> int:
+        return self.value
+
+    def setpriority(self, which: int, pid: int, value: int) -> None:
+        if value < self.value and not self.may_undo:
             raise PermissionError
-        self.nice = value
+        self.value = value
         self.history.append(value)
 
 
-def test_a_lowered_priority_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(monkeypatch, user=1000)
-    lower_priority()
-    assert kernel.nice == LATER
+def test_a_lowered_priority_stays() -> None:
+    kernel = Kernel(user=1000)
+    lower_priority(kernel)
+    assert kernel.value == LATER
 
 
-def test_an_agent_comes_first_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(monkeypatch, user=0)
-    raise_priority()
-    assert kernel.nice == -FIRST
+def test_an_agent_comes_first_where_it_may() -> None:
+    kernel = Kernel(user=0)
+    raise_priority(kernel)
+    assert kernel.value == -FIRST
 
 
-def test_an_agent_without_the_right_plays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(monkeypatch, user=1000, may_undo=False)
-    raise_priority()
+def test_an_agent_without_the_right_plays_as_it_is() -> None:
+    kernel = Kernel(user=1000, may_undo=False)
+    raise_priority(kernel)
     assert kernel.history == []
 
 
-def test_root_runs_below_agents_and_returns_to_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(monkeypatch, user=0)
-    with below_agents():
-        assert kernel.nice == LATER
+def test_root_runs_below_agents_and_returns_to_where_it_was() -> None:
+    kernel = Kernel(user=0)
+    with below_agents(kernel):
+        assert kernel.value == LATER
     assert kernel.history == [LATER, 0]
 
 
-def test_it_returns_after_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(monkeypatch, user=0)
-    with pytest.raises(ValueError, match="inside"), below_agents():
+def test_it_returns_after_an_error_too() -> None:
+    kernel = Kernel(user=0)
+    with pytest.raises(ValueError, match="inside"), below_agents(kernel):
         raise ValueError("inside")
-    assert kernel.nice == 0
+    assert kernel.value == 0
 
 
-def test_a_user_who_could_not_return_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(monkeypatch, user=1000)
-    with below_agents():
+def test_a_user_who_could_not_return_stays_where_it_is() -> None:
+    kernel = Kernel(user=1000)
+    with below_agents(kernel):
         assert kernel.history == []
 
 
-def test_root_of_a_container_that_may_not_return_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(monkeypatch, user=0, may_undo=False)
-    with below_agents():
+def test_root_of_a_container_that_may_not_return_goes_on() -> None:
+    kernel = Kernel(user=0, may_undo=False)
+    with below_agents(kernel):
         pass
-    assert kernel.nice == LATER
+    assert kernel.value == LATER
 
 
 _CHILD = """

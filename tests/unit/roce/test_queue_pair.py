@@ -6,7 +6,7 @@ import pytest
 
 from emulator.roce.connection.messages import Arrival, ConnectionSettings, Message, Verb
 from emulator.roce.connection.queue_pair import PACKET_OVERHEAD_BYTES, QueuePair
-from emulator.roce.connection.requester import NEVER
+from emulator.roce.connection.send_queue import NEVER
 from emulator.roce.dcqcn import ReactionPoint, preset
 from emulator.roce.pacing import FixedRate
 from emulator.roce.wire.headers import Syndrome

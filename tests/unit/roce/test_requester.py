@@ -1,7 +1,8 @@
 """What a requester sends, sends again and gives up; the window alone is in test_pacing.py."""
 
 from emulator.roce.connection.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
-from emulator.roce.connection.requester import NEVER, Requester
+from emulator.roce.connection.requester import Requester
+from emulator.roce.connection.send_queue import NEVER
 from emulator.roce.tuning import LEAST_PACKETS_AFTER_LOSS, PATIENCE_NS
 from emulator.roce.wire.headers import NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.wire.psn import Psn

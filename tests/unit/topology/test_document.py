@@ -13,10 +13,10 @@ from emulator.topology.document import Document, parse_document, read_document
 from emulator.units import parse_size
 
 
-def document(tmp_path: Path, text: str) -> Document:
+def document(tmp_path: Path, text: str, **limits: int) -> Document:
     path = tmp_path / "t.yaml"
     path.write_text(text)
-    return read_document(path)
+    return read_document(path, **limits)
 
 
 def test_all_keys_are_text(tmp_path: Path) -> None:
@@ -25,11 +25,10 @@ def test_all_keys_are_text(tmp_path: Path) -> None:
     assert found.digest == hashlib.sha256(b"placement: {0: h0, 1.5: h1}\nlist: [{2: x}, 3]\n").hexdigest()
 
 
-def test_a_file_larger_than_the_limit_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emulator.topology.document.MAX_YAML_BYTES", 1 << 20)
-    assert document(tmp_path, "a: 1\n".ljust(1 << 20, "\n")).value == {"a": 1}
+def test_a_file_larger_than_the_limit_is_not_parsed(tmp_path: Path) -> None:
+    assert document(tmp_path, "a: 1\n".ljust(1 << 20, "\n"), most_bytes=1 << 20).value == {"a": 1}
     with pytest.raises(TopologyError, match=r"t.yaml: cannot be read .it has more than 1 MiB.: describe regular parts"):
-        document(tmp_path, "a: 1\n".ljust((1 << 20) + 1, "\n"))
+        document(tmp_path, "a: 1\n".ljust((1 << 20) + 1, "\n"), most_bytes=1 << 20)
 
 
 @pytest.mark.parametrize(

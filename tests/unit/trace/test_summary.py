@@ -1,21 +1,11 @@
 """The numbers of a trace set, and how they are shown."""
 
-import io
 import json
 
-from rich.console import Console
-
-from emulator.trace.analysis.summary import OperationClass, Spread, StorageUse, Summary, summarise
+from emulator.trace.analysis.summary import OperationClass, Spread, StorageUse, summarise
 from emulator.trace.meaning.workload import build_workload
 from emulator.views.as_json import trace_to_json
-from emulator.views.terminal.trace_summary import render
-from tests.support.traces import coll, example_summary, node, rank_trace, storage
-
-
-def shown(summary: Summary) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=120, no_color=True).print(render(summary))
-    return stream.getvalue()
+from tests.support.traces import coll, example_summary, node, rank_trace, shown_summary, storage
 
 
 def test_nodes_operations_groups_and_times_are_counted() -> None:
@@ -43,7 +33,7 @@ def test_storage_is_counted_and_named() -> None:
     summary = summarise(build_workload(traces), traces)
     assert summary.nodes_by_type == {"STORAGE": 4}
     assert summary.storage == {"read": StorageUse(1, 5), "write": StorageUse(2, 4 << 20)}
-    assert "1 read of 5 B in all, 2 writes of 4 MiB in all" in shown(summary)
+    assert "1 read of 5 B in all, 2 writes of 4 MiB in all" in shown_summary(summary)
     assert trace_to_json(summary)["storage"]["write"] == {"operations": 2, "size_bytes": 4 << 20}
     assert example_summary().storage == {}
 
@@ -52,7 +42,7 @@ def test_without_recorded_communication_there_is_no_such_time() -> None:
     traces = [rank_trace(0, [node(1, duration=2), coll(2, "barrier", None)])]
     summary = summarise(build_workload(traces), traces)
     assert (summary.traced_communication_ns, summary.critical_path_traced_ns) == (None, None)
-    assert "traced" not in shown(summary)
+    assert "traced" not in shown_summary(summary)
 
 
 def test_uneven_all_to_all_counts_its_largest_member_once() -> None:

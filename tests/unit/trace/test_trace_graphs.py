@@ -8,7 +8,6 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from emulator.errors import TraceError
-from emulator.trace.meaning import trace_graphs as module
 from emulator.trace.meaning.meaning import TraceOptions
 from emulator.trace.meaning.model import IntArray
 from emulator.trace.meaning.trace_graphs import graph_of, graph_window, layout_of, merged_graph, position_of
@@ -97,10 +96,9 @@ def test_a_node_without_dependencies_stands_just_above_what_needs_it() -> None:
     assert window.layer == {0: 0, 1: 1, 2: 1, 3: 2}
 
 
-def test_what_has_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_NODES", 4)
+def test_what_has_no_room_is_counted() -> None:
     nodes = [node(1), *(node(at, deps=[1]) for at in range(2, 12))]
-    window = graph_window(build_workload([rank_trace(0, nodes)]).programs[0], 0, depth=1)
+    window = graph_window(build_workload([rank_trace(0, nodes)]).programs[0], 0, depth=1, most=4)
     assert (len(window.layer), window.left_out) == (4, 7)
 
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emulator.trace.files import json_elements
 from emulator.trace.files.json_elements import BadDocument, ElementReader
 
 
@@ -31,8 +30,10 @@ class Blocks:
         return found
 
 
-def elements(data: bytes, *, block: int = 1 << 20, element: Any = dict[str, Any]) -> tuple[Any, list[Any]]:
-    reader = ElementReader(Blocks(data, block), "list", element=element, around=Around)
+def elements(
+    data: bytes, *, block: int = 1 << 20, element: Any = dict[str, Any], **limits: int
+) -> tuple[Any, list[Any]]:
+    reader = ElementReader(Blocks(data, block), "list", element=element, around=Around, **limits)
     found = []
     for first, batch in reader.batches():
         assert first == len(found)
@@ -95,11 +96,10 @@ def test_what_is_wrong_is_said_with_its_place(data: bytes, problem: str, block: 
     assert any(one in str(caught.value) for one in problem.split("|")), caught.value
 
 
-def test_an_endless_element_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_elements, "MAX_PART_BYTES", 1000)
+def test_an_endless_element_is_refused_before_it_fills_the_memory() -> None:
     data = b'{"list": [{"x": "' + b"a" * 5000 + b'"}]}'
     with pytest.raises(BadDocument, match="a part of it is longer than"):
-        elements(data, block=100)
+        elements(data, block=100, most_bytes=1000)
 
 
 def test_memory_is_that_of_a_block_not_of_the_document() -> None:
@@ -136,11 +136,10 @@ def test_what_pytorch_writes_wrongly_is_read_and_counted(
     assert [one in (len(before) + place, len(before) + place + 1) for one in reader.mended] == [True]
 
 
-def test_a_document_with_too_many_such_places_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_elements, "MOST_MENDED", 2)
+def test_a_document_with_too_many_such_places_is_refused() -> None:
     data = b'{"list": [{"a": inf}, {"a": inf}, {"a": inf}]}'
     with pytest.raises(BadDocument, match=r"after 2 other places that are no JSON \(byte \d+\)"):
-        elements(data)
+        elements(data, most_mended=2)
 
 
 def test_the_key_of_the_list_within_many_other_objects_is_refused() -> None:

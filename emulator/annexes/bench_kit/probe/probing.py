@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from ipaddress import ip_address, ip_network
-from typing import Self
+from typing import Protocol, Self
 
 from pyroute2 import netns
 
@@ -121,14 +121,33 @@ def probe_between(
         HostError: an interface cannot be used, or goes down.
     """
     with ProbePort(near.device, near.namespace) as sender, ProbePort(far.device, far.namespace) as receiver:
-        wire = Wire(
-            source_mac=sender.mac,
-            next_mac=next_mac or near.next_mac(far.address) or receiver.mac,
-            source=near.address,
-            destination=far.address,
-            mtu=min(near.interface.mtu or sender.mtu or DEFAULT_MTU, sender.mtu),
-        )
+        wire = wire_between(near, far, sender, receiver, next_mac=next_mac)
         return probe_all(sender, receiver, probes(wire), interval_s=interval_s, raises_mtu=raises_mtu)
+
+
+class OpenPort(Protocol):
+    """What a path needs to know of a port at one of its ends."""
+
+    @property
+    def mac(self) -> str:
+        """Its MAC address."""
+        ...
+
+    @property
+    def mtu(self) -> int:
+        """That of the interface, bytes."""
+        ...
+
+
+def wire_between(near: Side, far: Side, sender: OpenPort, receiver: OpenPort, *, next_mac: str | None) -> Wire:
+    """The path of frames from one port to another; arguments as for `probe_between`."""
+    return Wire(
+        source_mac=sender.mac,
+        next_mac=next_mac or near.next_mac(far.address) or receiver.mac,
+        source=near.address,
+        destination=far.address,
+        mtu=min(near.interface.mtu or sender.mtu or DEFAULT_MTU, sender.mtu),
+    )
 
 
 def probe_all(

@@ -52,7 +52,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class GridSweep:
     """A sweep that can be played.
 
     Attributes:
@@ -71,7 +71,7 @@ class Sweep:
         return in_turns({point.folder: point.experiment for point in self.points}, repeat=self.repeat)
 
 
-def make_sweep(experiment: Experiment, axes: Sequence[Axis]) -> Sweep:
+def make_sweep(experiment: Experiment, axes: Sequence[Axis]) -> GridSweep:
     """The points of a sweep.
 
     Args:
@@ -93,7 +93,7 @@ def make_sweep(experiment: Experiment, axes: Sequence[Axis]) -> Sweep:
     for values in combinations:
         parts = [names[value] for names, value in zip(folders, values, strict=True)]
         points.append(_point(base, axes, values, "/".join(parts)))
-    return Sweep(axes, points, repeat)
+    return GridSweep(axes, points, repeat)
 
 
 def repeats_of(experiment: Experiment) -> int:
@@ -127,7 +127,7 @@ def apart_from_starts(experiment: Experiment) -> str:
     return json.dumps(replace(experiment, jobs=jobs).to_plain(), sort_keys=True)
 
 
-def check_points(sweep: Sweep, jobs: LatestJobs, *, on_step: Callable[[str], None] = lambda _: None) -> None:
+def check_points(sweep: GridSweep, jobs: LatestJobs, *, on_step: Callable[[str], None] = lambda _: None) -> None:
     """Settle every point as a run does, but for its traffic.
 
     Args:

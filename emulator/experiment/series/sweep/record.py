@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from emulator.experiment.series.sweep.grid import Point, Sweep, apart_from_starts
-from emulator.experiment.series.turns import Outcome, SeriesRecord
+from emulator.experiment.series.sweep.grid import GridSweep, Point, apart_from_starts
+from emulator.experiment.series.turns import SeriesRecord, TurnOutcome
 from emulator.results.comparison import inference
 from emulator.results.comparison.interference import JobInterference, measure_interference
 from emulator.results.run_folder.reader import Run
@@ -134,7 +134,7 @@ class SweepRecord(SeriesRecord, frozen=True, kw_only=True):
 
 
 def record_of(
-    sweep: Sweep, outcomes: Iterable[Outcome], *, name: str, written: str, collective: str | None = None
+    sweep: GridSweep, outcomes: Iterable[TurnOutcome], *, name: str, written: str, collective: str | None = None
 ) -> SweepRecord:
     """The result of a sweep from the outcomes of its runs.
 
@@ -148,7 +148,7 @@ def record_of(
     Raises:
         ResultError: a run cannot be read.
     """
-    found: dict[str, list[Outcome]] = {point.folder: [] for point in sweep.points}
+    found: dict[str, list[TurnOutcome]] = {point.folder: [] for point in sweep.points}
     for one in outcomes:
         found[one.turn.group].append(one)
     points: list[PointRecord] = []
@@ -179,7 +179,7 @@ def _of_job(one: JobInterference) -> JobFigures:
 
 
 def _measured(
-    point: Point, outcomes: Sequence[Outcome], collective: str | None, alone: dict[str, Mapping[str, Run]]
+    point: Point, outcomes: Sequence[TurnOutcome], collective: str | None, alone: dict[str, Mapping[str, Run]]
 ) -> PointRecord:
     """The figures of a point; `alone` has the runs alone of the points before, by what they share."""
     sessions = [one.played for one in outcomes if one.played is not None]

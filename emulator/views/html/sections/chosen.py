@@ -74,16 +74,16 @@ def whole_iterations(facts: PageFacts) -> Iterator[Iteration]:
         yield Iteration(number, by_rank, int(usage["start_ns"][rows].min()), span.duration_ns)
 
 
-def choose(facts: PageFacts, counted: Sequence[Iteration]) -> Chosen:
-    """Select from the measured iterations, at least one."""
-    ranks = _lanes(facts, counted[0])
+def choose(facts: PageFacts, counted: Sequence[Iteration], *, lanes: int = LANES, intervals: int = INTERVALS) -> Chosen:
+    """Select from the measured iterations, at least one; at most so many ranks, and about so many bars."""
+    ranks = _lanes(facts, counted[0], lanes)
     spans = facts.spans
     each = int(np.count_nonzero((spans.iteration == counted[0].number) & np.isin(spans.rank, ranks)))
-    fitting = int(np.clip(INTERVALS // max(each, 1), FEWEST_ITERATIONS, MOST_ITERATIONS))
+    fitting = int(np.clip(intervals // max(each, 1), FEWEST_ITERATIONS, MOST_ITERATIONS))
     iterations = dict(_labelled(counted, most=fitting))
     longest = max(one.jct_ns for one in iterations.values())
-    lanes = len(iterations) * len(ranks)
-    closed_ns = longest * lanes / INTERVALS if each * len(iterations) > INTERVALS else 0.0
+    whole_ns = longest * len(iterations) * len(ranks)
+    closed_ns = whole_ns / intervals if each * len(iterations) > intervals else 0.0
     return Chosen(iterations, ranks, closed_ns, facts.manifest.trace.ranks)
 
 
@@ -98,10 +98,10 @@ def _labelled(counted: Sequence[Iteration], *, most: int) -> Iterator[tuple[str,
         yield f"iteration {counted[at].number}: {format_duration(counted[at].jct_ns)}{name}", counted[at]
 
 
-def _lanes(facts: PageFacts, one: Iteration) -> list[int]:
+def _lanes(facts: PageFacts, one: Iteration, most: int) -> list[int]:
     """All ranks; if there are too many, some of them spread evenly and the one that finished last."""
     ranks: list[int] = facts.usage["rank"][one.rows].tolist()
-    if len(ranks) <= LANES:
+    if len(ranks) <= most:
         return ranks
     slowest = facts.summary.iteration.slowest_rank if facts.summary.iteration else ranks[0]
-    return sorted({*spread_evenly(ranks, LANES - 1), slowest})
+    return sorted({*spread_evenly(ranks, most - 1), slowest})

@@ -1,13 +1,15 @@
 """Interfaces under test: which rank uses which, and what is refused."""
 
 import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 import pytest
 
-from agents.host import ports
 from agents.host.ports import Ports, nics_of
 from emulator.control.conversation import RankPlace
 from emulator.errors import HostError
+from emulator.host.nic_facts import NicFacts
 
 
 def place(rank: int, host: str, interface: str = "") -> RankPlace:
@@ -84,14 +86,17 @@ def test_a_controller_whose_name_is_unknown_is_named(monkeypatch: pytest.MonkeyP
         Ports(["eth0"]).check("rack-9:4790")
 
 
-@pytest.fixture(autouse=True)
-def host_of_nics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "nic_facts", lambda name: name)
-    monkeypatch.setattr("emulator.host.iproute.holders", lambda: {"192.0.2.1": "eth0", "192.0.2.2": "eth0"})
+def nics(
+    addresses: Sequence[str],
+    devices: Mapping[str, str],
+    holders: Callable[[], Mapping[str, str]] = lambda: {"192.0.2.1": "eth0", "192.0.2.2": "eth0"},
+) -> list[str]:
+    """Names of the interfaces of a host whose eth0 has two addresses."""
+    return [one.interface for one in nics_of(addresses, devices, holders=holders, facts=NicFacts)]
 
 
 def test_each_interface_is_listed_once_and_by_name() -> None:
-    assert nics_of(["192.0.2.2", "127.0.0.1", "192.0.2.1", "192.0.2.7"], {"192.0.2.7": "eth1"}) == [
+    assert nics(["192.0.2.2", "127.0.0.1", "192.0.2.1", "192.0.2.7"], {"192.0.2.7": "eth1"}) == [
         "eth0",
         "eth1",
         "lo",
@@ -99,16 +104,15 @@ def test_each_interface_is_listed_once_and_by_name() -> None:
 
 
 def test_known_interfaces_come_before_those_that_hold_the_address() -> None:
-    assert nics_of(["192.0.2.1", "127.0.0.1"], {"192.0.2.1": "eth5", "127.0.0.1": "eth6"}) == ["eth5", "eth6"]
+    assert nics(["192.0.2.1", "127.0.0.1"], {"192.0.2.1": "eth5", "127.0.0.1": "eth6"}) == ["eth5", "eth6"]
 
 
 def test_an_address_of_no_interface_is_left_out() -> None:
-    assert nics_of(["198.51.100.1"], {}) == []
+    assert nics(["198.51.100.1"], {}) == []
 
 
-def test_without_the_ip_command_only_known_interfaces_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusing() -> None:
+def test_without_the_ip_command_only_known_interfaces_are_listed() -> None:
+    def refusing() -> NoReturn:
         raise HostError("ip is missing on this host: apt-get install iproute2")
 
-    monkeypatch.setattr("emulator.host.iproute.holders", refusing)
-    assert nics_of(["192.0.2.1", "::1", "192.0.2.7"], {"192.0.2.7": "eth1"}) == ["eth1", "lo"]
+    assert nics(["192.0.2.1", "::1", "192.0.2.7"], {"192.0.2.7": "eth1"}, refusing) == ["eth1", "lo"]

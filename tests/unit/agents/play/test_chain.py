@@ -1,7 +1,5 @@
 """What a chain knows of its transfers, which instances have one, and what the controller gets."""
 
-import pytest
-
 from agents.play import chain
 from agents.play.chain import ChainKeeper, RankChain
 from emulator.control.observations import BEHIND, ChainRecords
@@ -27,10 +25,10 @@ class End:
         self.collected += 1
 
 
-def keeper(sent: list[ChainRecords], *, waiting: int = 0) -> ChainKeeper:
+def keeper(sent: list[ChainRecords], *, waiting: int = 0, most: int = chain.MOST_HELD) -> ChainKeeper:
     groups = ([0, 1], [0, 2], [], list(range(64)))
     hosts = [rank % 2 for rank in range(64)]
-    return ChainKeeper(hosts, groups, send=sent.append, waiting=lambda: waiting)
+    return ChainKeeper(hosts, groups, send=sent.append, waiting=lambda: waiting, most=most)
 
 
 def take(keep: ChainKeeper, end: End, *, iteration: int = 0, instance: int = 0) -> None:
@@ -86,10 +84,9 @@ def test_what_the_port_takes_for_what_came_until_the_last_transfer_counts_unless
     assert end.spans == [(5, 20)]
 
 
-def test_a_busy_control_stream_is_spared_and_memory_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "MOST_HELD", 10)
+def test_a_busy_control_stream_is_spared_and_memory_bounded() -> None:
     sent: list[ChainRecords] = []
-    keep, end = keeper(sent, waiting=chain.MOST_WAITING), End()
+    keep, end = keeper(sent, waiting=chain.MOST_WAITING, most=10), End()
     for instance in range(20):
         take(keep, end, instance=instance)
     keep.flush()

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import pytest
-
-from agents.play import recording_player, tags
+from agents.play import tags
 from agents.play.recording_player import MOST_WAITING, StepKeeper, StepRecord
 from emulator.control.observations import StepRecords
 from emulator.planner.rank_program import WORST_STEPS
@@ -26,7 +24,7 @@ class Wire:
 
 
 def keeper(wire: Wire, record_steps: int = 1) -> StepKeeper:
-    return StepKeeper(record_steps, send=wire.sent.append, waiting=lambda: wire.waiting)
+    return StepKeeper(record_steps, send=wire.sent.append, waiting=lambda: wire.waiting, most=100, batch=30)
 
 
 def play(keep: StepKeeper, instances: Sequence[int], *, transfers: int = 10, iteration: int = 0) -> None:
@@ -37,12 +35,6 @@ def play(keep: StepKeeper, instances: Sequence[int], *, transfers: int = 10, ite
             record.begin(1, 0, step, 64)
             record.post(1, tags.data_tag(instance, 0), 64)
         keep.take(record, iteration=iteration, instance=instance, rank=0, node_id=instance)
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_player, "MOST_TRANSFERS", 100)
-    monkeypatch.setattr(recording_player, "BATCH_TRANSFERS", 30)
 
 
 def test_the_slowest_are_sent_when_the_controller_asks_for_them() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pytest
 
 from agents.play.window import Window
 from emulator.planner.rank_program import Chunk
@@ -47,9 +46,8 @@ def test_a_cleared_window_begins_again() -> None:
     assert [(node.waiting, node.ready_ns) for node in nodes] == [(0, 0), (1, 0)]
 
 
-def test_ends_are_forgotten_but_never_taken_for_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.play.window.REMEMBERED_ENDS", 2)
-    window = Window(5)
+def test_ends_are_forgotten_but_never_taken_for_earlier() -> None:
+    window = Window(5, most_ends=2)
     nodes = list(window.deliver(chunk(0, [[], [], [], []])))
     for node, end in zip(nodes, (30, 20, 40, 10), strict=True):
         list(window.complete(node, end))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emulator.annexes.exports.nccl_inspector import write
-from emulator.annexes.importers.registry import import_trace, importer_named
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.errors import ResultError
 from emulator.trace.meaning.model import CommKind
 from tests.support.runs import collective, pair, write_run

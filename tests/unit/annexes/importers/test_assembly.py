@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import Fate
-from emulator.annexes.importers.registry import import_trace, importer_named
 from tests.support.import_sources import WRITERS, write_sample
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
-from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import KVBENCH_CONFIG, recognised, write_kvbench

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import Fate, ImportedTrace, RecordedOperation
-from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import TraceError
 from emulator.trace.files.load import load_trace

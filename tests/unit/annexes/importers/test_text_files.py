@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.importers import text_files
-from emulator.annexes.importers.registry import find_importer
+from emulator.annexes.importers.importing import find_importer
 from emulator.annexes.importers.text_files import file_heads, read_lines, read_whole, source_files
 from emulator.errors import TraceError
 from tests.support.import_sources import WRITERS, recognised, write_sample

@@ -30,7 +30,7 @@ from emulator.annexes.telemetry.reporter import SummedUp
 from emulator.errors import InputError
 from emulator.experiment.spec.spec import Observe
 from emulator.host.metrics_endpoint import new_registry
-from emulator.results.run_folder.observer import AgentMoved, IterationDone, IterationStarted, Recorded, RunHeader
+from emulator.results.run_folder.observer import AgentMoved, IterationEnded, IterationStarted, Recorded, RunHeader
 from tests.support.command import ROOT
 from tests.support.runs import collective, columns
 
@@ -50,7 +50,7 @@ def test_an_iteration_is_summarised_from_all_its_batches() -> None:
     made.tell(Recorded(columns([first])))
     made.tell(Recorded(columns([second])))
     made.tell(Recorded(columns(collective([0, 0], [40, 50], kind="all_gather", instance=1))))
-    made.tell(IterationDone(0, 105))
+    made.tell(IterationEnded(0, 105))
     assert observer.seen == [(0, [("all_reduce", 1, 100), ("all_gather", 1, 50)])]
 
 
@@ -60,8 +60,8 @@ def test_samples_of_the_next_iteration_wait_for_it() -> None:
     both = [*collective([0, 0], [10, 10]), *collective([0, 0], [20, 20], iteration=1)]
     made.tell(Recorded(columns(both[:1])))
     made.tell(Recorded(columns(both[1:])))
-    made.tell(IterationDone(0, 10))
-    made.tell(IterationDone(1, 20))
+    made.tell(IterationEnded(0, 10))
+    made.tell(IterationEnded(1, 20))
     assert observer.seen == [(0, [("all_reduce", 1, 10)]), (1, [("all_reduce", 1, 20)])]
 
 
@@ -69,8 +69,8 @@ def test_an_iteration_is_forgotten_once_it_is_over() -> None:
     observer = Observer()
     made = IterationDigest([observer])
     made.tell(Recorded(columns(collective([0, 0], [10, 10]))))
-    made.tell(IterationDone(0, 10))
-    made.tell(IterationDone(0, 10))
+    made.tell(IterationEnded(0, 10))
+    made.tell(IterationEnded(0, 10))
     assert observer.seen == [(0, [("all_reduce", 1, 10)]), (0, [])]
 
 
@@ -78,16 +78,15 @@ def test_an_iteration_without_samples_has_no_class() -> None:
     observer = Observer()
     made = IterationDigest([observer])
     made.tell(Recorded(columns([])))
-    made.tell(IterationDone(0, 1))
+    made.tell(IterationEnded(0, 1))
     assert observer.seen == [(0, [])]
 
 
-def test_a_large_iteration_is_not_summarised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emulator.annexes.telemetry.publishing.LARGEST_ITERATION", 1)
+def test_a_large_iteration_is_not_summarised() -> None:
     observer = Observer()
-    made = IterationDigest([observer])
+    made = IterationDigest([observer], most_rows=1)
     made.tell(Recorded(columns(collective([0, 0], [10, 10]))))
-    made.tell(IterationDone(0, 10))
+    made.tell(IterationEnded(0, 10))
     assert observer.seen == []
 
 
@@ -95,7 +94,7 @@ def test_every_observer_receives_the_classes() -> None:
     observers = [Observer(), Observer()]
     made = IterationDigest(observers)
     made.tell(Recorded(columns(collective([0, 0], [10, 10]))))
-    made.tell(IterationDone(0, 10))
+    made.tell(IterationEnded(0, 10))
     assert observers[0].seen == observers[1].seen != []
 
 
@@ -214,8 +213,8 @@ def test_metrics_follow_a_run() -> None:
     metrics.tell(Recorded({"rank": range(2)}))
     digest.tell(Recorded(columns(collective([0, 0], [4000, 4000]))))
     metrics.tell(AgentMoved("agent-0", bytes_sent=77, nodes_done=1, waiting_on=""))
-    metrics.tell(IterationDone(0, 2_000_000))
-    digest.tell(IterationDone(0, 2_000_000))
+    metrics.tell(IterationEnded(0, 2_000_000))
+    digest.tell(IterationEnded(0, 2_000_000))
     labels = {"collective": "all_reduce", "group_size": "2", "size_bytes": "1000", "algorithm": "ring"}
     assert registry.get_sample_value("charkha_jct_seconds") == pytest.approx(0.002)
     assert registry.get_sample_value("charkha_communication_nodes_done_total") == 2
@@ -239,7 +238,7 @@ def test_a_class_without_bandwidth_has_a_time_only() -> None:
     registry = new_registry()
     digest = IterationDigest([RunMetrics(registry, FACTS_RUN_METRICS)])
     digest.tell(Recorded(columns(collective([0, 0], [4000, 4000], kind="barrier", size_bytes=0, algorithm="x"))))
-    digest.tell(IterationDone(0, 1))
+    digest.tell(IterationEnded(0, 1))
     labels = {"collective": "barrier", "group_size": "2", "size_bytes": "0", "algorithm": "x"}
     assert registry.get_sample_value("charkha_cct_seconds", labels) == pytest.approx(4e-6)
     assert registry.get_sample_value("charkha_busbw_bytes_per_second", labels) is None

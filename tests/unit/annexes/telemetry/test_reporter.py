@@ -9,7 +9,7 @@ from emulator.annexes.telemetry.publishing import IterationDigest
 from emulator.annexes.telemetry.reporter import TelemetryReporter
 from emulator.results.run_folder.observer import (
     AgentMoved,
-    IterationDone,
+    IterationEnded,
     IterationStarted,
     Moved,
     Recorded,
@@ -50,8 +50,8 @@ def played() -> Desk:
         desk.now += 1
         reporter.tell(Moved(5000 * (iteration + 2)))
         reporter.tell(AgentMoved("agent/0", bytes_sent=5000, nodes_done=9, waiting_on="rank 1"))
-        reporter.tell(IterationDone(iteration, 7000))
-        digest.tell(IterationDone(iteration, 7000))
+        reporter.tell(IterationEnded(iteration, 7000))
+        digest.tell(IterationEnded(iteration, 7000))
     reporter.tell(WritingTrace())
     reporter.end("complete", None)
     return desk

@@ -5,8 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from emulator.annexes.timeline.page import sections
-from emulator.annexes.timeline.rates import Rates, steps
+from emulator.annexes.timeline.page import Rates, sections, steps
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.schema import TIMELINE_SCHEMA, to_batch
 from emulator.views.html.page.document import Chart, Table

@@ -8,6 +8,7 @@ import pytest
 from emulator.cli.main import main
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.state import LabStore
+from tests.support.labs import pretended
 
 OLD = {
     "box_id": "a",
@@ -62,11 +63,11 @@ def test_without_a_box_it_says_how_to_bring_one_up(
 
 @pytest.mark.parametrize("word", ["box", "lab"])
 def test_a_box_of_another_network_namespace_is_left_alone(
-    word: str, store: LabStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    word: str, store: LabStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
     old_box(store, tmp_path, "a")
-    assert "lab a was brought up in another network namespace" in refused(word, "down", "a", capsys=capsys)
+    with pretended():
+        assert "lab a was brought up in another network namespace" in refused(word, "down", "a", capsys=capsys)
     assert store.ids() == ["a"]
 
 

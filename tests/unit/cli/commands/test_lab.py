@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -13,6 +15,7 @@ from emulator.device.lab.state import UP, LabState, LabStore, Owner, Party
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.command import ROOT, refused
+from tests.support.labs import pretended
 
 SWITCH = ROOT / "topologies" / "two-hosts-switch.yaml"
 
@@ -127,25 +130,25 @@ def test_only_hosts_and_switches_of_the_lab_are_entered(store: LabStore, capsys:
     assert "lab a has no host or switch 'h9'; it has h0, h1, sw0" in refused("lab", "exec", "h9", "true", capsys=capsys)
 
 
-def test_options_of_the_command_inside_stay_its_own(
-    store: LabStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_of_the_command_inside_stay_its_own(store: LabStore, capsys: pytest.CaptureFixture[str]) -> None:
     record(store, "a")
-    started: list[list[str]] = []
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "execvp", lambda program, words: started.append(words))
-    main(["lab", "exec", "--lab", "a", "h0", "ip", "--json", "address"])
+    started: list[Sequence[str]] = []
+
+    def become(program: str, words: Sequence[str]) -> NoReturn:
+        started.append(words)
+        raise SystemExit(0)
+
+    with pretended(become=become), pytest.raises(SystemExit):
+        main(["lab", "exec", "--lab", "a", "h0", "ip", "--json", "address"])
     (words,) = started
     assert words[:3] == ["ip", "netns", "exec"]
     assert words[-3:] == ["ip", "--json", "address"]
 
 
-def test_entering_needs_root(
-    store: LabStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_entering_needs_root(store: LabStore, capsys: pytest.CaptureFixture[str]) -> None:
     record(store, "a")
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert main(["lab", "exec", "h0", "true"]) == 3
+    with pretended(user=1000):
+        assert main(["lab", "exec", "h0", "true"]) == 3
     assert "sudo" in capsys.readouterr().err
 
 

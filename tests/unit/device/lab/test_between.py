@@ -1,15 +1,15 @@
 """Interfaces that serve something else are no ports of a lab, and what is taken from a machine is given back."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
-from emulator.device.lab import between
 from emulator.device.lab.between import PortPair, RealPort, find_ports, given_back, joined
 from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import PlanError
+from tests.support.labs import pretended
 
 PORTS = (RealPort("eth1", "m", 1500), RealPort("eth2", "m", 1500, is_up=False, merged=False))
 
@@ -24,12 +24,12 @@ def address(local: str, prefixlen: int, scope: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def host() -> Iterator[list[dict[str, Any]]]:
     """What `ip` shows of this host."""
     links: list[dict[str, Any]] = []
     printed = {"ip": lambda: json.dumps(links), "ethtool": lambda: "generic-receive-offload: off\n"}
-    monkeypatch.setattr(between, "attempt", lambda batch: printed[CommandBatch(batch.command).command[0]]())
-    return links
+    with pretended(lambda batch: printed[batch.command[0]]()):
+        yield links
 
 
 def test_a_port_is_remembered_as_it_was(host: list[dict[str, Any]]) -> None:

@@ -2,8 +2,9 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import count
+from typing import NoReturn
 
 import pytest
 
@@ -15,11 +16,11 @@ from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import HostError, InputError
 from emulator.topology.load import load_topology
 from tests.support.command import ROOT
+from tests.support.labs import pretended
 
 
-def test_users_without_root_get_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(HostError, match="root: run the command with sudo"):
+def test_users_without_root_get_one_line() -> None:
+    with pretended(user=1000), pytest.raises(HostError, match="root: run the command with sudo"):
         require_root()
 
 
@@ -46,9 +47,9 @@ def test_a_refusal_without_a_known_line_shows_the_command(stderr: str, shown: st
     assert _refused(CommandBatch(("ip", "-n", "x", "-batch", "-"), ["a", "b"]), stderr) == shown
 
 
-def test_packages_are_listed_once_with_all_missing_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda tool: None)
-    with pytest.raises(HostError, match=r"^ethtool, ip, tc is missing .*: apt-get install ethtool iproute2$"):
+def test_packages_are_listed_once_with_all_missing_tools() -> None:
+    problem = r"^ethtool, ip, tc is missing .*: apt-get install ethtool iproute2$"
+    with pretended(missing=("ip", "tc", "ethtool")), pytest.raises(HostError, match=problem):
         require_tools(["tc", "ip", "ethtool", "tc"])
 
 
@@ -63,13 +64,11 @@ def design() -> Design:
 
 
 @pytest.mark.parametrize("name", ["h0", "sw0"])
-def test_hosts_and_switches_are_entered(name: str, design: Design, monkeypatch: pytest.MonkeyPatch) -> None:
-    def replace(program: str, words: list[str]) -> None:
+def test_hosts_and_switches_are_entered(name: str, design: Design) -> None:
+    def replace(program: str, words: Sequence[str]) -> NoReturn:
         raise Replaced(program, *words)
 
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "execvp", replace)
-    with pytest.raises(Replaced) as replaced:
+    with pretended(become=replace), pytest.raises(Replaced) as replaced:
         execute(design, name, ["ip", "-s", "link"])
     namespace = design.node(name).namespace
     assert replaced.value.args == ("ip", "ip", "netns", "exec", namespace, "ip", "-s", "link")
@@ -80,51 +79,36 @@ def test_other_names_are_refused(design: Design) -> None:
         execute(design, "h2", ["true"])
 
 
-def test_other_users_are_refused(design: Design, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(HostError, match="sudo"):
+def test_other_users_are_refused(design: Design) -> None:
+    with pretended(user=1000), pytest.raises(HostError, match="sudo"):
         execute(design, "h0", ["true"])
 
 
-@pytest.fixture
-def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Signals that would have been sent: (process, signal). Time passes half a second at a time."""
-    sent: list[tuple[int, int]] = []
-    times: Iterator[int] = count()
-    monkeypatch.setattr("os.kill", lambda pid, number: sent.append((pid, number)))
-    monkeypatch.setattr("time.monotonic", lambda: next(times) / 2)
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    return sent
+def test_processes_are_asked_to_end_before_they_are_killed() -> None:
+    """Time passes half a second at a time."""
+    me, times, sent = os.getpid(), count(), list[tuple[int, int]]()
+    stubborn = [[7, 8, me], [8], [8], [8], []]
+    commands.end_processes(
+        lambda: stubborn.pop(0),
+        kill=lambda pid, number: sent.append((pid, number)),
+        clock=lambda: next(times) / 2,
+        pause_s=0,
+    )
+    assert [pid for pid, _ in sent] == [7, 8, 8, 8, 8]
+    assert [number for _, number in sent] == [signal.SIGTERM] * 3 + [signal.SIGKILL] * 2
 
 
-def test_processes_are_asked_to_end_before_they_are_killed(
-    killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stubborn = [f"7 8 {os.getpid()}", "8", "8", "8", ""]
-
-    def attempt(batch: CommandBatch) -> str:
-        return stubborn.pop(0) if stubborn else ""
-
-    monkeypatch.setattr(commands, "attempt", attempt)
-    commands._end_processes(["charkha-x-h0"])
-    assert [pid for pid, _ in killed] == [7, 8, 8, 8, 8]
-    assert [number for _, number in killed] == [signal.SIGTERM] * 3 + [signal.SIGKILL] * 2
-    assert os.getpid() not in {pid for pid, _ in killed}
-
-
-def test_a_process_that_ended_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = ["7", ""]
+def test_a_process_that_ended_meanwhile_is_no_error() -> None:
+    listed = [[7], []]
 
     def gone(pid: int, number: int) -> None:
         raise ProcessLookupError
 
-    monkeypatch.setattr("os.kill", gone)
-    monkeypatch.setattr(commands, "attempt", lambda _: listed.pop(0))
-    commands._end_processes(["charkha-x-h0"])
+    commands.end_processes(lambda: listed.pop(0), kill=gone, pause_s=0)
     assert listed == []
 
 
-def test_processes_of_all_namespaces_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_all_namespaces_are_listed() -> None:
     inside = {"a": "1\n2\n", "b": "", "c": "3"}
-    monkeypatch.setattr(commands, "attempt", lambda batch: inside[batch.command[-1]])
-    assert commands.processes_in("abc") == [1, 2, 3]
+    with pretended(lambda batch: inside[batch.command[-1]]):
+        assert commands.processes_in("abc") == [1, 2, 3]

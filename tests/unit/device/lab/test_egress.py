@@ -6,12 +6,6 @@ from emulator.device.lab.egress import AddressPair, address_pairs, require_egres
 from emulator.errors import PlanError
 from emulator.topology.model import Topology
 from tests.support.skips import need
-from tests.support.topologies import shipped_topology
-
-
-@pytest.fixture
-def topology() -> Topology:
-    return shipped_topology("leaf-spine-2x2", ranks=8)
 
 
 def test_ways_lead_from_every_own_port_to_every_port_elsewhere(topology: Topology) -> None:

@@ -1,18 +1,35 @@
 """Which lab is meant, and which is in the way; nothing is made."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from emulator.device.lab import commands, labs
-from emulator.device.lab.labs import Labs
+from emulator.device.lab.labs import Labs, judge, offered_load
 from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party
 from emulator.errors import HostError, InputError, PlanError
+from emulator.planner.network.header_overhead import roce_overhead
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
-from tests.support.labs import TWO_HOSTS, designed
+from tests.support.labs import TWO_HOSTS, designed, pretended
+from tests.support.topologies import shipped_topology
+
+
+def test_what_hosts_offer_is_counted_in_packets() -> None:
+    load = offered_load(shipped_topology("eight-hosts-switch").network)
+    packet = roce_overhead(1500, message_bytes=1024).wire_bytes
+    assert load.packets_per_s == pytest.approx(8 * 10**8 / 8 / packet)
+
+
+def test_a_host_carries_what_its_cores_can() -> None:
+    assert judge(shipped_topology("eight-hosts-switch").network, cores=2) is None
+    assert judge(shipped_topology("two-hosts-switch").network, cores=2) is None
+    refused = judge(shipped_topology("two-hosts-switch").network, cores=1)
+    assert refused is not None
+    assert "1 cores can handle about" in refused
+
 
 NOBODY = Owner(pid=1 << 22, began=1)
 
@@ -23,14 +40,15 @@ def topology() -> Topology:
 
 
 @pytest.fixture
-def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Labs:
-    """Labs of a user who seems to be root, on a host without namespaces; nothing can be executed."""
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr(labs, "require_tools", lambda _: None)
-    monkeypatch.setattr(commands, "NAMESPACES", tmp_path / "netns")
-    monkeypatch.setattr(labs, "run", lambda batch: pytest.fail(f"{batch.command} was run"))
-    monkeypatch.setattr(commands, "attempt", lambda _: "")
-    return Labs(LabStore(tmp_path / "labs"))
+def known(tmp_path: Path) -> Iterator[Labs]:
+    """Labs of a user who seems to be root, on a host without namespaces; nothing can be made."""
+
+    def printed(batch: CommandBatch) -> str:
+        assert batch.command[0] != "setpriv", f"{batch.command} was run"
+        return ""
+
+    with pretended(printed, namespaces=tmp_path / "netns"):
+        yield Labs(LabStore(tmp_path / "labs"))
 
 
 def add(known: Labs, topology: Topology, lab_id: str, phase: str = UP, owner: Owner = NOBODY) -> LabState:
@@ -101,15 +119,15 @@ def test_a_standing_lab_is_mended_only_for_its_owner_and_from_its_file(known: La
 
 
 def test_the_only_lab_is_not_removed_without_its_name_if_it_is_of_somebody_else(
-    known: Labs, topology: Topology, monkeypatch: pytest.MonkeyPatch
+    known: Labs, topology: Topology
 ) -> None:
     state = add(known, topology, "x")
     assert known.to_remove(None, several=False, none=False) == ["x"]
-    monkeypatch.setattr(Party, "me", lambda: Party(4242424))
+    other = Party(4242424)
     for word in (None, state.topology):
         with pytest.raises(InputError, match=r"lab x belongs to .*: `charkha lab down x` removes it all the same"):
-            known.to_remove(word, several=False, none=False)
-    assert known.to_remove("x", several=False, none=False) == ["x"]
+            known.to_remove(word, several=False, none=False, me=other)
+    assert known.to_remove("x", several=False, none=False, me=other) == ["x"]
 
 
 def test_a_lab_that_another_process_is_bringing_up_is_refused(known: Labs, topology: Topology) -> None:
@@ -119,12 +137,9 @@ def test_a_lab_that_another_process_is_bringing_up_is_refused(known: Labs, topol
         known.up(topology, lab_id="x")
 
 
-def test_what_a_killed_command_left_is_removed_first(
-    known: Labs, topology: Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_command_left_is_removed_first(known: Labs, topology: Topology, tmp_path: Path) -> None:
     add(known, topology, "x", RAISING, NOBODY)
-    monkeypatch.setattr(labs, "run", lambda _: (_ for _ in ()).throw(HostError("the lab cannot be created")))
-    with pytest.raises(HostError, match="cannot be created"):
+    with pretended(code=1, namespaces=tmp_path / "netns"), pytest.raises(HostError, match="cannot be created"):
         known.up(topology, lab_id="x")
     assert known.store.ids() == []  # neither the old one nor the new one is left
 
@@ -142,7 +157,7 @@ def test_a_namespace_of_somebody_else_is_left_alone(known: Labs, topology: Topol
 
 
 def test_taking_down_deletes_the_namespaces_that_exist_and_forgets_the_lab(
-    known: Labs, topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: Labs, topology: Topology, tmp_path: Path
 ) -> None:
     state = add(known, topology, "x")
     folder = tmp_path / "netns"
@@ -150,16 +165,14 @@ def test_taking_down_deletes_the_namespaces_that_exist_and_forgets_the_lab(
     names = [node.namespace for node in state.design.nodes]
     for name in names[1:]:
         (folder / name).touch()
-    done: list[CommandBatch] = []
 
-    def attempt(batch: CommandBatch) -> str:
-        done.append(batch)
+    def printed(batch: CommandBatch) -> str:
         for line in batch.lines:
             (folder / line.removeprefix("netns delete ")).unlink()
         return ""
 
-    monkeypatch.setattr(commands, "attempt", attempt)
-    assert known.down("x")
+    with pretended(printed, namespaces=folder) as done:
+        assert known.down("x")
     assert [batch.lines for batch in done if batch.lines] == [[f"netns delete {name}" for name in names[1:]]]
     assert known.store.ids() == []
     assert not known.down("x")
@@ -176,11 +189,10 @@ def test_a_namespace_that_stays_is_named_and_the_lab_is_not_forgotten(
     assert known.store.ids() == ["x"]
 
 
-def test_a_lab_needs_root(tmp_path: Path, topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+def test_a_lab_needs_root(tmp_path: Path, topology: Topology) -> None:
     for action in (
         lambda: Labs(LabStore(tmp_path)).down("x"),
         lambda: Labs(LabStore(tmp_path)).up(topology, lab_id="x"),
     ):
-        with pytest.raises(HostError, match="run the command with sudo"):
+        with pretended(user=1000), pytest.raises(HostError, match="run the command with sudo"):
             action()

@@ -10,13 +10,8 @@ from emulator.device.lab.playing import LabPlace, find_place, require_addresses
 from emulator.device.lab.state import LabStore, Party
 from emulator.errors import HostError, PlanError
 from emulator.topology.model import Topology
-from tests.support.labs import stored
+from tests.support.labs import pretended, stored
 from tests.support.topologies import shipped_topology
-
-
-@pytest.fixture
-def topology() -> Topology:
-    return shipped_topology("leaf-spine-2x2", ranks=8)
 
 
 def test_a_lab_must_be_of_the_very_file(tmp_path: Path, topology: Topology) -> None:
@@ -50,7 +45,6 @@ ANN, BOB, SERVICE = Party(1000), Party(1001), Party(0, "/srv/lab")
 def test_nobody_plays_in_the_lab_of_somebody_else(
     tmp_path: Path,
     topology: Topology,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     me: Party,
     owner: Party,
@@ -59,9 +53,8 @@ def test_nobody_plays_in_the_lab_of_somebody_else(
 ) -> None:
     labs = Labs(LabStore(tmp_path / "labs"))
     stored(labs.store, topology, "x", belongs_to=owner)
-    monkeypatch.setattr(Party, "me", lambda: me)
     with pytest.raises(PlanError, match="lab x belongs to ") as refused:
-        find_place(topology, "x" if named else None, labs=labs)
+        find_place(topology, "x" if named else None, labs=labs, me=me)
     assert str(owner) in str(refused.value)
     assert remedy in str(refused.value)
 
@@ -71,26 +64,23 @@ def test_nobody_plays_in_the_lab_of_somebody_else(
     [(ANN, ANN, False), (ANN, ANN, True), (Party(0), ANN, True), (SERVICE, Party(1000, "/srv/lab"), False)],
 )
 def test_an_own_lab_and_root_who_names_one_are_let_in(
-    tmp_path: Path, topology: Topology, monkeypatch: pytest.MonkeyPatch, *, me: Party, owner: Party, named: bool
+    tmp_path: Path, topology: Topology, *, me: Party, owner: Party, named: bool
 ) -> None:
     labs = Labs(LabStore(tmp_path / "labs"))
     stored(labs.store, topology, "x", belongs_to=owner)
-    monkeypatch.setattr(Party, "me", lambda: me)
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(HostError, match="namespace charkha-x-h0 of lab x is gone"):  # it looked for the lab
-        find_place(topology, "x" if named else None, labs=labs)
+    with (
+        pretended(),
+        pytest.raises(HostError, match="namespace charkha-x-h0 of lab x is gone"),
+    ):  # it looked for the lab
+        find_place(topology, "x" if named else None, labs=labs, me=me)
 
 
-def test_of_two_labs_of_a_file_the_own_one_is_meant(
-    tmp_path: Path, topology: Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_labs_of_a_file_the_own_one_is_meant(tmp_path: Path, topology: Topology) -> None:
     labs = Labs(LabStore(tmp_path / "labs"))
     stored(labs.store, topology, "of-bob", belongs_to=BOB)
     stored(labs.store, topology, "of-ann", belongs_to=ANN)
-    monkeypatch.setattr(Party, "me", lambda: ANN)
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(HostError, match="lab of-ann is gone"):
-        find_place(topology, None, labs=labs)
+    with pretended(), pytest.raises(HostError, match="lab of-ann is gone"):
+        find_place(topology, None, labs=labs, me=ANN)
 
 
 def test_agents_of_a_lab_have_a_core_each_as_far_as_there_are_some(

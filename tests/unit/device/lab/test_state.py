@@ -10,12 +10,6 @@ from emulator.device.lab.state import LabStore, Owner, Party
 from emulator.errors import InputError, PlanError
 from emulator.topology.model import Topology
 from tests.support.labs import stored
-from tests.support.topologies import shipped_topology
-
-
-@pytest.fixture
-def topology() -> Topology:
-    return shipped_topology("leaf-spine-2x2", ranks=8)
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path, topology: Topology) -> None:

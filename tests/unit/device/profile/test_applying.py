@@ -1,20 +1,22 @@
 """A profile is applied and undone in the right order, whatever happens in between. tests/lab has the kernel's part."""
 
 import json
-import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from emulator.device.lab import commands
+from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
 from emulator.device.profile.applying import AppliedProfile, Scenario
 from emulator.device.profile.changes import Change, plan_changes
 from emulator.errors import HostError, PlanError
 from tests.support.command import wait_for
+from tests.support.labs import pretended
 from tests.support.profiles import changes, profile_of, two_hosts
 
 RULES = ("{name: lost, drop: {every: 2}}", '{name: slow, shape: {rate: 50%}, port: "sw0:p1"}')
@@ -35,13 +37,13 @@ class Host:
         self.seen: list[str] = []
         self.stderr = "Error: No such file or directory\n"
 
-    def run(self, command: Sequence[str], *, input: str, **options: object) -> subprocess.CompletedProcess[str]:  # noqa: A002
-        """In place of `subprocess.run`."""
+    def finish(self, batch: CommandBatch) -> subprocess.CompletedProcess[str]:
+        """See `emulator.device.lab.commands.CommandHost`."""
         if self.watched is not None:
             self.seen.append(self.watched.read_text())
-        self.scripts.append(f"{' '.join(command)}: {' '.join(input.split())}")
+        self.scripts.append(f"{' '.join(batch.command)}: {' '.join(' '.join(batch.lines).split())}")
         is_refused = self.refused is not None and self.refused in self.scripts[-1]
-        return subprocess.CompletedProcess(command, int(is_refused), "", self.stderr if is_refused else "")
+        return subprocess.CompletedProcess(batch.command, int(is_refused), "", self.stderr if is_refused else "")
 
     def done(self, word: str) -> list[str]:
         """Scripts with a word, forgotten afterwards."""
@@ -51,11 +53,10 @@ class Host:
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+def host() -> Iterator[Host]:
     host = Host()
-    monkeypatch.setattr(subprocess, "run", host.run)
-    monkeypatch.setattr(shutil, "which", lambda tool: f"/sbin/{tool}")
-    return host
+    with commands.on(commands.CommandHost(host.finish, lambda tool: f"/sbin/{tool}")):
+        yield host
 
 
 @pytest.fixture
@@ -182,11 +183,9 @@ def test_a_damaged_file_of_a_killed_run_is_refused_with_the_way_out(host: Host, 
         pass
 
 
-def test_a_missing_tool_is_named_with_its_package(
-    host: Host, tmp_path: Path, planned: list[Change], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "nft" else tool)
-    with pytest.raises(HostError, match="nft is missing on this host: apt-get install nftables"):
+def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, planned: list[Change]) -> None:
+    problem = "nft is missing on this host: apt-get install nftables"
+    with pretended(missing=("nft",)), pytest.raises(HostError, match=problem):
         applied(tmp_path, planned).__enter__()
 
 

@@ -44,13 +44,12 @@ def test_standard_counters_of_pause_frames_take_precedence_over_those_of_a_drive
     assert parse_pauses("", "no stats available\n") == {}
 
 
-def test_statistics_have_the_names_of_the_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_have_the_names_of_the_topology(tmp_path: Path) -> None:
     folder = tmp_path / "ens3" / "statistics"
     folder.mkdir(parents=True)
     for number, name in enumerate(sources._COUNTERS):
         (folder / name).write_text(f"{number}\n")
-    monkeypatch.setattr(sources, "SYSFS", tmp_path)
-    source = HostInterfaceCounters([HostInterface("h0", "eth0", "ens3")])
+    source = HostInterfaceCounters([HostInterface("h0", "eth0", "ens3")], root=tmp_path)
     assert source.read()[1] == CounterReading("h0", "eth0", "rx_bytes", 1)
     assert len(source.read()) == 8
     (folder / "rx_bytes").unlink()
@@ -58,11 +57,11 @@ def test_statistics_have_the_names_of_the_topology(tmp_path: Path, monkeypatch: 
         source.read()
 
 
-def test_only_interfaces_whose_addresses_are_here_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_interfaces_whose_addresses_are_here_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text("hosts:\n  - {name: h0, address: 198.18.0.1}\n  - {name: h1, address: 198.18.0.2}\n")
-    monkeypatch.setattr(sources, "holders", lambda: {"198.18.0.1": "ens3", "10.0.0.1": "ens4"})
-    assert interfaces_here(load_topology(path, ranks=4)) == [HostInterface("h0", "eth0", "ens3")]
+    held = {"198.18.0.1": "ens3", "10.0.0.1": "ens4"}
+    assert interfaces_here(load_topology(path, ranks=4), holders=lambda: held) == [HostInterface("h0", "eth0", "ens3")]
     assert interfaces_here(default_loopback(4)) == []
 
 
@@ -81,14 +80,14 @@ def printed(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, str]) -> list[st
 def test_pause_frames_are_read_only_from_interfaces_that_count_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "SYSFS", tmp_path)
     for device in ("ens3", "ens4"):
         folder = tmp_path / device / "statistics"
         folder.mkdir(parents=True)
         for name in sources._COUNTERS:
             (folder / name).write_text("1\n")
     called = printed(monkeypatch, {"ens3": STANDARD})
-    source = HostInterfaceCounters([HostInterface("h0", "eth0", "ens3"), HostInterface("h0", "eth1", "ens4")])
+    interfaces = [HostInterface("h0", "eth0", "ens3"), HostInterface("h0", "eth1", "ens4")]
+    source = HostInterfaceCounters(interfaces, root=tmp_path)
     source.open()
     called.clear()
     readings = source.read()
@@ -107,14 +106,13 @@ def test_without_ethtool_there_are_no_pause_frames(monkeypatch: pytest.MonkeyPat
     assert sources.pause_counters("ens3") == {}
 
 
-def test_without_the_ip_command_no_interface_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_ip_command_no_interface_is_read(tmp_path: Path) -> None:
     def fail() -> dict[str, str]:
         raise HostError("ip is missing on this host")
 
     path = tmp_path / "t.yaml"
     path.write_text("hosts:\n  - {name: h0, address: 198.18.0.1}\n")
-    monkeypatch.setattr(sources, "holders", fail)
-    assert interfaces_here(load_topology(path, ranks=1)) == []
+    assert interfaces_here(load_topology(path, ranks=1), holders=fail) == []
 
 
 PATH = "interfaces/interface[name=Ethernet4]/state/counters"

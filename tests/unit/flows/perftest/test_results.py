@@ -3,24 +3,9 @@
 import pytest
 
 from emulator.flows.perftest.exchange import BandwidthReport
-from emulator.flows.perftest.parameters import TestVerb, make_test
-from emulator.flows.perftest.results import PeerResult, Received, Sent
-
-
-def result(
-    verb: TestVerb, sent: Sent | None = None, received: Received | None = None, peer: BandwidthReport | None = None
-) -> PeerResult:
-    """Of the client."""
-    return PeerResult(
-        test=make_test(verb),
-        role="client",
-        host="192.0.2.1",
-        peer_host="192.0.2.2",
-        peer_version="6.06",
-        sent=sent or Sent(),
-        received=received or Received(),
-        peer=peer,
-    )
+from emulator.flows.perftest.parameters import TestVerb
+from emulator.flows.perftest.results import Received, Sent
+from tests.support.flow_results import of_client
 
 
 def test_goodput_is_payload_over_the_time_it_took() -> None:
@@ -39,7 +24,7 @@ def test_what_was_not_measured_has_no_goodput() -> None:
     ("verb", "halves"), [(TestVerb.WRITE_LATENCY, 2), (TestVerb.SEND_LATENCY, 2), (TestVerb.READ_LATENCY, 1)]
 )
 def test_a_latency_is_half_a_round_trip_and_of_reads_a_whole_one(verb: TestVerb, halves: int) -> None:
-    latency = result(verb, Sent(messages=5, round_trips_ns=(100, 200, 300, 400, 1000))).latency
+    latency = of_client(verb, sent=Sent(messages=5, round_trips_ns=(100, 200, 300, 400, 1000))).latency
     assert latency is not None
     assert (latency.count, latency.least, latency.median, latency.largest) == (
         5,
@@ -51,12 +36,12 @@ def test_a_latency_is_half_a_round_trip_and_of_reads_a_whole_one(verb: TestVerb,
 
 
 def test_a_bandwidth_test_has_no_latency() -> None:
-    assert result(TestVerb.WRITE, Sent(messages=3, bytes=3, duration_ns=5)).latency is None
+    assert of_client(TestVerb.WRITE, sent=Sent(messages=3, bytes=3, duration_ns=5)).latency is None
 
 
 def test_the_document_has_units_in_its_names_and_the_rate_of_the_peer_in_bytes() -> None:
     peer = BandwidthReport(size_bytes=4096, iterations=7, peak=0.0, average=1.0, messages_per_us=0.5)
-    document = result(TestVerb.WRITE, Sent(messages=2, bytes=20, duration_ns=10), peer=peer).to_json()
+    document = of_client(TestVerb.WRITE, sent=Sent(messages=2, bytes=20, duration_ns=10), peer=peer).to_json()
     assert document["peer_report"] == {
         "size_bytes": 4096,
         "messages": 7,

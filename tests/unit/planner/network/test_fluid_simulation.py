@@ -16,6 +16,7 @@ from emulator.planner.traffic.operation import Operation, traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.meaning.model import CommKind
+from tests.support.topologies import drawn
 
 ONE = np.ones(1, np.int64)
 
@@ -70,12 +71,6 @@ def planned(topology: Topology, kind: CommKind, algorithm: str, *, size_bytes: i
     )
     plan = make_plan(traffic, topology, router=Router(topology), overhead=WireOverhead(1, 1))
     return plan.operations[0]
-
-
-def drawn(tmp_path: Path, text: str, ranks: int) -> Topology:
-    path = tmp_path / "t.yaml"
-    path.write_text(text)
-    return load_topology(path, ranks=ranks)
 
 
 def test_rates_are_max_min_fair() -> None:

@@ -3,7 +3,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from emulator.errors import PlanError
 from emulator.planner.network.header_overhead import TCP_1500, WireOverhead
 from emulator.planner.network.ideal_times import (
     UNKNOWN_NS,
@@ -90,11 +89,6 @@ def test_equal_classes_on_other_hosts_are_worked_out_by_their_own_rates() -> Non
     on = topology([0, 1, 2, 3], [GBIT, GBIT, 2 * GBIT, 2 * GBIT])
     found = times(CommKind.ALL_GATHER, "ring", 500, [(0, 1), (2, 3), (0, 1)], on)
     assert found == [4000, 2000, 4000]
-
-
-def test_an_unknown_algorithm_is_refused() -> None:
-    with pytest.raises(PlanError, match="magic"):
-        ideal([0, 0, 1], [GBIT, GBIT], CommKind.ALL_REDUCE, 4000, "magic")
 
 
 def test_a_pair_is_bound_by_the_slower_of_two_ports() -> None:

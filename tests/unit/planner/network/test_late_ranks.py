@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.planner.network import late_ranks
 from emulator.planner.network.fluid_simulation import lanes_of
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.ideal_times import group_times_ns
@@ -34,8 +33,10 @@ def operation(kind: K, algorithm: str, size_bytes: int, ranks: int = 4) -> Opera
     return Operation("", kind, algorithm, size_bytes, np.arange(ranks).reshape(1, -1), np.ones(1, np.int64))
 
 
-def remaining(kind: K, algorithm: str, size: int, places: Sequence[int], posts: Sequence[int]) -> int | None:
-    return LateRanks(operation(kind, algorithm, size), topology(places), NO_OVERHEAD).remaining_ns(0, posts)
+def remaining(
+    kind: K, algorithm: str, size: int, places: Sequence[int], posts: Sequence[int], **bounds: int
+) -> int | None:
+    return LateRanks(operation(kind, algorithm, size), topology(places), NO_OVERHEAD, **bounds).remaining_ns(0, posts)
 
 
 @pytest.mark.parametrize(
@@ -113,11 +114,10 @@ def test_uneven_blocks_count_as_they_are() -> None:
     assert parallel.remaining_ns(0, (0, 0, 0, 10**9)) == (100 + 110 + 120) * 8
 
 
-def test_of_large_groups_only_what_is_left_in_any_case_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_ranks, "MOST_TRANSFERS", 3)
+def test_of_large_groups_only_what_is_left_in_any_case_is_told() -> None:
     late = (0, 0, 0, 10**9)
-    assert remaining(K.ALL_REDUCE, "ring", 4_000, TWO_A_HOST, late) == 6 * KB_NS
-    assert remaining(K.ALL_TO_ALL, "parallel", 4_000, TWO_A_HOST, late) is None
+    assert remaining(K.ALL_REDUCE, "ring", 4_000, TWO_A_HOST, late, most_transfers=3) == 6 * KB_NS
+    assert remaining(K.ALL_TO_ALL, "parallel", 4_000, TWO_A_HOST, late, most_transfers=3) is None
 
 
 _KINDS = [
@@ -133,18 +133,17 @@ _KINDS = [
 ]
 
 
-def of_workload(places: Sequence[int], one: Operation, whole_ns: int) -> RemainingTimes:
+def of_workload(places: Sequence[int], one: Operation, whole_ns: int, **bounds: int) -> RemainingTimes:
     traffic = Traffic(len(places), [one], places=[TrafficPlace(0, 0)])
-    return RemainingTimes(traffic, topology(places), NO_OVERHEAD, np.array([whole_ns]))
+    return RemainingTimes(traffic, topology(places), NO_OVERHEAD, np.array([whole_ns]), **bounds)
 
 
-def test_a_roofline_gets_what_is_left_for_its_posts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_roofline_gets_what_is_left_for_its_posts() -> None:
     times = of_workload(TWO_A_HOST, operation(K.ALL_TO_ALL, "parallel", 4_000), 4 * KB_NS)
     assert times.instances == {0}
     assert times.remaining_ns(0, {0: 5, 1: 5, 2: 5, 3: 5}) == 4 * KB_NS
     assert times.remaining_ns(0, {0: 0, 3: 10**9, 1: 0, 2: 0}) == 2 * KB_NS
-    monkeypatch.setattr(late_ranks, "MOST_FOLLOWED", 3)
-    bounded = of_workload(TWO_A_HOST, operation(K.ALL_TO_ALL, "parallel", 4_000), 4 * KB_NS)
+    bounded = of_workload(TWO_A_HOST, operation(K.ALL_TO_ALL, "parallel", 4_000), 4 * KB_NS, most_followed=3)
     assert bounded.remaining_ns(0, {0: 0, 1: 0, 2: 0, 3: KB_NS}) == 3 * KB_NS
     assert bounded.remaining_ns(0, {0: 0, 1: 0, 2: 0, 3: 10**9}) == 0
 

@@ -19,10 +19,9 @@ from emulator.planner.traffic.operation import (
     check_size,
     traffic_of_collective,
 )
-from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
-from tests.support.topologies import SHIPPED, shipped_topology
+from tests.support.topologies import SHIPPED, drawn, shipped_topology
 
 BARE = WireOverhead(1, 1)
 LEAF_SPINE = (SHIPPED / "leaf-spine-2x2.yaml").read_text()
@@ -47,12 +46,6 @@ def collective(
         group_size=group_size or ranks,
         overrides={kind.label: algorithm},
     )
-
-
-def drawn(tmp_path: Path, text: str, ranks: int) -> Topology:
-    path = tmp_path / "t.yaml"
-    path.write_text(text)
-    return load_topology(path, ranks=ranks)
 
 
 def links(plan: Plan, loads: str = "even") -> dict[str, float]:

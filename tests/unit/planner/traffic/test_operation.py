@@ -11,7 +11,6 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import schedule
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.schedule import Collective
-from emulator.planner.traffic import operation as module
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import (
     Operation,
@@ -98,11 +97,10 @@ def sent(phases: list[Phase]) -> Counter[tuple[int, int]]:
     return found
 
 
-def test_totals_are_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_are_the_same_in_parts() -> None:
     one = Operation("", CommKind.ALL_TO_ALL, "parallel", 8 * MIB, np.arange(8).reshape(1, -1), np.ones(1, np.int64))
     whole = sent(list(one.totals()))
-    monkeypatch.setattr(module, "TRANSFERS_AT_ONCE", 10)
-    parts = list(one.totals())
+    parts = list(one.totals(at_once=10))
     assert len(parts) > 1
     assert sent(parts) == whole == sent(list(one.phases()))
 

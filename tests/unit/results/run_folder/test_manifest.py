@@ -23,15 +23,7 @@ from emulator.results.run_folder.manifest import (
 )
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.writer import RunWriter
-from tests.support.runs import manifest, write_run
-
-
-def edited(tmp_path: Path, **changes: object) -> Path:
-    folder = tmp_path / "run"
-    write_run(folder, [])
-    document = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps(document | changes))
-    return folder
+from tests.support.runs import edited, manifest
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.errors import ResultError
-from emulator.results.run_folder.manifest import LAST_DONE, MANIFEST
+from emulator.results.run_folder.manifest import LAST_DONE
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.stored import MIGRATIONS, migrated
-from tests.support.runs import write_run
+from tests.support.runs import edited
 
 GOLDEN = Path(__file__).parents[3] / "data" / "run-0.1.0"
 
@@ -105,14 +105,6 @@ def test_one_changed_byte_of_a_text_is_named(tmp_path: Path) -> None:
         read_run(folder).table(RunTable.SAMPLES)
 
 
-def edited(tmp_path: Path, **changes: object) -> Path:
-    folder = tmp_path / "run"
-    write_run(folder, [])
-    document = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps(document | changes))
-    return folder
-
-
 def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"manifest.json: has format version 3, but this Charkha reads up to 2"):
         read_run(edited(tmp_path, format_version=3))
@@ -128,7 +120,7 @@ def test_an_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def rename_seed(document: dict[str, object]) -> dict[str, object]:
         return document | {"seed": document["random_seed"], "format_version": 1}
 
-    monkeypatch.setattr("emulator.results.run_folder.stored.MIGRATIONS", {0: rename_seed, **MIGRATIONS})
+    monkeypatch.setitem(MIGRATIONS, 0, rename_seed)  # type: ignore[arg-type]
     folder = edited(tmp_path, format_version=0, random_seed=42)
     assert read_run(folder).manifest.seed == 42
 
@@ -137,19 +129,18 @@ def test_times_of_version_1_last_until_the_last_done(tmp_path: Path) -> None:
     assert read_run(edited(tmp_path, format_version=1)).manifest.cct_until == LAST_DONE
 
 
-def test_every_step_between_two_versions_is_applied_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_between_two_versions_is_applied_in_order() -> None:
     def step(number: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
         return lambda document: document | {"format_version": number + 1, "steps": [*document["steps"], number]}
 
-    monkeypatch.setattr("emulator.results.run_folder.stored.MIGRATIONS", {n: step(n) for n in (1, 2, 3)})
-    found = migrated({"format_version": 1, "steps": []}, path=Path("m.json"), newest=4)
+    steps = {number: step(number) for number in (1, 2, 3)}
+    found = migrated({"format_version": 1, "steps": []}, path=Path("m.json"), newest=4, migrations=steps)
     assert found == {"format_version": 4, "steps": [1, 2, 3]}
 
 
-def test_a_gap_between_versions_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emulator.results.run_folder.stored.MIGRATIONS", {1: lambda document: document})
+def test_a_gap_between_versions_is_an_error() -> None:
     with pytest.raises(ResultError, match=r"m.json: has format version 1, which never existed"):
-        migrated({"format_version": 1}, path=Path("m.json"), newest=3)
+        migrated({"format_version": 1}, path=Path("m.json"), newest=3, migrations={1: lambda document: document})
 
 
 def test_the_newest_version_is_not_touched() -> None:

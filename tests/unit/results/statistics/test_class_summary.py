@@ -6,19 +6,12 @@ from emulator.results.run_folder.manifest import LAST_DONE
 from emulator.results.statistics.class_summary import ClassSummary, summarise_classes
 from emulator.results.statistics.samples.classes import BETWEEN_HOSTS, IN_A_HOST
 from emulator.results.statistics.samples.collectives import STAMP_ERROR_NS, merge
-from tests.support.runs import Row, collective, pair, row, table
+from tests.support.runs import Row, collective, pair, row, table, timed
 
 
 def only_class(rows: list[Row], *, scaled_by: float = 1.0) -> ClassSummary:
     (found,) = summarise_classes(merge(table(rows)), scaled_by=scaled_by)
     return found
-
-
-def timed(*ccts: int, **fields: object) -> list[Row]:
-    """An all-reduce of two ranks per iteration, with these times."""
-    return [
-        one for number, cct in enumerate(ccts) for one in collective([10, 0], [10 + cct, 5], iteration=number, **fields)
-    ]
 
 
 def test_bandwidth_comes_from_the_median_time() -> None:

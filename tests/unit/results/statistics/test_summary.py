@@ -12,14 +12,7 @@ from emulator.views.as_json import summary_to_json
 from emulator.views.columns.comparison_columns import FLOW_RESULT_COLUMNS
 from emulator.views.columns.figures import NONE
 from tests.support.flow_results import RESULTS, write_flow_results
-from tests.support.runs import Row, collective, pair, ranks, write_run
-
-
-def timed(*ccts: int, **fields: object) -> list[Row]:
-    """An all-reduce of two ranks per iteration, with these times."""
-    return [
-        one for number, cct in enumerate(ccts) for one in collective([10, 0], [10 + cct, 5], iteration=number, **fields)
-    ]
+from tests.support.runs import collective, pair, ranks, timed, write_run
 
 
 def test_warm_up_and_excluded_iterations_do_not_count(tmp_path: Path) -> None:

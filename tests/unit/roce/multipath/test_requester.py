@@ -1,7 +1,7 @@
 """How packets are dealt to paths, and what is sent again; tests/property/test_multipath.py has the rest."""
 
 from emulator.roce.connection.messages import ConnectionSettings, Message, Verb
-from emulator.roce.connection.requester import NEVER
+from emulator.roce.connection.send_queue import NEVER
 from emulator.roce.multipath.paths import Health
 from emulator.roce.multipath.requester import SPAN_WINDOWS, MultipathRequester
 from emulator.roce.multipath.wire import Reason, Report, SelectiveAck

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from emulator._pb import et_pb2
 from emulator.errors import TraceError
-from emulator.trace.files import attributes
 from emulator.trace.files.attributes import (
     UnreadableGroups,
     attribute_value,
@@ -60,12 +59,11 @@ def test_text_that_describes_no_groups_is_unreadable(text: str) -> None:
         parse_process_groups(text)
 
 
-def test_a_long_text_is_not_parsed_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_is_not_parsed_at_all() -> None:
     text = json.dumps(ENTRIES)
-    monkeypatch.setattr(attributes, "MAX_TEXT_BYTES", len(text))
-    assert parse_process_groups(text) == GROUPS
+    assert parse_process_groups(text, most_characters=len(text)) == GROUPS
     with pytest.raises(UnreadableGroups, match="characters"):
-        parse_process_groups(text + " ")
+        parse_process_groups(text + " ", most_characters=len(text))
 
 
 @pytest.mark.parametrize(("text", "ranks"), [("[0, 1]", (0, 1)), ("[]", ()), ("[ 3 ]", (3,))])

@@ -8,15 +8,14 @@ import pytest
 import zstandard
 
 from emulator.errors import TraceError
-from emulator.trace.files import compression
 from emulator.trace.files.compression import BLOCK_BYTES, Encoding, compressing_writer, open_source
 from tests.support.trace_files import PACK, UNPACK
 
 NOISE = random.Random(1).randbytes(3 * BLOCK_BYTES + 17)
 
 
-def unfolded(path: Path) -> bytes:
-    with open_source(path) as source:
+def unfolded(path: Path, **limits: int) -> bytes:
+    with open_source(path, **limits) as source:
         return source.read_at_least(1 << 30)
 
 
@@ -109,11 +108,10 @@ def test_a_zstandard_window_beyond_the_limit_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_what_unfolds_beyond_the_limit_is_refused(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "UNFOLD_ALLOWANCE_BYTES", 1 << 20)
+def test_what_unfolds_beyond_the_limit_is_refused(tmp_path: Path, suffix: str) -> None:
     path = written(tmp_path, PACK[suffix](bytes(16 << 20)))
     with pytest.raises(TraceError, match="expands to more than 400 times its size"):
-        unfolded(path)
+        unfolded(path, allowance=1 << 20)
 
 
 def test_small_files_may_unfold_to_the_allowance_whatever_their_ratio(tmp_path: Path) -> None:

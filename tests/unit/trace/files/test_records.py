@@ -58,16 +58,13 @@ def test_nodes_of_several_batches_follow_one_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", [b"\x22", b"\x52"], ids=["dependencies", "attributes"])
-def test_many_elements_of_a_record_are_refused_before_it_is_parsed(
-    field: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("emulator.trace.files.records.MOST_ELEMENTS", 1000)
+def test_many_elements_of_a_record_are_refused_before_it_is_parsed(field: bytes, tmp_path: Path) -> None:
     of_list = field + b"\xe8\x07" + b"\x01" * 1000 if field == b"\x22" else (field + b"\0") * 1000
     node = compute(2).SerializeToString() + of_list
     with pytest.raises(TraceError, match="a record has more than 1,000 dependencies, attributes and values"):
-        list(read_nodes(saved(tmp_path, METADATA + frame(node))))
+        list(read_nodes(saved(tmp_path, METADATA + frame(node)), most_elements=1000))
     of_text = et_pb2.Node(id=2, name="x" * 5000).SerializeToString()
-    assert [found.id for found in read_nodes(saved(tmp_path, METADATA + frame(of_text)))] == [2]
+    assert [found.id for found in read_nodes(saved(tmp_path, METADATA + frame(of_text)), most_elements=1000)] == [2]
 
 
 def test_many_attributes_are_refused_where_they_are_read(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Names from traces reach the terminal as text only."""
 
 import io
-import sys
+from contextlib import redirect_stdout
 
 import pytest
 from rich.table import Table
@@ -13,7 +13,7 @@ from emulator.views.terminal.console import console
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_names_in_tables_do_not_control_the_terminal(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")  # no colours: every escape would be the trace's
-    out = _print("a\x1b[2J\x1b]0;title\x07", is_terminal=is_terminal, monkeypatch=monkeypatch)
+    out = _print("a\x1b[2J\x1b]0;title\x07", is_terminal=is_terminal)
 
     assert "\x1b" not in out
     assert r"a\x1b[2J" in out
@@ -23,25 +23,29 @@ def test_an_address_is_not_an_emoji(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table("fd00:1234::", ":a:")
     table.add_row("fd00:ab:1::2", ":1234:")
     out = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
-    console().print(table)
+    with redirect_stdout(out):
+        console().print(table)
     assert all(text in out.getvalue() for text in ("fd00:1234::", ":a:", "fd00:ab:1::2", ":1234:"))
 
 
 def test_no_line_ends_in_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = _print("a much longer line", is_terminal=False, monkeypatch=monkeypatch).splitlines()
+    lines = _print("a much longer line", is_terminal=False).splitlines()
 
     assert [line.split() for line in lines] == [["short"], ["a", "much", "longer", "line"], ["last"]]
     assert lines == [line.rstrip() for line in lines]
 
 
-def _print(name: str, *, is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> str:
-    out = io.StringIO()
-    monkeypatch.setattr(out, "isatty", lambda: is_terminal)
-    monkeypatch.setattr(sys, "stdout", out)
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _print(name: str, *, is_terminal: bool) -> str:
+    out = Terminal() if is_terminal else io.StringIO()
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("short"))
     table.add_row(Text(name))
-    console().print(table)
-    console().print("last", soft_wrap=True)
+    with redirect_stdout(out):
+        console().print(table)
+        console().print("last", soft_wrap=True)
     return out.getvalue()

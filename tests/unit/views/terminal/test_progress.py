@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from emulator.results.run_folder.observer import IterationStarted, Moved, Recorded, WaitingFor, WritingTrace
-from emulator.views.terminal import progress
 from emulator.views.terminal.progress import RunProgress, make_display
 
 
@@ -35,16 +34,15 @@ class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
 
 def test_a_terminal_shows_iteration_nodes_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     out = terminal(monkeypatch)
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
     with make_display() as display:
-        shown = RunProgress(display, nodes=40, iterations=3)
+        shown = RunProgress(display, nodes=40, iterations=3, clock=clock)
         shown.tell(IterationStarted(-1))
         shown.tell(IterationStarted(0))
         shown.tell(Recorded({"rank": range(50)}))
@@ -68,9 +66,8 @@ def test_warm_up_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_rate_is_that_of_at_least_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     out = terminal(monkeypatch)
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
     with make_display() as display:
-        shown = RunProgress(display, nodes=1, iterations=1)
+        shown = RunProgress(display, nodes=1, iterations=1, clock=clock)
         clock.now += 0.4
         shown.tell(Moved(10**12))
     assert "Gbit/s" not in out.getvalue()
@@ -91,9 +88,8 @@ def test_a_log_file_has_no_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_log_file_has_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     out = log_file(monkeypatch)
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
     with make_display() as display:
-        shown = RunProgress(display, nodes=40, iterations=3)
+        shown = RunProgress(display, nodes=40, iterations=3, clock=clock)
         shown.tell(IterationStarted(-1))
         for second in range(1, 25):
             clock.now += 1
@@ -110,9 +106,8 @@ def test_a_log_file_has_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch
 def test_before_anything_is_done_nothing_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     out = log_file(monkeypatch)
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
     with make_display() as display:
-        shown = RunProgress(display, nodes=0, iterations=1)
+        shown = RunProgress(display, nodes=0, iterations=1, clock=clock)
         clock.now += 10
         shown.tell(Moved(0))
     assert out.getvalue() == ("charkha: iteration 0 of 1, 0 % of the communications are done, 0.00 Gbit/s payload\n")

@@ -2,7 +2,6 @@
 
 import pytest
 
-from agents.annexes.background import ends
 from agents.annexes.background.ends import Durations
 
 
@@ -16,9 +15,8 @@ def test_percentiles_are_measured_values() -> None:
     assert found.percentile(0.99) == 99
 
 
-def test_of_very_many_a_share_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "MOST_KEPT", 64)
-    found = Durations()
+def test_of_very_many_a_share_is_kept() -> None:
+    found = Durations(most=64)
     for duration_ns in range(1000):
         found.note(duration_ns)
     assert found.count == 1000

@@ -4,13 +4,19 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, Self, cast
+from typing import NamedTuple, cast
 
 import pytest
 
-from emulator.annexes.bench_kit.probe import probing
 from emulator.annexes.bench_kit.probe.frames import Probe, Wire, probes
-from emulator.annexes.bench_kit.probe.probing import FrameRefusal, ProbePort, find_sides, probe_all, with_vlan_tag
+from emulator.annexes.bench_kit.probe.probing import (
+    FrameRefusal,
+    ProbePort,
+    find_sides,
+    probe_all,
+    wire_between,
+    with_vlan_tag,
+)
 from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict
 from emulator.device.lab.design import make_design
 from emulator.device.lab.playing import LabPlace
@@ -183,29 +189,9 @@ def test_a_device_that_remarks_alters_the_frames_that_it_remarks() -> None:
     assert "DSCP 46 to 0" in verdict.changes
 
 
-class PortDouble:
-    """A port of the host, opened by its device."""
-
-    opened: ClassVar[list[tuple[str, str | None]]] = []
-    mtus: ClassVar[dict[str, int]] = {}
-
-    def __init__(self, device: str, namespace: str | None = None) -> None:
-        self.device = device
-        self.opened.append((device, namespace))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        return None
-
-    @property
-    def mac(self) -> str:
-        return {"eth0": "02:00:00:00:00:0a", "eth1": "02:00:00:00:00:0b"}[self.device]
-
-    @property
-    def mtu(self) -> int:
-        return self.mtus.get(self.device, 1500)
+class PortDouble(NamedTuple):
+    mac: str
+    mtu: int = 1500
 
 
 TOPOLOGY = """
@@ -215,45 +201,33 @@ hosts:
 """
 
 
-def wire_of(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, mtu: str = "", port_mtu: int = 1500, next_mac: str | None = None
-) -> Wire:
+def wire_of(folder: Path, *, mtu: str = "", port_mtu: int = 1500, next_mac: str | None = None) -> Wire:
     """The path of the frames between both hosts."""
     path = folder / "t.yaml"
     path.write_text(TOPOLOGY.replace("MTU", mtu))
     near, far = find_sides(load_topology(path, ranks=0), None, "h0", "h1")
-    wires: list[Wire] = []
-    monkeypatch.setattr(PortDouble, "opened", [])
-    monkeypatch.setattr(PortDouble, "mtus", {"eth0": port_mtu})
-    monkeypatch.setattr(probing, "ProbePort", PortDouble)
-
-    def no_probes(wire: Wire) -> list[Probe]:
-        wires.append(wire)
-        return []
-
-    monkeypatch.setattr(probing, "probes", no_probes)
-    assert probing.probe_between(near, far, next_mac=next_mac, interval_s=0, raises_mtu=False) == []
-    assert PortDouble.opened == [("eth0", None), ("eth1", None)]
-    return wires[0]
+    assert [(side.device, side.namespace) for side in (near, far)] == [("eth0", None), ("eth1", None)]
+    ports = PortDouble("02:00:00:00:00:0a", port_mtu), PortDouble("02:00:00:00:00:0b")
+    return wire_between(near, far, *ports, next_mac=next_mac)
 
 
-def test_without_a_router_the_first_hop_is_the_receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wire = wire_of(tmp_path, monkeypatch)
+def test_without_a_router_the_first_hop_is_the_receiver(tmp_path: Path) -> None:
+    wire = wire_of(tmp_path)
     assert (wire.source_mac, wire.next_mac) == ("02:00:00:00:00:0a", "02:00:00:00:00:0b")
     assert (wire.source, wire.destination) == ("198.18.1.1", "198.18.2.9")
 
 
-def test_a_first_hop_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert wire_of(tmp_path, monkeypatch, next_mac="02:00:00:00:00:0c").next_mac == "02:00:00:00:00:0c"
+def test_a_first_hop_can_be_given(tmp_path: Path) -> None:
+    assert wire_of(tmp_path, next_mac="02:00:00:00:00:0c").next_mac == "02:00:00:00:00:0c"
 
 
 @pytest.mark.parametrize(
     ("mtu", "port_mtu", "used"), [("", 9000, 9000), (", mtu: 1500", 9000, 1500), (", mtu: 9000", 1500, 1500)]
 )
 def test_the_mtu_is_the_smaller_one_of_topology_and_interface(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mtu: str, port_mtu: int, used: int
+    tmp_path: Path, mtu: str, port_mtu: int, used: int
 ) -> None:
-    assert wire_of(tmp_path, monkeypatch, mtu=mtu, port_mtu=port_mtu).mtu == used
+    assert wire_of(tmp_path, mtu=mtu, port_mtu=port_mtu).mtu == used
 
 
 FRAME = bytes(range(12)) + b"\x08\x00" + b"payload"

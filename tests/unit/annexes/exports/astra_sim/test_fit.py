@@ -8,19 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
-from emulator.annexes.exports.astra_sim.fit import Fit, Observation, fit
+from emulator.annexes.exports.astra_sim.fit import Observation, fit
+from tests.unit.annexes.exports.astra_sim.test_simulator import fitted
 
 SIZES = (1 << 10, 1 << 14, 1 << 20, 1 << 26)
 
 
 def observation(messages: int, port_bytes: int, cct_ns: float) -> Observation:
     return Observation(f"{messages} messages, {port_bytes} B", messages, port_bytes, round(cct_ns), 20)
-
-
-def fitted(*observations: Observation) -> Fit:
-    found = fit(observations)
-    assert found is not None
-    return found
 
 
 @given(latency_ns=st.floats(1e3, 1e6), gigabits=st.floats(0.1, 400))

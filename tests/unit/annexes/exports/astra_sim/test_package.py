@@ -6,13 +6,149 @@ from pathlib import Path
 import pytest
 import yaml
 
+from emulator._pb import et_pb2
 from emulator.annexes.exports.astra_sim.observe import LinkClass
 from emulator.annexes.exports.astra_sim.package import overlapping, readme, write
 from emulator.annexes.exports.astra_sim.simulator import GB, Dimension, Judged
 from emulator.errors import ResultError
+from emulator.results.run_folder.manifest import Scaling
+from emulator.results.run_folder.reader import Run
+from emulator.trace.files.attributes import attribute_value
+from tests.support.et_files import read_et
 from tests.support.runs import Row, collective, pair, write_run
+from tests.support.trace_files import attribute
+from tests.support.trace_files import write as write_et
 from tests.unit.annexes.exports.astra_sim.test_simulator import SIZES, judged, ring, to_all
-from tests.unit.annexes.exports.astra_sim.test_workload import comm, played
+
+
+def played(folder: Path, nodes: list[et_pb2.Node], samples: list[dict[str, object]], **facts: object) -> Run:
+    """A run of two ranks whose measured trace has these nodes on both."""
+    run = write_run(folder / "run", samples, **facts)
+    (run.folder / "trace").mkdir()
+    for rank in range(2):
+        write_et(run.folder / "trace" / f"t.{rank}.et", nodes)
+    return run
+
+
+def exported(run: Run, target: Path, rank: int = 0) -> dict[int, et_pb2.Node]:
+    write(run, target)
+    return {node.id: node for node in read_et(target / f"trace.{rank}.et")[1]}
+
+
+def facts_of(node: et_pb2.Node) -> dict[str, object]:
+    return {one.name: attribute_value(one) for one in node.attr}
+
+
+def comm(node_id: int, **fields: object) -> et_pb2.Node:
+    return et_pb2.Node(id=node_id, type=et_pb2.COMM_COLL_NODE, duration_micros=7, **fields)
+
+
+def test_a_collective_it_knows_keeps_its_type_and_gets_the_size_that_was_played(tmp_path: Path) -> None:
+    samples = collective([0, 0], [9000, 9000], kind="reduce_scatter_block", node_id=1, size_bytes=512)
+    run = played(tmp_path, [comm(1, attr=[attribute("comm_size", uint64_val=1024)])], samples)
+    node = exported(run, tmp_path / "out")[1]
+    assert facts_of(node) == {"is_cpu_op": False, "comm_size": 512, "comm_type": 7}
+    assert {one.name: one.WhichOneof("value") for one in node.attr} == {
+        "is_cpu_op": "bool_val",
+        "comm_size": "int64_val",
+        "comm_type": "int64_val",
+    }
+    assert node.duration_micros == 7
+
+
+@pytest.mark.parametrize(("kind", "true_type"), [("reduce", 1), ("gather", 3), ("scatter", 4), ("barrier", 9)])
+def test_a_collective_it_does_not_know_is_replayed_as_a_broadcast(tmp_path: Path, kind: str, true_type: int) -> None:
+    run = played(tmp_path, [comm(1)], collective([0, 0], [9000, 9000], kind=kind, node_id=1))
+    facts = facts_of(exported(run, tmp_path / "out")[1])
+    assert (facts["comm_type"], facts["charkha.comm_type"]) == (5, true_type)
+    changed = json.loads((tmp_path / "out" / "fit.json").read_text())["changed_for_astra_sim"]
+    assert changed == {f"{kind}: a broadcast, whose measured duration is replayed": 2}
+
+
+@pytest.mark.parametrize(("size", "comm_type"), [(2, 0), (1, 5), (0, 5)])
+def test_a_collective_of_fewer_bytes_than_ranks_is_replayed_as_a_broadcast(
+    tmp_path: Path, size: int, comm_type: int
+) -> None:
+    run = played(tmp_path, [comm(1)], collective([0, 0], [9000, 9000], size_bytes=size, node_id=1))
+    assert facts_of(exported(run, tmp_path / "out")[1])["comm_type"] == comm_type
+
+
+def test_what_it_stops_at_is_gone(tmp_path: Path) -> None:
+    nodes = [
+        et_pb2.Node(id=1, type=et_pb2.METADATA_NODE, duration_micros=3),
+        et_pb2.Node(id=2, type=et_pb2.MEM_LOAD_NODE, duration_micros=40, ctrl_deps=[1, 99]),
+        comm(3, data_deps=[2], attr=[attribute("is_cpu_op", bool_val=True)]),
+        comm(4, data_deps=[3]),
+    ]
+    run = played(tmp_path, nodes, collective([0, 0], [9, 9], node_id=4), scaling=Scaling(compute="0.5"))
+    got = exported(run, tmp_path / "out")
+    assert [got[n].type for n in (1, 2, 3, 4)] == [et_pb2.COMP_NODE] * 3 + [et_pb2.COMM_COLL_NODE]
+    assert [got[n].duration_micros for n in (1, 2, 4)] == [0, 20, 7]
+    assert [facts_of(got[n])["is_cpu_op"] for n in (1, 2, 3, 4)] == [False] * 4
+    assert list(got[2].ctrl_deps) == [1]
+    changed = json.loads((tmp_path / "out" / "fit.json").read_text())["changed_for_astra_sim"]
+    assert changed["compute on the CPU: compute of the device, which runs one node at a time"] == 2
+
+
+def uneven(folder: Path, sizes: list[int], *splits: tuple[int, ...]) -> Run:
+    """An all-to-all of two ranks."""
+    samples = collective([0, 0], [9000, 9000], kind="all_to_all", node_id=1)
+    for sample, size in zip(samples, sizes, strict=True):
+        sample["size_bytes"] = size
+    attributes = [attribute("charkha.in_splits", int64_list=list(one)) for one in splits]
+    return played(folder, [comm(1, attr=attributes)], samples)
+
+
+UNEVEN = "all_to_all of uneven sizes: every rank sends the mean, in even parts"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "splits", "written", "is_changed"),
+    [
+        ([1000, 3001], (), 2001, True),
+        ([800, 800], ((300, 500),), 800, True),
+        ([800, 800], ((400, 400),), 800, False),
+        ([800, 800], (), 800, False),
+    ],
+)
+def test_an_uneven_all_to_all_has_one_size_on_all_ranks(
+    sizes: list[int], splits: tuple[tuple[int, ...], ...], written: int, is_changed: bool, tmp_path: Path
+) -> None:
+    notes = write(uneven(tmp_path, sizes, *splits), tmp_path / "out")
+    nodes = [read_et(tmp_path / "out" / f"trace.{rank}.et")[1][0] for rank in range(2)]
+    assert [facts_of(node)["comm_size"] for node in nodes] == [written] * 2
+    assert [facts_of(node)["comm_type"] for node in nodes] == [6] * 2
+    said = f"2 nodes changed for ASTRA-sim: {UNEVEN}"
+    assert [said in text for text in (notes, (tmp_path / "out" / "README.txt").read_text())] == [is_changed] * 2
+
+
+def test_a_collective_of_one_rank_is_replayed(tmp_path: Path) -> None:
+    run = played(tmp_path, [comm(1)], collective([0], [9000], node_id=1, size_bytes=64))
+    facts = facts_of(exported(run, tmp_path / "out")[1])
+    assert (facts["comm_type"], facts["charkha.comm_type"]) == (5, 0)
+
+
+def test_groups_are_numbered_from_one_and_all_ranks_have_no_number(tmp_path: Path) -> None:
+    samples = [
+        *collective([0, 0], [5, 5], node_id=1, instance=0, group="everybody"),
+        *collective([0], [5], node_id=2, instance=1, group="tp-first"),
+    ]
+    run = played(tmp_path, [comm(1), comm(2)], samples)
+    got = exported(run, tmp_path / "out")
+    assert "pg_name" not in facts_of(got[1])
+    assert facts_of(got[2])["pg_name"] == "1"
+    assert json.loads((tmp_path / "out" / "groups.json").read_text()) == {"1": [0]}
+
+
+def test_a_send_names_both_ends_and_its_pair(tmp_path: Path) -> None:
+    nodes = [et_pb2.Node(id=1, type=et_pb2.COMM_SEND_NODE), et_pb2.Node(id=2, type=et_pb2.COMM_RECV_NODE)]
+    samples = pair(0, 500, instance=6)
+    samples[0]["node_id"], samples[1]["node_id"] = 1, 2
+    run = played(tmp_path, nodes, samples)
+    sent = {"is_cpu_op": False, "comm_size": 1000, "comm_src": 0, "comm_dst": 1, "comm_tag": 6}
+    assert facts_of(exported(run, tmp_path / "out")[1]) == sent
+    received = {node.id: node for node in read_et(tmp_path / "out" / "trace.1.et")[1]}
+    assert facts_of(received[2]) == sent
 
 
 @pytest.mark.parametrize(("second_post", "expected"), [(100, 0), (99, 2), (0, 2)])

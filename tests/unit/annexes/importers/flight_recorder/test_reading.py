@@ -9,8 +9,8 @@ import pytest
 
 from emulator.annexes.importers.flight_recorder.dumps import is_flight_recorder
 from emulator.annexes.importers.flight_recorder.reading import read_flight_recorder
+from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
-from emulator.annexes.importers.registry import import_trace, importer_named
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import (

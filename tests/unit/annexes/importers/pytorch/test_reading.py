@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.importers.importing import check_agreement
 from emulator.annexes.importers.model import Fate, ImportedRank, NodeResource
 from emulator.annexes.importers.pytorch.reading import read_pytorch
-from emulator.annexes.importers.registry import check_agreement
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.pytorch_traces import (

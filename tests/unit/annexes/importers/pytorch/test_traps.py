@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from emulator.annexes.importers.importing import check_agreement
 from emulator.annexes.importers.model import Fate, Losses
 from emulator.annexes.importers.pytorch.reading import read_pytorch
-from emulator.annexes.importers.registry import check_agreement
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import recognised

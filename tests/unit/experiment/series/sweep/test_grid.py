@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from emulator.errors import InputError
-from emulator.experiment.series.sweep.grid import Sweep, check_points, make_sweep, parse_axis
+from emulator.experiment.series.sweep.grid import GridSweep, check_points, make_sweep, parse_axis
 from emulator.experiment.settle.workload import LatestJobs
 from emulator.experiment.spec.spec import Campaign, Experiment, Job
 from emulator.experiment.spec.spec import Sweep as Sizes
@@ -12,7 +12,7 @@ from emulator.experiment.spec.spec import Sweep as Sizes
 BASE = Experiment(jobs=(Job(sweep=Sizes(collective="all_reduce", ranks=2, sizes=("1K",))),))
 
 
-def sweep(*axes: str, base: Experiment = BASE) -> Sweep:
+def sweep(*axes: str, base: Experiment = BASE) -> GridSweep:
     return make_sweep(base, [parse_axis(text, base) for text in axes])
 
 

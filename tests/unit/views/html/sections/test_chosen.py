@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.manifest import TraceFacts
-from emulator.views.html.sections import chosen
 from emulator.views.html.sections.chosen import choose, whole_iterations
 from tests.support.report import facts_of, played
 from tests.support.runs import collective, ranks
@@ -32,15 +29,13 @@ def test_iterations_that_follow_each_other_are_as_long_as_in_the_summary(tmp_pat
     assert [(one.start_ns, one.jct_ns) for one in whole_iterations(facts)] == [(0, 300), (100, 200)]
 
 
-def test_many_ranks_and_short_gaps_are_simplified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chosen, "LANES", 3)
-    monkeypatch.setattr(chosen, "INTERVALS", 4)
+def test_many_ranks_and_short_gaps_are_simplified(tmp_path: Path) -> None:
     size = 8
     samples = collective([0] * size, [100] * size)
     spent = {0: ranks(*[(0, 100)] * 5, (0, 990), *[(0, 100)] * 2)}
     trace = TraceFacts(path="many", digest="00" * 32, ranks=size, nodes=8, communication_nodes=8)
     facts = facts_of(tmp_path / "run", samples, spent, trace=trace)
-    found = choose(facts, list(whole_iterations(facts)))
+    found = choose(facts, list(whole_iterations(facts)), lanes=3, intervals=4)
     assert 5 in found.ranks  # the slowest rank is always shown
     assert found.ranks[0] == 0
     assert len(found.ranks) <= 3

@@ -1,19 +1,20 @@
-"""Importing: the importer of a source, told from its content, and the trace of a job whose ranks agree.
+"""Importing a set of files: their importer, told from their content, and the trace of a job whose ranks agree.
 
 A disagreement is found before anything is written, and names the rank, the file and the record that differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from emulator.annexes.importers.documents import document_heads
-from emulator.annexes.importers.model import Fate, ImportedTrace, Importer
+from emulator.annexes.importers.model import Fate, ImportedRank, ImportedTrace, Importer, Losses, RecordedOperation
 from emulator.annexes.importers.text_files import HEADS, file_head, file_heads, source_files
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError, TraceError, format_ranks
@@ -21,16 +22,11 @@ from emulator.plugins import BUILT_IN, PluginKind, installed, is_known, load
 from emulator.suggestions import did_you_mean
 from emulator.trace.files.files import has_et_files
 from emulator.trace.meaning.imported import GUESSED, ImportedFiles, ImportFacts, ImportLoss, refuse_guesses
+from emulator.trace.meaning.model import CommKind
+from emulator.units import format_size
 
 if TYPE_CHECKING:
     from emulator.experiment.settle.workload import Alone
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
-
-from emulator.annexes.importers.model import ImportedRank, Losses, RecordedOperation
-from emulator.trace.meaning.model import CommKind
-from emulator.units import format_size
 
 CHAKRA = "chakra"
 """Name of what is read without an importer."""

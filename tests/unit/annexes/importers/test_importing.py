@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.importers.importing import check_agreement, find_importer, import_trace, importer_named
 from emulator.annexes.importers.model import (
     Fate,
     ImportedNode,
@@ -15,7 +16,6 @@ from emulator.annexes.importers.model import (
     NodeResource,
     RecordedOperation,
 )
-from emulator.annexes.importers.registry import check_agreement, find_importer, import_trace, importer_named
 from emulator.errors import InputError, TraceError
 from emulator.trace.files.files import find_trace, is_master
 from emulator.trace.meaning.model import CommKind
