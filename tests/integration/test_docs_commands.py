@@ -22,6 +22,7 @@ from tests.support import pytorch_traces
 from tests.support.blocks import PAGES, Block, blocks, charkha_words
 from tests.support.command import EXAMPLE, ROOT
 from tests.support.full import variant
+from tests.support.import_sources import write_recorder_dumps
 from tests.support.msccl_files import ring_all_reduce
 from tests.support.namespaces import why_not
 from tests.support.repeated import write_runs
@@ -161,6 +162,7 @@ def furnish(world: Path) -> None:
     (world / "kineto_0.json.gz").write_bytes(gzip.compress(recorded.encode()))
     request = {"timestamp": 0, "input_length": 40, "output_length": 2, "hash_ids": [1]}
     (world / "conversation_trace.jsonl").write_text(f"{json.dumps(request)}\n" * 100)
+    write_recorder_dumps(world / "dumps")
     (world / "FILE.xml").write_text(ring_all_reduce(2))
     two = {"hosts": [{"name": one, "per_rank": f"127.{95 + n}.0.0/24"} for n, one in enumerate("ab")]}
     (world / "two-agents.yaml").write_text(json.dumps(two | {"agents": {"a": "agent-0", "b": "agent-1"}}))

@@ -1,7 +1,6 @@
 """Real traces of PyTorch are imported, played and compared with what the reference converter made of them."""
 
 import json
-import pickle
 import re
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from emulator.cli.main import main
 from tests.support.command import ROOT, charkha, succeed
-from tests.support.import_sources import recorder_entry
+from tests.support.import_sources import write_recorder_dumps
 from tests.support.pytorch_traces import data_parallel_host, data_parallel_rank, write
 from tests.support.shared_traces import require_shared
 
@@ -224,11 +223,7 @@ def test_the_pages_show_what_is_printed(
         document = data_parallel_rank(rank, 2)
         document.collective("broadcast", 1 << 16, 620, (650, 60), Process_Group_Ranks="[0, 1]", Group_size=2)
         write(document, tmp_path / "my-traces" / f"kineto_{rank}.json")
-        entries = [recorder_entry(0, "broadcast", [1000], seq=1, at_us=10)]
-        groups = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
-        dump = {"version": "2.10", "pg_config": groups, "entries": entries}
-        (tmp_path / "dumps").mkdir(exist_ok=True)
-        (tmp_path / "dumps" / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+    write_recorder_dumps(tmp_path / "dumps")
     assert main(["trace", "check", source]) == 0
     printed = capsys.readouterr()
     text = (ROOT / "docs" / f"{page}.md").read_text()

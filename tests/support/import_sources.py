@@ -45,6 +45,16 @@ def recorder_entry(
     return entry | facts
 
 
+def write_recorder_dumps(folder: Path) -> None:
+    """What Flight Recorder writes of a broadcast between two ranks, whose root it does not know."""
+    folder.mkdir()
+    groups = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+    entries = [recorder_entry(0, "broadcast", [1000], seq=1, at_us=10)]
+    dump = {"version": "2.10", "pg_config": groups, "entries": entries}
+    for rank in range(2):
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+
+
 def recorder_dump(rank: int) -> dict[str, Any]:
     """A job of four ranks: all-reduce of all, all-gather in pairs, a message in each pair, reduce-scatter of all."""
     group, at = str(1 + rank // 2), rank % 2
