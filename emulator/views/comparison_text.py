@@ -99,7 +99,7 @@ def fact_lines(comparison: GroupComparison) -> Iterator[tuple[str, str]]:
     yield "Verdicts", _counts(comparison)
     yield from (("Inconclusive", text) for text in _reasons(comparison))
     yield from (("To find", text) for text in _power(comparison))
-    yield from (("Diluted", text) for text in _diluted(comparison))
+    yield from (("Diluted", text) for text in (*_diluted(comparison), *_bursts(comparison)))
     yield "Rules", _rules_text(comparison)
     for group in comparison.groups:
         for one in group.excluded:
@@ -136,6 +136,16 @@ def _diluted(comparison: GroupComparison) -> Iterator[str]:
         yield (
             f"the tester adds {named}, whatever the device does: the ratio of the device's own times is "
             'farther from 1. "finds" is about the device'
+        )
+
+
+def _bursts(comparison: GroupComparison) -> Iterator[str]:
+    shares = {one.key: one.burst_percent for pair in comparison.pairs for one in pair.classes if one.is_burst}
+    if shares:
+        named = "; ".join(f"{key} is {percent:.0f} % faster" for key, percent in shares.items())
+        yield (
+            f"{named} than the rates of its ports allow: a burst passes at once. A device of a lower rate passes it as "
+            "well, and shows less of the difference: compare larger sizes"
         )
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from emulator.errors import InputError, ResultError
 from emulator.results.comparison.causes import counted
 from emulator.results.run_folder.manifest import COMPLETE, Manifest
-from emulator.results.run_folder.reader import Run, of_session, read_run
+from emulator.results.run_folder.reader import of_session, read_run
 from emulator.results.run_folder.session import is_session
 from emulator.results.run_folder.store import find_runs, firmware_of, is_run_folder
 from emulator.results.statistics.samples.classes import JCT, ClassKey
 from emulator.results.statistics.samples.iterations import Measurements, measurements
-from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.visible import visible
 
 
@@ -27,6 +27,7 @@ class MeasuredRun:
 
     Attributes:
         tester_percent: what of the time of a class, JCT included, the tester adds, see ClassSummary.
+        burst_percent: by how much the network's part of a class is faster than its ports' rates allow.
         counted: what happened to its packets, see causes.py.
     """
 
@@ -34,6 +35,7 @@ class MeasuredRun:
     manifest: Manifest
     measurements: Measurements
     tester_percent: Mapping[ClassKey, float] = field(default_factory=dict)
+    burst_percent: Mapping[ClassKey, float] = field(default_factory=dict)
     counted: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -222,20 +224,22 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
             excluded.append(ExcludedRun(run.folder, reason))
         else:
             measured = measurements(run)
-            shares = _tester_percent(run) if run.manifest.calibration or measured.network else {}
-            kept.append(MeasuredRun(run.folder, run.manifest, measured, shares, counted(run)))
+            is_needed = run.manifest.calibration or measured.network
+            shares, bursts = _shares(summarise(run), run.manifest.trace.ranks) if is_needed else ({}, {})
+            kept.append(MeasuredRun(run.folder, run.manifest, measured, shares, bursts, counted(run)))
     if not kept:
         reasons = "; ".join(f"{one.folder}: {one.reason}" for one in excluded)
         raise ResultError(f"no run of this group can be compared ({reasons})", path=name)
     return RunGroup(name, sorted(kept, key=lambda one: (one.manifest.created, one.manifest.run_id)), excluded)
 
 
-def _tester_percent(run: Run) -> Mapping[ClassKey, float]:
-    summary = summarise(run)
-    found = {row.key: row.tester_percent for row in summary.classes if row.tester_percent is not None}
+def _shares(summary: RunSummary, ranks: int) -> tuple[Mapping[ClassKey, float], Mapping[ClassKey, float]]:
+    """`tester_percent` and `burst_percent` of a run."""
+    tester = {row.key: row.tester_percent for row in summary.classes if row.tester_percent is not None}
     if summary.iteration is not None and summary.iteration.jct_ns and (added_ns := summary.tester_ns) is not None:
-        found[ClassKey(JCT, run.manifest.trace.ranks)] = 100 * added_ns / summary.iteration.jct_ns
-    return found
+        tester[ClassKey(JCT, ranks)] = 100 * added_ns / summary.iteration.jct_ns
+    faster = {row.key: (row.network_ideal_percent or 0.0) - 100 for row in summary.classes}
+    return tester, {key: percent for key, percent in faster.items() if percent > 0}
 
 
 def _reason_to_exclude(manifest: Manifest) -> str | None:

@@ -21,7 +21,7 @@ SIGNIFICANCE = (
     "p of the two-sided exact Mann-Whitney test with runs as units (for alternating runs: Wilcoxon's signed-rank "
     "test on pairs), corrected by Holm's method for all classes of the table"
 )
-DILUTED = "diluted by the tester"
+DILUTED, BURST = "diluted by the tester", "diluted by a burst"
 STYLES = {
     ClassVerdict.SLOWER: "bold red",
     ClassVerdict.FASTER: "bold green",
@@ -218,6 +218,7 @@ def class_columns(rules: ComparisonRules, *, baseline: str, other: str) -> dict[
             title="finds",
         ),
         "tester": unshown("tester_percent"),
+        "burst": unshown("burst_percent"),
         "needs to find": unshown("needs_runs_to_find", lambda one: one.needs_to_find),
         "verdict": verdict,
         "why": unshown("why", lambda one: one.why or None),
@@ -265,7 +266,8 @@ def p_text(one: ClassComparison) -> str:
 
 def verdict_text(one: ClassComparison) -> str:
     """The verdict; an inconclusive one with the number of runs and how many would be needed; whether it is diluted."""
-    return f"{_verdict(one)}; {DILUTED}" if one.is_diluted else _verdict(one)
+    notes = [note for note, applies in ((DILUTED, one.is_diluted), (BURST, one.is_burst)) if applies]
+    return "; ".join([_verdict(one), *notes])
 
 
 def _verdict(one: ClassComparison) -> str:

@@ -1,7 +1,7 @@
 """Comparisons of the same with the same, and with a switch whose ports run at 97 and 90 %.
 
-Equal switches differ in no class. At 97 % every class shows a ratio of 1.031 ± 0.005, or that the tester dilutes it; at
-90 % one is slower.
+Equal switches differ in no class. At 97 % every class shows a ratio of 1.031 ± 0.005, or that the tester or a burst
+dilutes it; at 90 % one is slower.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from emulator.results.comparison.verdicts import BURST_PERCENT, DILUTED_PERCENT
 from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
 
 DEVICES = {"the same": "[]", "97 %": "[{shape: {rate: 97%}}]", "90 %": "[{shape: {rate: 90%}}]"}
@@ -24,7 +25,7 @@ def play(count: int) -> int:
     charkha("agent", "calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=_SERIES_S)
     charkha("lab", "up", TOPOLOGY)
     try:
-        print(f"{'device':10} {'class':>8}  {'ratio':>6}  {'interval':>13}  {'tester':>6}  verdict")
+        print(f"{'device':10} {'class':>8}  {'ratio':>6}  {'interval':>13}  {'tester':>6}  {'burst':>6}  verdict")
         for name, rules in DEVICES.items():
             for _ in range(count if name == "the same" else 1):
                 with tempfile.TemporaryDirectory(prefix="charkha-compare-") as folder:
@@ -54,12 +55,13 @@ def _compare(scratch: Path, rules: str) -> list[dict[str, Any]]:
 def _is_right(name: str, row: dict[str, Any]) -> bool:
     if name == "the same":
         return row["verdict"] not in ("slower", "faster")
-    is_diluted = (row["tester_percent"] or 0) >= 5
+    is_diluted = (row["tester_percent"] or 0) >= DILUTED_PERCENT or (row["burst_percent"] or 0) >= BURST_PERCENT
     return name != "97 %" or is_diluted or abs(row["ratio"] - RATIO_AT_97) <= ERROR
 
 
 def _text(row: dict[str, Any]) -> str:
     size = "JCT" if row["collective"] == "jct" else f"{row['size_bytes'] >> 10} KiB"
     tester = "-" if row["tester_percent"] is None else f"{row['tester_percent']:.1f} %"
+    burst = "-" if row["burst_percent"] is None else f"{row['burst_percent']:.1f} %"
     interval = f"{row['ratio_low']:.3f}-{row['ratio_high']:.3f}"
-    return f"{size:>8}  {row['ratio']:6.3f}  {interval:>13}  {tester:>6}  {row['verdict']}"
+    return f"{size:>8}  {row['ratio']:6.3f}  {interval:>13}  {tester:>6}  {burst:>6}  {row['verdict']}"

@@ -25,6 +25,7 @@ from emulator.results.comparison.verdicts import (
 from emulator.results.statistics.method.bootstrap import Interval
 from emulator.results.statistics.samples.classes import JCT, ClassKey
 from emulator.results.statistics.samples.iterations import Measurements, Times
+from emulator.views.columns.comparison_columns import verdict_text
 from tests.support.full import IS_FULL
 from tests.support.recorded import group, recorded, slowed
 from tests.support.runs import manifest
@@ -89,6 +90,23 @@ def diluted(seed: int, percent: float | None) -> ClassComparison:
         key = next(key for key in known[0].measurements.classes if key.size_bytes == 32 << 10)
         chosen = [replace(run, tester_percent={key: percent}) for run in chosen]
     return by_size(compare_pair(group("a", chosen[:6]), group("b", chosen[6:]), RULES))[32 << 10]
+
+
+@pytest.mark.parametrize(("percent", "is_burst"), [(None, False), (1.0, False), (4.0, True)])
+def test_a_class_faster_than_its_ports_hides_a_lower_rate_behind_a_burst(
+    percent: float | None, *, is_burst: bool
+) -> None:
+    """Only where the network's part is compared: the whole time can hide anything in the tester's."""
+    known = recorded("paced")[:12]
+    key = next(key for key in known[0].measurements.classes if key.size_bytes == 32 << 10)
+    bursts = {} if percent is None else {key: percent}
+    whole = [replace(run, burst_percent=bursts) for run in known]
+    parts = [replace(run, measurements=replace(run.measurements, network=run.measurements.classes)) for run in whole]
+    for runs, expected in ((whole, False), (parts, is_burst)):
+        one = by_size(compare_pair(group("a", runs[:6]), group("b", runs[6:]), RULES))[32 << 10]
+        assert one.is_burst is expected
+        assert ("diluted by a burst" in verdict_text(one)) is expected
+        assert not one.is_diluted
 
 
 def test_what_the_tester_adds_hides_a_difference_of_the_device() -> None:
