@@ -215,6 +215,8 @@ class Transmitter:
             self._send_start(sender, only, message)
             return
         if not offset:
+            if left == total == 2 and self._send_both(train, path):
+                return
             ends_here = asks and left == 1
             first = framing.single(opcodes.first, psn, segments.first, payload.path_mtu, ack_request=ends_here)
             self._send_start(sender, first, message)
@@ -237,6 +239,30 @@ class Transmitter:
             slot = payload.slot(last)
             packet = framing.single(opcodes.last, psn, segments.last, last_bytes, slot, ack_request=asks)
             sender.send_whole(packet, self._to)
+
+    def _send_both(self, train: _Train, path: _Path) -> bool:
+        """Send a message of two packets as one call that the kernel cuts; False: it cannot, and nothing was sent."""
+        segments, psn, _, _, _, last_bytes, asks, message = train
+        (framing, sender), payload, opcodes = path, self._context.payload, segments.opcodes
+        if not self._context.is_cutting or len(segments.last) > len(segments.first):
+            return False
+        # A packet is valid until the next one of its length is made.
+        first = bytes(framing.single(opcodes.first, psn, segments.first, payload.path_mtu, ack_request=False))
+        last = framing.single(
+            opcodes.last, add(psn, 1), segments.last, last_bytes, payload.slot(1), ack_request=asks, ip_id=1
+        )
+        pieces, control = (first, last), cut_message(len(first))
+        try:
+            if message is None or message.sent is None:
+                sender.send(pieces, self._to, control, packets=2)
+            else:
+                sender.send_first(pieces, self._to, (message.sent,), control, packets=2)
+        except OSError as error:
+            self._stop_cutting(error)
+            return False
+        if message is not None:
+            message.sent = None  # what is sent again does not ask
+        return True
 
     def _send_slice(
         self, framing: Framing, sender: Sender, whole: _Slice, turn: int, opcodes: Opcodes

@@ -206,11 +206,26 @@ class Framing:
         return shape.datagram
 
     def single(
-        self, opcode: int, psn: Psn, headers: bytes = b"", size: int = 0, slot: int = 0, *, ack_request: bool = True
+        self,
+        opcode: int,
+        psn: Psn,
+        headers: bytes = b"",
+        size: int = 0,
+        slot: int = 0,
+        *,
+        ack_request: bool = True,
+        ip_id: int = 0,
     ) -> Buffer:
-        """A packet of any opcode: extension headers, then the first `size` bytes of a slot; valid as for `packet`."""
+        """A packet of any opcode: extension headers, then the first `size` bytes of a slot; valid as for `packet`.
+
+        `ip_id` is its number in a call that the kernel cuts.
+        """
         word = ACK_REQUEST | psn if ack_request else psn
-        return self.packet(BTH.pack(opcode, (-size & 3) << 4, _P_KEY, self.dest_qp, word) + headers, size, slot)
+        packet = self.packet(BTH.pack(opcode, (-size & 3) << 4, _P_KEY, self.dest_qp, word) + headers, size, slot)
+        if not ip_id:
+            return packet
+        (icrc,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
+        return bytes(packet[:-ICRC_BYTES]) + ICRC.pack(icrc ^ self.ip_id_change(len(packet), ip_id))
 
     def with_content(
         self, opcode: int, psn: Psn, headers: bytes, content: Buffer, *, ack_request: bool = True

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from agents.nic.context import Context, make_context
-from agents.nic.sockets import Sender, Senders
+from agents.nic.sockets import Senders
 from agents.nic.spray import SprayTransmitter
 from agents.nic.system_calls import SocketAddress
 from emulator.host.clock import Clock
@@ -17,33 +17,11 @@ from emulator.roce.multipath.requester import Burst, Spray
 from emulator.roce.multipath.wire import Report, SelectiveAck
 from emulator.roce.options import RoceOptions
 from emulator.roce.wire.psn import PSN_SPACE, Psn
+from tests.support.senders import FakeSender
 from tests.support.virtual_clock import VirtualClock
 
 PATHS, MTU, RKEY, QPN, PSN = 3, 1024, 77, 21, Psn(PSN_SPACE - 40)
 PORTS = [50_000 + path for path in range(PATHS)]
-
-
-class FakeSender(Sender):
-    """Opens no socket: keeps what it is given."""
-
-    def __init__(self, host: str, port: int, **_: object) -> None:
-        self.is_v6, self.port, self.drops, self.buffer_bytes = ":" in host, port, 0, 1
-        self.calls: list[tuple[bytes, int, SocketAddress]] = []
-        self.has_labels = False
-
-    def send(self, pieces, to, control=(), *, packets=1) -> bool:  # type: ignore[no-untyped-def]
-        whole = b"".join(pieces)
-        self.calls.append((whole, len(whole) // packets, to))
-        return True
-
-    def send_whole(self, datagram, to) -> None:  # type: ignore[no-untyped-def]
-        self.calls.append((bytes(datagram), len(datagram), to))
-
-    def use_flow_labels(self) -> None:
-        self.has_labels = True
-
-    def close(self) -> None:
-        pass
 
 
 class Wire:
