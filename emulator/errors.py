@@ -5,6 +5,7 @@ EmulatorError
     TraceError          a trace: file, and offset or node
     TopologyError       a topology file: file, key path, line
     ResultError         a run folder: file
+    EventError          an event of a run spec: its key
     PlanError           valid input that cannot be played
   ProtocolError       a protocol was violated                                   exit code 1
     LocalProtocolError    by Charkha: a bug
@@ -90,6 +91,14 @@ class TopologyError(InputError):
         where = [] if self.path is None else [f"{self.path}:{self.line}" if self.line else str(self.path)]
         where += [self.key] if self.key else []
         return f"{', '.join(where)}: {self.problem}" if where else self.problem
+
+
+class EventError(InputError):
+    """An event of a run spec that cannot be used: its number from 0, and the key in it; "" for the whole event."""
+
+    def __init__(self, problem: str, number: int, key: str = "") -> None:
+        self.problem, self.number, self.key = problem, number, key
+        super().__init__(f"events[{number}]{key and f'.{key}'}: {problem}")
 
 
 class ResultError(InputError):

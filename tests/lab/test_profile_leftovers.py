@@ -9,6 +9,7 @@ import pytest
 
 from emulator.device.counters.watch import DutWatch
 from emulator.device.lab.state import Owner
+from emulator.device.profile.schedule import Schedule
 from emulator.errors import PlanError
 from tests.support.labs import RaisedLab, raised
 from tests.support.profiles import TWO_HOSTS, profile_of
@@ -32,7 +33,7 @@ def seen(lab: RaisedLab) -> str:
 
 def watch(lab: RaisedLab, folder: Path, rules: str | None) -> DutWatch:
     profile = profile_of(folder, rules) if rules else None
-    return DutWatch([], topology=lab.topology, lab=lab.state, profile=profile, store=lab.store)
+    return DutWatch([], topology=lab.topology, lab=lab.state, schedule=Schedule(profile), store=lab.store)
 
 
 def leave(lab: RaisedLab, folder: Path, *, owner: Owner) -> None:

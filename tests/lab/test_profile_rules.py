@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from emulator.device.counters.watch import DutWatch
+from emulator.device.profile.schedule import Schedule
 from emulator.errors import HostError
 from tests.support.datagrams import Arrived, exchange
 from tests.support.labs import RaisedLab, raised
@@ -38,9 +39,10 @@ def bridge(lab_host: None, tmp_path: Path) -> Iterator[RaisedLab]:
 
 @contextmanager
 def in_force(lab: RaisedLab, folder: Path, rules: str) -> Iterator[DutWatch]:
-    watch = DutWatch([], topology=lab.topology, lab=lab.state, profile=profile_of(folder, rules), store=lab.store)
+    schedule = Schedule(profile_of(folder, rules))
+    watch = DutWatch([], topology=lab.topology, lab=lab.state, schedule=schedule, store=lab.store)
     with watch:
-        watch.begin()
+        watch.begin(0)
         yield watch
         watch.end()
 

@@ -7,6 +7,7 @@ from emulator.device.lab.model import Design
 from emulator.device.profile.changes import Change, plan_changes
 from emulator.device.profile.load import load_profile
 from emulator.device.profile.profile import Profile
+from emulator.device.profile.schedule import Schedule
 from emulator.topology.load import load_topology
 
 TWO_HOSTS = """
@@ -39,7 +40,7 @@ def two_hosts(folder: Path, *, kind: str = "bridge", rate: str | None = "100Mbit
 def changes(folder: Path, *rules: str, kind: str = "bridge", rate: str | None = "100Mbit") -> list[Change]:
     """The changes of these rules at the switch of the lab of two hosts."""
     profile = profile_of(folder, "".join(f"  - {rule}\n" for rule in rules))
-    return plan_changes(profile, two_hosts(folder, kind=kind, rate=rate), ["sw0"], frame_bytes=1250)
+    return plan_changes(Schedule(profile), two_hosts(folder, kind=kind, rate=rate), ["sw0"], frame_bytes=1250)
 
 
 def commands(change: Change, which: str) -> list[str]:

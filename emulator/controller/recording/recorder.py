@@ -118,8 +118,7 @@ class Recorder:
             case RanksDone():
                 self._ranks_done(event)
             case IterationStarted(iteration):
-                if not self._begun:
-                    self._monitor.begin()
+                self._monitor.begin(iteration)
                 self._begun, self._warmup = self._begun + 1, self._warmup + (iteration < 0)
                 self._open[iteration] = _OpenIteration()
                 self._news.append(event)

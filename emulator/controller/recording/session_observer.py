@@ -56,8 +56,8 @@ class SessionObserver(Protocol):
 class DutCounters(Protocol):
     """What the recorder of a run needs of a monitor."""
 
-    def begin(self) -> None:
-        """The first iteration starts."""
+    def begin(self, iteration: int | None) -> None:
+        """An iteration of the first job starts; negative: of the warm-up; None: one of another job."""
         ...
 
     def counters(self) -> Columns | None:
@@ -70,7 +70,7 @@ class DutCounters(Protocol):
 
 
 def shared_monitors(monitor: DutCounters, count: int) -> Sequence[DutCounters]:
-    """A view of the monitor for each of several jobs: all get all counters, and the device begins once."""
+    """A view of the monitor for each of several jobs: all get all counters; the first job comes first."""
     if count == 1:
         return [monitor]
     views: list[_View] = []
@@ -84,13 +84,10 @@ class _View:
     def __init__(self, monitor: DutCounters, views: Sequence[_View]) -> None:
         self._monitor, self._views = monitor, views
         self._unread: deque[Columns] = deque()
-        self._has_begun = False
 
-    def begin(self) -> None:
+    def begin(self, iteration: int | None) -> None:
         """See DutCounters."""
-        if not any(view._has_begun for view in self._views):
-            self._monitor.begin()
-        self._has_begun = True
+        self._monitor.begin(iteration if self is self._views[0] else None)
 
     def counters(self) -> Columns | None:
         """See DutCounters."""

@@ -22,6 +22,7 @@ from emulator.device.counters.counters import (
     counters_of,
     sum_up,
 )
+from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.model import OVS, Design, Node
 from emulator.device.lab.state import LabState, LabStore
 from emulator.device.lab.status import SOCKET_DROPS, drops, packet_sockets
@@ -29,10 +30,11 @@ from emulator.device.profile.applying import AppliedProfile, Scenario, Timing
 from emulator.device.profile.changes import Change, plan_changes
 from emulator.device.profile.nftables import parse_counters
 from emulator.device.profile.profile import Profile
+from emulator.device.profile.schedule import Schedule
 from emulator.errors import HostError
 from emulator.host.resources import exhausted, reserve
 from emulator.planner.network.header_overhead import DEFAULT_MTU, ETHERNET_BYTES
-from emulator.results.run_folder.schema import Columns
+from emulator.results.run_folder.schema import BEGIN, BY_COMMAND, BY_KERNEL, END, Columns
 from emulator.topology.model import Topology
 from emulator.units import NS_PER_S
 
@@ -184,13 +186,13 @@ class DutWatch:
         sources: of counters, in addition to those of the lab.
         topology: of the run; names the switches under test.
         lab: in which the run is played; None on hardware.
-        profile: applied to the lab during the run; None for a clean device.
+        schedule: applied to the lab during the run; None for a clean device.
         frame_bytes: length on the wire of a full frame of the run.
         store: where labs keep their state.
         period_s: time between readings of the counters, s.
 
     Raises:
-        TopologyError: the profile does not fit the lab.
+        InputError: the schedule does not fit the lab.
     """
 
     def __init__(
@@ -199,21 +201,24 @@ class DutWatch:
         *,
         topology: Topology,
         lab: LabState | None = None,
-        profile: Profile | None = None,
+        schedule: Schedule | None = None,
         frame_bytes: int = DEFAULT_MTU + ETHERNET_BYTES,
         store: LabStore | None = None,
         period_s: float = PERIOD_S,
     ) -> None:
         self._period_s = period_s
-        self._lab, self._profile = lab, profile
+        self._lab, self._schedule = lab, schedule or Schedule(None)
         self._folder = (store or LabStore()).folder(lab.lab_id) if lab is not None else None
         self._changes: list[Change] = []
-        if profile is not None and lab is not None:
-            tested = _tested(topology, lab.design)
-            self._changes = plan_changes(profile, lab.design, tested, frame_bytes=frame_bytes)
+        if lab is not None:
+            tested = tested_switches(topology, lab.design)
+            self._changes = plan_changes(self._schedule, lab.design, tested, frame_bytes=frame_bytes)
         own = [NamespaceCounters(lab.design.nodes, counters_of(self._changes))] if lab is not None else []
         self._sampler = Sampler([*own, *sources], period_s=period_s) if own or sources else None
         self._scenario: Scenario | None = None
+        flapping = {change.node.name for change in self._changes if change.takes_links_down and change.rule.is_event}
+        nodes = lab.design.nodes if lab is not None else ()
+        self._links = LinkNews([node for node in nodes if node.name in flapping])
         self._stack = ExitStack()
         self._is_failure_reported = False
 
@@ -226,9 +231,11 @@ class DutWatch:
         """
         with ExitStack() as stack:
             if self._lab is not None and self._folder is not None:
-                name = self._profile.name if self._profile else ""
-                applied = AppliedProfile(name, self._changes, design=self._lab.design, folder=self._folder)
+                applied = AppliedProfile(
+                    self._schedule.name, self._changes, design=self._lab.design, folder=self._folder
+                )
                 self._scenario = Scenario(stack.enter_context(applied), self._changes)
+                stack.enter_context(self._links)
                 stack.callback(self._scenario.end)
                 self._scenario.prepare()
             if self._sampler is not None:
@@ -240,10 +247,10 @@ class DutWatch:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def begin(self) -> None:
+    def begin(self, iteration: int | None) -> None:
         """See DutCounters."""
         if self._scenario is not None:
-            self._scenario.begin()
+            self._scenario.begin(iteration)
 
     def counters(self) -> Columns | None:
         """See DutCounters."""
@@ -266,9 +273,15 @@ class DutWatch:
         facts: dict[str, Any] = {}
         if self._sampler is not None:
             facts["counters"] = {"period_s": self._period_s, "problems": list(self._sampler.problems)}
-        if self._profile is not None and self._scenario is not None:
-            facts["profile"] = describe_profile(self._profile, self._scenario)
+        profile = self._schedule.profile
+        if profile is not None and self._scenario is not None:
+            facts["profile"] = describe_profile(profile, self._scenario)
         return facts
+
+    def events(self) -> Columns | None:
+        """What changed during the run: columns of `EVENTS_SCHEMA`; None: nothing was to change. After `end`."""
+        rows = event_rows(self._scenario, self._links) if self._scenario is not None else []
+        return {name: [row[name] for row in rows] for name in rows[0]} if rows else None
 
 
 def describe_profile(profile: Profile, scenario: Scenario) -> Mapping[str, Any]:
@@ -281,7 +294,9 @@ def describe_profile(profile: Profile, scenario: Scenario) -> Mapping[str, Any]:
         "description": profile.description,
         "begun_ns": scenario.begun_ns,
         "failure": None if failure is None else str(failure),
-        "rules": [_describe(timing, scenario.begun_ns) for timing in scenario.timings],
+        "rules": [
+            _describe(timing, scenario.begun_ns) for timing in scenario.timings if timing.change.rule in profile.rules
+        ],
     }
 
 
@@ -294,18 +309,53 @@ def _describe(timing: Timing, begun_ns: int | None) -> Mapping[str, Any]:
         "kind": change.node.kind,
         "ports": [port.name for port in change.ports],
         "commands": [line for batch in change.start for line in batch.lines],
-        "start_s": rule.start_s,
-        "end_s": rule.end_s,
+        "start_s": rule.start and rule.start.after_s,
+        "end_s": rule.end and rule.end.after_s,
         "started_s": _seconds_since(begun_ns, timing.started_ns),
         "ended_s": _seconds_since(begun_ns, timing.ended_ns),
     }
+
+
+def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
+    """A row for each beginning and each end of a change during the run, also of those that did not happen.
+
+    A link changed before the kernel said so, and after the command for it was called: at most `uncertainty_ns` before
+    `time_ns`. Other changes were made before their command returned.
+    """
+    rows = []
+    for timing in scenario.timings:
+        rule, node = timing.change.rule, timing.change.node
+        for edge, moment, made in ((BEGIN, rule.start, timing.start), (END, rule.end, timing.end)):
+            if moment is None:
+                continue
+            said_ns = None
+            if made is not None and timing.change.takes_links_down:
+                said = (links.first(node.name, port.device, is_up=edge == END, after_ns=made.asked_ns)
+                        for port in timing.change.ports)  # fmt: skip
+                said_ns = max((one for one in said if one is not None), default=None)
+            time_ns = None if made is None else said_ns or made.done_ns
+            rows.append(
+                {
+                    "name": rule.name,
+                    "edge": edge,
+                    "what": str(rule.action),
+                    "device": node.name,
+                    "interface": ", ".join(port.name for port in timing.change.ports) if rule.ports else "",
+                    "stops_traffic": timing.change.takes_links_down,
+                    "planned_ns": scenario.planned_ns(moment),
+                    "time_ns": time_ns,
+                    "uncertainty_ns": None if made is None or time_ns is None else time_ns - made.asked_ns,
+                    "seen_by": None if made is None else BY_COMMAND if said_ns is None else BY_KERNEL,
+                }
+            )
+    return rows
 
 
 def _seconds_since(begun_ns: int | None, at_ns: int | None) -> float | None:
     return None if begun_ns is None or at_ns is None else round((at_ns - begun_ns) / NS_PER_S, 6)
 
 
-def _tested(topology: Topology, design: Design) -> list[str]:
+def tested_switches(topology: Topology, design: Design) -> list[str]:
     """The switches under test: those that `dut` in the topology names, else all."""
     switches = [node.name for node in design.nodes if not node.is_host]
     named = [name for name in (topology.dut.nodes if topology.dut else ()) if name in switches]

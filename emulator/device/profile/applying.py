@@ -1,4 +1,4 @@
-"""Applies the changes of a profile to a lab, at their times during a run, and undoes them however the run ends.
+"""Applies the changes of a schedule to a lab, at their times during a run, and undoes them however the run ends.
 
 The commands that undo a change are on disk before the change is made. If a run is killed, the next run in the lab
 undoes its changes, or the removal of the lab does.
@@ -10,7 +10,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
 from emulator.device.profile.changes import Change, nft
 from emulator.device.profile.nftables import clean_text
+from emulator.device.profile.profile import Moment
 from emulator.errors import HostError, PlanError
 from emulator.units import NS_PER_S
 
@@ -192,28 +193,57 @@ def _refusal(change: Change, reason: str) -> str:
 _ENDING_S = 30.0
 
 
+class Made(NamedTuple):
+    """When a change was made, or undone: ns on the clock of the run.
+
+    Attributes:
+        asked_ns: its commands were called.
+        done_ns: they had returned.
+        planned_ns: None: before the run.
+    """
+
+    asked_ns: int
+    done_ns: int
+    planned_ns: int | None = None
+
+
 @dataclass(slots=True)
 class Timing:
-    """When a change was in force, ns on the clock of the run; None if it has not started or ended."""
+    """When a change was in force; None: it has not started, or not ended."""
 
     change: Change
-    started_ns: int | None = None
-    ended_ns: int | None = None
+    start: Made | None = None
+    end: Made | None = None
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether it has started and not ended."""
+        return self.start is not None and self.end is None
+
+    @property
+    def started_ns(self) -> int | None:
+        """When it was in force, ns on the clock of the run."""
+        return None if self.start is None else self.start.done_ns
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When it was not any more, ns on the clock of the run."""
+        return None if self.end is None else self.end.done_ns
 
 
-class _Event(NamedTuple):
-    at_s: float
+class _Step(NamedTuple):
+    moment: Moment
     number: int
     is_start: bool
     timing: Timing
 
 
 class Scenario:
-    """Applies and undoes the changes of a profile at their times.
+    """Applies and undoes the changes of a schedule at their times.
 
     Args:
         applied: makes and undoes the changes.
-        changes: of the profile.
+        changes: of the schedule.
         clock_ns: the monotonic clock of the run, ns.
     """
 
@@ -222,11 +252,17 @@ class Scenario:
     ) -> None:
         self._applied, self._clock_ns = applied, clock_ns
         self.timings = [Timing(change) for change in changes]
-        self._has_ended = threading.Event()
+        self._steps = list(_steps(self.timings))
+        self._begun: dict[int | None, int] = {}  # iteration → when it began; None: the first one
+        self._news, self._has_ended = threading.Condition(), False
         self._thread: threading.Thread | None = None
-        self.begun_ns: int | None = None
         self.failure: HostError | None = None
         """Why a change could not be made or undone at its time."""
+
+    @property
+    def begun_ns(self) -> int | None:
+        """When the first iteration began; None: none has."""
+        return self._begun.get(None)
 
     def prepare(self) -> None:
         """Make the changes that are in force from before the run.
@@ -236,49 +272,78 @@ class Scenario:
         """
         for timing in self.timings:
             if not timing.change.rule.is_timed:
-                self._start(timing)
+                self._start(timing, None)
 
-    def begin(self) -> None:
-        """Start the schedule: the run begins now."""
-        self.begun_ns = self._clock_ns()
-        events = self._events()
-        if events:
-            self._thread = threading.Thread(target=self._follow, args=(events,), name="scenario", daemon=True)
+    def begin(self, iteration: int | None) -> None:
+        """An iteration begins now; with the first one, of whatever job, the schedule does: see DutCounters."""
+        with self._news:
+            now_ns = self._clock_ns()
+            is_first = not self._begun
+            self._begun.setdefault(None, now_ns)
+            self._begun.setdefault(iteration, now_ns)
+            self._news.notify()
+        if is_first and self._steps:
+            self._thread = threading.Thread(target=self._follow, name="scenario", daemon=True)
             self._thread.start()
 
     def end(self) -> None:
         """End the schedule: no more changes are made; idempotent."""
-        self._has_ended.set()
+        with self._news:
+            self._has_ended = True
+            self._news.notify()
         if self._thread is not None:
             self._thread.join(_ENDING_S)
 
-    def _events(self) -> list[_Event]:
-        events = []
-        for number, timing in enumerate(self.timings):
-            rule = timing.change.rule
-            if rule.start_s is not None:
-                events.append(_Event(rule.start_s, number, True, timing))
-            if rule.end_s is not None:
-                events.append(_Event(rule.end_s, number, False, timing))
-        return sorted(events, key=lambda event: (event.at_s, event.is_start, event.number))
+    def planned_ns(self, moment: Moment | None) -> int | None:
+        """When a moment is, ns on the clock of the run; None: its iteration has not begun."""
+        begun_ns = None if moment is None else self._begun.get(moment.iteration)
+        return None if moment is None or begun_ns is None else begun_ns + round(moment.after_s * NS_PER_S)
 
-    def _follow(self, events: Sequence[_Event]) -> None:
+    def _follow(self) -> None:
         try:
-            for event in events:
-                if self._has_ended.wait(max(0.0, self._left_s(event))):
-                    return
-                (self._start if event.is_start else self._stop)(event.timing)
+            while (step := self._next()) is not None:
+                (self._start if step.is_start else self._stop)(step.timing, self.planned_ns(step.moment))
         except HostError as error:
             self.failure = error
 
-    def _left_s(self, event: _Event) -> float:
-        assert self.begun_ns is not None  # set by begin()
-        return event.at_s - (self._clock_ns() - self.begun_ns) / NS_PER_S
+    def _next(self) -> _Step | None:
+        """Wait for the time of the next step; None: there is none, or the schedule has ended."""
+        with self._news:
+            while self._steps and not self._has_ended:
+                known = [
+                    (at_ns, one.is_start, one.number, one)
+                    for one in self._steps
+                    if (at_ns := self.planned_ns(one.moment)) is not None
+                ]
+                if not known:
+                    self._news.wait()
+                    continue
+                at_ns, *_, step = min(known)
+                if (left_s := (at_ns - self._clock_ns()) / NS_PER_S) > 0:
+                    self._news.wait(left_s)
+                    continue
+                self._steps.remove(step)
+                return step
+        return None
 
-    def _start(self, timing: Timing) -> None:
+    def _start(self, timing: Timing, planned_ns: int | None) -> None:
+        for other in self.timings:  # only of moments that nobody could compare before the run
+            if other.is_in_force and timing.change.replaces(other.change):
+                self._stop(other, planned_ns)
+        asked_ns = self._clock_ns()
         self._applied.start(timing.change)
-        timing.started_ns = self._clock_ns()
+        timing.start = Made(asked_ns, self._clock_ns(), planned_ns)
 
-    def _stop(self, timing: Timing) -> None:
-        self._applied.stop(timing.change)
-        timing.ended_ns = self._clock_ns()
+    def _stop(self, timing: Timing, planned_ns: int | None) -> None:
+        if timing.is_in_force:
+            asked_ns = self._clock_ns()
+            self._applied.stop(timing.change)
+            timing.end = Made(asked_ns, self._clock_ns(), planned_ns)
+
+
+def _steps(timings: Sequence[Timing]) -> Iterator[_Step]:
+    for number, timing in enumerate(timings):
+        rule = timing.change.rule
+        for is_start, moment in ((True, rule.start), (False, rule.end)):
+            if moment is not None:
+                yield _Step(moment, number, is_start, timing)

@@ -14,11 +14,14 @@ from emulator.device.lab.model import Design, LabPort, Node, Shaping
 from emulator.device.lab.recipe import CommandBatch, exec_prefix
 from emulator.device.lab.shaping import shape as shaping_of
 from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
-from emulator.device.profile.profile import Above, Delay, Mark, Police, PortDown, Profile, ProfileRule, Shape
+from emulator.device.profile.profile import Above, Delay, Mark, Moment, Police, PortDown, ProfileRule, Shape
+from emulator.device.profile.schedule import Schedule
 from emulator.topology.network import End
 from emulator.units import NS_PER_US
 
 _MOST_DELAYED_FRAMES = 1_000_000
+_OF_PORTS = (Shape, Delay, PortDown)
+"""Actions that a port can have once at a time."""
 
 
 def shape_port(node: Node, rates: Sequence[tuple[LabPort, int]], queue_bytes: int | None) -> CommandBatch:
@@ -124,26 +127,32 @@ class Change:
         """Whether a router needs routes back when it ends."""
         return isinstance(self.rule.action, PortDown)
 
+    def replaces(self, other: Change) -> bool:
+        """Whether both do the same to a port: when this one starts, the other one ends."""
+        is_same = self.node.name == other.node.name and type(self.rule.action) is type(other.rule.action)
+        devices = {port.device for port in self.ports} & {port.device for port in other.ports}
+        return is_same and isinstance(self.rule.action, _OF_PORTS) and bool(devices)
 
-def plan_changes(profile: Profile, design: Design, nodes: Sequence[str], *, frame_bytes: int) -> list[Change]:
-    """The changes that apply a profile to a lab.
+
+def plan_changes(schedule: Schedule, design: Design, nodes: Sequence[str], *, frame_bytes: int) -> list[Change]:
+    """The changes that apply a schedule to a lab.
 
     Args:
-        profile: the profile.
+        schedule: its rules.
         design: of the lab.
         nodes: switches that rules without a port apply to.
         frame_bytes: length on the wire of a full frame of the run.
 
     Raises:
-        TopologyError: a port does not exist, a percentage refers to a port without a rate, two rules overlap, or this
-            kind of switch does not support a rule; the error names file, line and key.
+        InputError: a port does not exist, a percentage refers to a port without a rate, two rules overlap, or this
+            kind of switch does not support a rule; the error names file, line and key, or the event.
     """
     changes = [
         change
-        for number, rule in enumerate(profile.rules)
-        for change in _changes(profile, rule, number, design, nodes, frame_bytes)
+        for number, rule in enumerate(schedule.rules)
+        for change in _changes(schedule, rule, number, design, nodes, frame_bytes)
     ]
-    _refuse_overlaps(profile, changes)
+    _refuse_overlaps(schedule, changes)
     return changes
 
 
@@ -159,10 +168,10 @@ def nft(node: Node, text: str, *options: str) -> CommandBatch:
 
 
 def _changes(
-    profile: Profile, rule: ProfileRule, number: int, design: Design, nodes: Sequence[str], frame_bytes: int
+    schedule: Schedule, rule: ProfileRule, number: int, design: Design, nodes: Sequence[str], frame_bytes: int
 ) -> Iterator[Change]:
-    leaving = _by_switch(profile, rule, "port", rule.ports, design)
-    arriving = _by_switch(profile, rule, "arriving", rule.match.arriving, design)
+    leaving = _by_switch(schedule, rule, "port", rule.ports, design)
+    arriving = _by_switch(schedule, rule, "arriving", rule.match.arriving, design)
     found = False
     for node in design.nodes:
         is_selected = node.name in leaving if leaving else node.name in arriving if arriving else node.name in nodes
@@ -170,46 +179,46 @@ def _changes(
             continue
         found = True
         ports = leaving.get(node.name) or list(node.ports)
-        if isinstance(rule.action, Shape | Delay | PortDown):
-            yield _port_change(profile, rule, node, ports)
+        if isinstance(rule.action, _OF_PORTS):
+            yield _port_change(schedule, rule, node, ports)
         else:
             ingress = arriving.get(node.name, [])
-            _refuse_arriving(profile, rule, node, ingress)
+            _refuse_arriving(schedule, rule, node, ingress)
             compiled = compile_rule(
                 rule,
                 number,
                 kind=node.kind,
                 ports=ports,
                 arriving=ingress,
-                rates=_rates(profile, rule, ports),
+                rates=_rates(schedule, rule, ports),
                 frame_bytes=frame_bytes,
             )
             yield _frame_change(rule, node, ports, compiled)
     if not found:
-        raise profile.error("no switch of the device under test has the ports of both `port` and `arriving`", rule)
+        raise schedule.error("no switch of the device under test has the ports of both `port` and `arriving`", rule)
 
 
 def _by_switch(
-    profile: Profile, rule: ProfileRule, key: str, ends: Sequence[End], design: Design
+    schedule: Schedule, rule: ProfileRule, key: str, ends: Sequence[End], design: Design
 ) -> dict[str, list[LabPort]]:
     found: dict[str, list[LabPort]] = {}
     for end in ends:
         node = next((node for node in design.nodes if node.name == end.node and not node.is_host), None)
         if node is None:
             switches = ", ".join(node.name for node in design.nodes if not node.is_host)
-            raise profile.error(f"there is no switch {end.node!r}; there are {switches}", rule, key)
+            raise schedule.error(f"there is no switch {end.node!r}; there are {switches}", rule, key)
         port = next((port for port in node.ports if port.name == end.port), None)
         if port is None:
             known = ", ".join(port.name for port in node.ports)
-            raise profile.error(f"switch {end.node} has no port {end.port!r}; it has {known}", rule, key)
+            raise schedule.error(f"switch {end.node} has no port {end.port!r}; it has {known}", rule, key)
         found.setdefault(end.node, []).append(port)
     return found
 
 
-def _refuse_arriving(profile: Profile, rule: ProfileRule, node: Node, arriving: Sequence[LabPort]) -> None:
+def _refuse_arriving(schedule: Schedule, rule: ProfileRule, node: Node, arriving: Sequence[LabPort]) -> None:
     if arriving and is_at_egress(rule, node.kind):
         problem = f"{node.name} ({node.kind}) applies this rule at egress, where the ingress port is unknown: delete it"
-        raise profile.error(problem, rule, "arriving")
+        raise schedule.error(problem, rule, "arriving")
 
 
 def _frame_change(rule: ProfileRule, node: Node, ports: Sequence[LabPort], compiled: CompiledRule) -> Change:
@@ -224,7 +233,7 @@ def _frame_change(rule: ProfileRule, node: Node, ports: Sequence[LabPort], compi
     )
 
 
-def _rates(profile: Profile, rule: ProfileRule, ports: Sequence[LabPort]) -> dict[str, int]:
+def _rates(schedule: Schedule, rule: ProfileRule, ports: Sequence[LabPort]) -> dict[str, int]:
     """Device → rate in bit/s, for a rule about frames above a rate."""
     match rule.action:
         case Police(Above(rate)):
@@ -233,14 +242,14 @@ def _rates(profile: Profile, rule: ProfileRule, ports: Sequence[LabPort]) -> dic
             key = ("mark", "above")
         case _:
             return {}
-    return {port.device: _bps(profile, rule, port, rate.of(_port_bps(port)), key) for port in ports}
+    return {port.device: _bps(schedule, rule, port, rate.of(_port_bps(port)), key) for port in ports}
 
 
-def _port_change(profile: Profile, rule: ProfileRule, node: Node, ports: Sequence[LabPort]) -> Change:
+def _port_change(schedule: Schedule, rule: ProfileRule, node: Node, ports: Sequence[LabPort]) -> Change:
     change = Change(rule, node, ports, (), ())
     match rule.action:
         case Shape(rate, queue_bytes):
-            rates = [_bps(profile, rule, p, rate.of(_port_bps(p)), ("shape", "rate")) for p in ports]
+            rates = [_bps(schedule, rule, p, rate.of(_port_bps(p)), ("shape", "rate")) for p in ports]
             start = shape_port(node, list(zip(ports, rates, strict=True)), queue_bytes)
             return replace(change, start=(start,), stop=(unshape_port(node, ports),))
         case Delay() as delay:
@@ -249,9 +258,9 @@ def _port_change(profile: Profile, rule: ProfileRule, node: Node, ports: Sequenc
     return replace(change, start=(port_down(node, ports),), stop=(port_up(node, ports),))
 
 
-def _bps(profile: Profile, rule: ProfileRule, port: LabPort, bps: int | None, key: tuple[str, str]) -> int:
+def _bps(schedule: Schedule, rule: ProfileRule, port: LabPort, bps: int | None, key: tuple[str, str]) -> int:
     if bps is None:
-        raise profile.error(
+        raise schedule.error(
             f"is a share of the rate of {port.name}, which has no rate: write an absolute rate",
             rule,
             *key,
@@ -263,22 +272,27 @@ def _port_bps(port: LabPort) -> int | None:
     return port.shaping.rate_bps if port.shaping else None
 
 
-def _refuse_overlaps(profile: Profile, changes: Sequence[Change]) -> None:
+def _refuse_overlaps(schedule: Schedule, changes: Sequence[Change]) -> None:
     """Refuse two rules that do the same to a port at the same time: ending one would end both."""
     in_force: dict[tuple[type, str, str], list[ProfileRule]] = {}
     for change in changes:
-        if not isinstance(change.rule.action, Shape | Delay | PortDown):
+        if not isinstance(change.rule.action, _OF_PORTS):
             continue
         for port in change.ports:
             others = in_force.setdefault((type(change.rule.action), change.node.name, port.device), [])
             other = next((one for one in others if _overlap(one, change.rule)), None)
             if other is not None:
                 end = End(change.node.name, port.name)
-                raise profile.error(f"{other.name!r} does the same to {end} at the same time", change.rule)
+                raise schedule.error(f"{other.name!r} does the same to {end} at the same time", change.rule)
             others.append(change.rule)
 
 
 def _overlap(one: ProfileRule, other: ProfileRule) -> bool:
-    forever = float("inf")
-    latest = max(one.start_s or 0.0, other.start_s or 0.0)
-    return latest < min(one.end_s or forever, other.end_s or forever)
+    """Whether both are surely in force at once; of different iterations, only the run knows which comes first."""
+    return _comes_before(one.start, other.end) and _comes_before(other.start, one.end)
+
+
+def _comes_before(start: Moment | None, end: Moment | None) -> bool:
+    if start is None or end is None:
+        return True
+    return start.iteration == end.iteration and start.after_s < end.after_s

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from ipaddress import ip_network
 from pathlib import Path
+from typing import TypeVar
 
 from emulator.device.profile.file_format import (
     EXAMPLES,
@@ -27,6 +28,7 @@ from emulator.device.profile.profile import (
     FrameShare,
     Mark,
     Match,
+    Moment,
     Once,
     OpcodeClass,
     Police,
@@ -45,6 +47,7 @@ from emulator.topology.document import Document, KeyPath, read_document
 from emulator.topology.network import End
 from emulator.units import parse_duration, parse_rate, parse_size
 
+T = TypeVar("T")
 DEFAULT_BURST_BYTES = 16 << 10
 _SELECT_FRAMES = ("opcode", "source", "destination", "source_port", "queue_pair", "psn", "traffic", "arriving")
 _APPLY_TO_PORTS = ("shape", "delay", "state")
@@ -111,8 +114,8 @@ def _rule(document: Document, section: ProfileRuleSection, key: KeyPath) -> Prof
         action=_action(document, section, (*key, section.action)),
         match=_match(document, section, key),
         ports=tuple(_ports(document, section.port, (*key, "port"))),
-        start_s=section.start,
-        end_s=section.end,
+        start=None if section.start is None else Moment(section.start),
+        end=None if section.end is None else Moment(section.end),
     )
 
 
@@ -173,25 +176,45 @@ def _delay(document: Document, section: DelaySection, key: KeyPath) -> Delay:
 
 
 def _rate(document: Document, text: str, key: KeyPath) -> Rate:
+    return _parsed(document, parse_port_rate, text, key)
+
+
+def parse_port_rate(text: str) -> Rate:
+    """A rate at which a port sends: `90Mbit`, or a share of the rate of its link, `90%`.
+
+    Raises:
+        ValueError: not such a rate.
+    """
     if text.strip().endswith("%"):
-        return Rate(share=_share(document, text, key))
+        return Rate(share=_parse_share(text))
     try:
         bps = parse_rate(text)
     except ValueError as error:
-        raise document.error(f"{error}, or a percentage of the port's rate as 90%", key) from error
+        raise ValueError(f"{error}, or a percentage of the port's rate as 90%") from error
     if bps < 8_000:
-        raise document.error(f"{text!r} is below 8 kbit/s, the lowest rate that the kernel enforces", key)
+        raise ValueError(f"{text!r} is below 8 kbit/s, the lowest rate that the kernel enforces")
     return Rate(bps=bps)
 
 
 def _share(document: Document, text: str, key: KeyPath) -> Fraction:
+    return _parsed(document, _parse_share, text, key)
+
+
+def _parsed(document: Document, parse: Callable[[str], T], text: str, key: KeyPath) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise document.error(str(error), key) from error
+
+
+def _parse_share(text: str) -> Fraction:
     number = text.strip().removesuffix("%").strip()
     try:
         value = Fraction(number) / 100 if text.strip().endswith("%") and len(number) < 20 else Fraction(0)
     except (ValueError, ZeroDivisionError):
         value = Fraction(0)
     if not Fraction(1, 10**6) <= value <= 1:
-        raise document.error(f"{text!r} is not a share: write a percentage from 0.0001% to 100%, such as 0.5%", key)
+        raise ValueError(f"{text!r} is not a share: write a percentage from 0.0001% to 100%, such as 0.5%")
     return value
 
 

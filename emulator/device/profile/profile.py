@@ -227,26 +227,43 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """A time in a run: so long after an iteration began; `iteration` None: the first one that is played."""
+
+    after_s: float
+    iteration: int | None = None
+
+    def __str__(self) -> str:
+        after, number = f"{self.after_s:g} s", self.iteration
+        return after if number is None else f"iteration {number} + {after}" if self.after_s else f"iteration {number}"
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileRule:
     """One rule of a profile.
 
     Attributes:
         name: in the names of its counters.
         ports: egress ports, or the ports whose link changes; empty for every port of the device.
-        start_s, end_s: seconds from the start of the first iteration; None: from before it, until after the last one.
+        start, end: when it is in force; None: from before the first iteration, until after the last one.
     """
 
     name: str
     action: Action
     match: Match = Match()
     ports: Sequence[End] = ()
-    start_s: float | None = None
-    end_s: float | None = None
+    start: Moment | None = None
+    end: Moment | None = None
 
     @property
     def is_timed(self) -> bool:
         """Whether it starts during the run."""
-        return self.start_s is not None
+        return self.start is not None
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it starts or ends during the run."""
+        return (self.start, self.end) != (None, None)
 
 
 @dataclass(frozen=True, slots=True)

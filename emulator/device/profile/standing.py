@@ -18,6 +18,7 @@ from emulator.device.profile.applying import AppliedProfile
 from emulator.device.profile.changes import Change, plan_changes
 from emulator.device.profile.nftables import parse_counters
 from emulator.device.profile.profile import Profile
+from emulator.device.profile.schedule import Schedule
 from emulator.errors import HostError
 from emulator.planner.network.header_overhead import roce_packet_bytes, roce_path_mtu
 
@@ -154,12 +155,12 @@ def _pair(state: LabState) -> PortPair:
 
 def _changes(state: LabState, profile: Profile) -> list[Change]:
     for rule in profile.rules:
-        if rule.is_timed:
-            key = "start" if rule.start_s is not None else "end"
+        if rule.is_event:
+            key = "start" if rule.start is not None else "end"
             problem = "counts from the start of a run, which a lab between two ports does not have: delete it"
             raise profile.error(problem, rule, key)
     frame_bytes = roce_packet_bytes(roce_path_mtu(_pair(state).ports[0].mtu))
-    return plan_changes(profile, state.design, [SWITCH], frame_bytes=frame_bytes)
+    return plan_changes(Schedule(profile), state.design, [SWITCH], frame_bytes=frame_bytes)
 
 
 def _readings(state: LabState) -> dict[str, int]:

@@ -36,6 +36,7 @@ from emulator.experiment.settle.settled import Identity, Settled, settle
 from emulator.experiment.settle.testbed import enter_testbed
 from emulator.experiment.settle.workload import LoadedJob, load_job
 from emulator.experiment.spec.document import with_absolute_paths
+from emulator.experiment.spec.event_spec import Event
 from emulator.experiment.spec.spec import Experiment
 from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.observer import RunHeader, RunObserver
@@ -176,7 +177,10 @@ def prepare(
             _require_own_addresses(one, other)
         settled = [settled[0], *(replace(one, flows=settled[0].flows) for one in settled[1:])]
         silent: Notify = lambda _: None  # noqa: E731 (what is said about the host is said once)
-        runs = [PreparedRun(one, notify=silent if number else notify) for number, one in enumerate(settled)]
+        runs = [
+            PreparedRun(one, () if number else experiment.events, notify=silent if number else notify)
+            for number, one in enumerate(settled)
+        ]
         identity = Identity.new(words) if len(runs) > 1 else settled[0].identity
         yield PreparedSession(experiment, runs, identity, notify)
 
@@ -214,13 +218,14 @@ class PreparedRun:
     """A job whose settings, addresses, agents and algorithms are settled.
 
     Raises:
-        InputError: a profile or a calibration that cannot be used.
+        InputError: a profile, an event or a calibration that cannot be used.
     """
 
-    def __init__(self, settled: Settled, *, notify: Notify) -> None:
+    def __init__(self, settled: Settled, events: Sequence[Event], *, notify: Notify) -> None:
         self.settled = settled
         experiment, resolved = settled.experiment, settled.resolved
-        self.dut = watch_dut(experiment.device, resolved, settled.testbed)
+        iterations = None if settled.plan.until_others else resolved.iterations
+        self.dut = watch_dut(experiment.device, resolved, settled.testbed, events=events, iterations=iterations)
         self.calibration = calibration_of(experiment.observe, resolved, settled.topology, notify=notify)
 
     @property
@@ -344,7 +349,7 @@ class PreparedSession:
                 if session_facts is not None:
                     write_session(folder, _started(session_facts, session.outcomes))
                 for recording, outcome in zip(recordings, session.outcomes, strict=True):
-                    recording.end(outcome, dut=dut.facts())
+                    recording.end(outcome, dut=dut.facts(), events=dut.events())
             for recording in recordings:
                 recording.write_trace()
 

@@ -42,7 +42,7 @@ from emulator.results.run_folder.manifest import (
 )
 from emulator.results.run_folder.observer import RunObserver, WritingTrace
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.schema import Columns, RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.method.nccl_conventions import sequential_roofline_ns
 from emulator.results.statistics.tester.tester_model import host_limit_warnings
@@ -235,12 +235,13 @@ class RunRecording:
     ) -> None:
         self.writer.__exit__(kind, error, trace)
 
-    def end(self, outcome: RunOutcome, *, dut: Mapping[str, Any]) -> None:
+    def end(self, outcome: RunOutcome, *, dut: Mapping[str, Any], events: Columns | None = None) -> None:
         """Write what is known only when nobody plays any more.
 
         Args:
             outcome: of the session.
             dut: facts about the device under test.
+            events: what changed at it during the run.
 
         Raises:
             HostError: it cannot be written.
@@ -261,6 +262,8 @@ class RunRecording:
         writer.add_flows(flows := _counted_flows(outcome, settled.assignment))
         if timeline := timeline_rows(outcome):
             writer.add(RunTable.TIMELINE, timeline)
+        if events:
+            writer.add(RunTable.EVENTS, events)
         if rows := result_rows(settled.flows, outcome.flow_reports):
             writer.add(RunTable.FLOW_RESULTS, rows)
         if settled.resolved.record_steps:

@@ -9,12 +9,13 @@ from emulator.controller.recording.topology_description import describe_path
 from emulator.controller.run_plan import SessionPlan
 from emulator.device.counters.sources import GnmiCounters, HostInterfaceCounters, interfaces_here
 from emulator.device.counters.watch import DutWatch
-from emulator.device.profile.load import find_profile, load_profile
-from emulator.errors import AgentLost, EmulatorError, PlanError, RunTimeout, TransferFailed
+from emulator.errors import AgentLost, EmulatorError, RunTimeout, TransferFailed
 from emulator.experiment.settle.defaults import Resolved
+from emulator.experiment.settle.events import require_lab, schedule_of
 from emulator.experiment.settle.flows import assign_flows
 from emulator.experiment.settle.settled import Settled
 from emulator.experiment.settle.testbed import Testbed
+from emulator.experiment.spec.event_spec import Event
 from emulator.experiment.spec.spec import Device
 from emulator.topology.model import Topology
 
@@ -82,19 +83,26 @@ def _flow_addresses(settled: Settled) -> list[str]:
     return ends + [address for peer in peers for address in (peer.address, peer.exchange)]
 
 
-def watch_dut(device: Device, resolved: Resolved, testbed: Testbed) -> DutWatch:
+def watch_dut(
+    device: Device, resolved: Resolved, testbed: Testbed, *, events: Sequence[Event] = (), iterations: int | None = None
+) -> DutWatch:
     """The monitor of the device under test; enter it around the run.
 
+    Args:
+        device: of the run spec, with its profile.
+        resolved: settings of the first job.
+        testbed: its topology and lab.
+        events: of the session.
+        iterations: measured ones of the first job; None: nobody knows.
+
     Raises:
-        InputError: the profile does not exist, is not valid, or does not fit the lab.
-        PlanError: a profile without a lab.
+        InputError: a profile does not exist, is not valid, or does not fit the lab, or an event does not.
+        PlanError: a profile or events without a lab.
     """
     topology, lab = testbed.topology, testbed.lab
-    profile = load_profile(find_profile(device.profile)) if device.profile is not None else None
-    if profile is not None and lab is None:
-        source = topology.source or "TOPOLOGY"
-        problem = "a profile needs a lab, but this run is not in one"
-        raise PlanError(f"{problem}: `charkha lab up {source}`, then run with --topology {source}")
+    schedule = schedule_of(device, events, iterations=iterations)
+    if lab is None:
+        require_lab(device, events, topology)
     own = interfaces_here(topology) if lab is None else []
     return DutWatch(
         [
@@ -103,7 +111,7 @@ def watch_dut(device: Device, resolved: Resolved, testbed: Testbed) -> DutWatch:
         ],
         topology=topology,
         lab=lab.state if lab is not None else None,
-        profile=profile,
+        schedule=schedule,
         frame_bytes=resolved.full_frame_bytes,
         period_s=resolved.counters_every_s,
     )

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
+from emulator.experiment.spec.event_spec import Event
 from emulator.experiment.spec.flow_spec import Background, Flow, parse_background
 from emulator.experiment.spec.readers import (
     locate,
@@ -403,6 +404,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
     Attributes:
         charkha: version of this format.
         flows: tests with peers alongside the jobs.
+        events: what happens to the lab's switches during the run.
         campaign: None: one run.
     """
 
@@ -417,6 +419,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
         "background traffic, for example from=h0,to=h1,rate=1Gbit,sizes=web-search (repeatable)", "KEY=VALUE,…",
         read=parse_background
     )] = ()  # fmt: skip
+    events: tuple[Event, ...] = ()
     network: Network = Network()
     device: Device = Device()
     agents: Agents = Agents()
@@ -517,6 +520,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
             network=replace(self.network, transport=transport),
             flows=(),
             background=(),
+            events=(),
         )
 
     def to_plain(self) -> dict[str, Any]:

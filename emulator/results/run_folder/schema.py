@@ -159,6 +159,25 @@ TIMELINE_SCHEMA = pa.schema(
     ]
 )
 
+EVENTS_SCHEMA = pa.schema(
+    [
+        pa.field("name", _LABEL, nullable=False),
+        pa.field("edge", _LABEL, nullable=False),
+        pa.field("what", _LABEL, nullable=False),
+        pa.field("device", _LABEL, nullable=False),
+        pa.field("interface", _LABEL, nullable=False),
+        pa.field("stops_traffic", pa.bool_(), nullable=False),
+        pa.field("planned_ns", pa.int64()),
+        pa.field("time_ns", pa.int64()),
+        pa.field("uncertainty_ns", pa.int64()),
+        pa.field("seen_by", _LABEL),
+    ]
+)
+BEGIN, END = "begin", "end"
+"""Edges of an event."""
+BY_KERNEL, BY_COMMAND = "kernel", "command"
+"""Who said when it happened."""
+
 
 class RunTable(Enum):
     """A table of the run folder; the value is the stem of its file name."""
@@ -172,6 +191,7 @@ class RunTable(Enum):
     STEPS = "steps"
     COUNTERS = "counters"
     FLOW_RESULTS = "flow_results"
+    EVENTS = "events"
 
     @property
     def is_optional(self) -> bool:
@@ -183,6 +203,7 @@ class RunTable(Enum):
             RunTable.STEPS,
             RunTable.COUNTERS,
             RunTable.FLOW_RESULTS,
+            RunTable.EVENTS,
         )
 
     @property
@@ -211,6 +232,7 @@ _SCHEMAS = {
     RunTable.STEPS: STEPS_SCHEMA,
     RunTable.COUNTERS: COUNTERS_SCHEMA,
     RunTable.FLOW_RESULTS: FLOW_RESULTS_SCHEMA,
+    RunTable.EVENTS: EVENTS_SCHEMA,
 }
 
 
@@ -257,6 +279,8 @@ _WORDS: Mapping[tuple[RunTable, str], Collection[str]] = {
     (RunTable.SAMPLES, "kind"): {kind.label for kind in CommKind},
     (RunTable.FLOWS, "medium"): {*Medium},
     (RunTable.FLOW_RESULTS, "direction"): {*FlowDirection},
+    (RunTable.EVENTS, "edge"): {BEGIN, END},
+    (RunTable.EVENTS, "seen_by"): {BY_KERNEL, BY_COMMAND},
 }
 _FLOAT_MAX = float(np.finfo(np.float64).max)
 

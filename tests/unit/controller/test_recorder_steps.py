@@ -23,7 +23,7 @@ from tests.support.traces import coll
 class NoDevice:
     """A DutCounters of nothing."""
 
-    def begin(self) -> None:
+    def begin(self, iteration: int | None) -> None:
         """See DutCounters."""
 
     def counters(self) -> None:

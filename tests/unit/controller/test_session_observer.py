@@ -8,10 +8,10 @@ class Monitor:
     """A device with these readings."""
 
     def __init__(self, *readings: Columns) -> None:
-        self.readings, self.begun = list(readings), 0
+        self.readings, self.begun = list(readings), list[int | None]()
 
-    def begin(self) -> None:
-        self.begun += 1
+    def begin(self, iteration: int | None) -> None:
+        self.begun.append(iteration)
 
     def counters(self) -> Columns | None:
         return self.readings.pop(0) if self.readings else None
@@ -34,11 +34,12 @@ def test_every_job_gets_every_reading() -> None:
     assert read(first) == [{"rx": [3]}]
 
 
-def test_the_device_begins_with_the_first_job_alone() -> None:
+def test_iterations_of_the_device_are_those_of_the_first_job() -> None:
     monitor = Monitor()
-    for view in shared_monitors(monitor, 3):
-        view.begin()
-    assert monitor.begun == 1
+    first, second, third = shared_monitors(monitor, 3)
+    for iteration, view in enumerate((second, first, third, first)):
+        view.begin(iteration)
+    assert monitor.begun == [None, 1, None, 3]
 
 
 def test_one_job_has_the_monitor_itself() -> None:

@@ -14,6 +14,7 @@ from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
 from emulator.device.profile.applying import AppliedProfile, Scenario
 from emulator.device.profile.changes import Change, plan_changes
+from emulator.device.profile.schedule import Schedule
 from emulator.errors import HostError, PlanError
 from tests.support.command import wait_for
 from tests.support.labs import pretended
@@ -208,7 +209,7 @@ class Applied:
 def scenario(folder: Path, applied: Applied, *rules: str) -> Scenario:
     profile = profile_of(folder, "".join(f"  - {rule}\n" for rule in rules))
     ticks = count(1_000, 1)
-    changes = plan_changes(profile, two_hosts(folder), ["sw0"], frame_bytes=1250)
+    changes = plan_changes(Schedule(profile), two_hosts(folder), ["sw0"], frame_bytes=1250)
     return Scenario(cast(AppliedProfile, applied), changes, clock_ns=lambda: next(ticks))
 
 
@@ -225,7 +226,7 @@ def test_rules_start_and_end_in_the_order_of_their_times(tmp_path: Path) -> None
     keeping = scenario(tmp_path, applied, *SCENARIO_RULES)
     keeping.prepare()
     assert applied.done == [("start", "always"), ("start", "brief")]
-    keeping.begin()
+    keeping.begin(0)
     wait_for(lambda: len(applied.done) >= 5 or None)
     keeping.end()
     assert applied.done[2:] == [("start", "late"), ("stop", "late"), ("stop", "brief")]
@@ -241,7 +242,7 @@ def test_rules_start_and_end_in_the_order_of_their_times(tmp_path: Path) -> None
 def test_a_change_that_fails_during_the_run_is_reported(tmp_path: Path) -> None:
     keeping = scenario(tmp_path, Applied(refused="late"), *SCENARIO_RULES)
     keeping.prepare()
-    keeping.begin()
+    keeping.begin(0)
     wait_for(lambda: keeping.failure)
     keeping.end()
     assert str(keeping.failure) == "late cannot be applied"
@@ -251,6 +252,6 @@ def test_a_run_without_timed_rules_needs_no_thread(tmp_path: Path) -> None:
     applied = Applied()
     keeping = scenario(tmp_path, applied, SCENARIO_RULES[0])
     keeping.prepare()
-    keeping.begin()
+    keeping.begin(0)
     keeping.end()
     assert applied.done == [("start", "always")]

@@ -6,6 +6,7 @@ import pytest
 
 from emulator.device.lab.design import make_design
 from emulator.device.profile.changes import plan_changes
+from emulator.device.profile.schedule import Schedule
 from emulator.errors import TopologyError
 from emulator.topology.load import load_topology
 from tests.support.profiles import changes, commands, profile_of, two_hosts
@@ -17,7 +18,9 @@ def test_rules_apply_to_the_device_under_test_or_to_the_ports_they_name(tmp_path
     design = make_design(load_topology(LEAF_SPINE, ranks=0), "test")
 
     def where(rule: str) -> list[str]:
-        planned = plan_changes(profile_of(tmp_path, f"  - {rule}\n"), design, ["leaf0", "spine1"], frame_bytes=1250)
+        planned = plan_changes(
+            Schedule(profile_of(tmp_path, f"  - {rule}\n")), design, ["leaf0", "spine1"], frame_bytes=1250
+        )
         return [change.node.name for change in planned]
 
     assert where("drop: {every: 2}") == ["leaf0", "spine1"]

@@ -12,6 +12,7 @@ from emulator.device.profile.profile import (
     Every,
     FrameShare,
     Mark,
+    Moment,
     Once,
     Police,
     PortDown,
@@ -57,7 +58,7 @@ rules:
         PortDown(),
     ]
     last = profile.rules[-1]
-    assert (last.name, last.ports, last.start_s, last.end_s) == ("state-7", (End("sw0", "p1"),), 1.5, 2)
+    assert (last.name, last.ports, last.start, last.end) == ("state-7", (End("sw0", "p1"),), Moment(1.5), Moment(2))
     assert not profile.rules[0].is_timed
     assert profile.name == "p"
 

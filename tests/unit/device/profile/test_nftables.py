@@ -7,12 +7,13 @@ import pytest
 
 from emulator.device.profile.changes import plan_changes
 from emulator.device.profile.nftables import clean_text, parse_counters
+from emulator.device.profile.schedule import Schedule
 from tests.support.profiles import profile_of, two_hosts
 
 
 def install(folder: Path, rule: str, *, kind: str = "bridge") -> str:
     (change,) = plan_changes(
-        profile_of(folder, f"  - {rule}\n"), two_hosts(folder, kind=kind), ["sw0"], frame_bytes=1250
+        Schedule(profile_of(folder, f"  - {rule}\n")), two_hosts(folder, kind=kind), ["sw0"], frame_bytes=1250
     )
     return "\n".join(change.start[0].lines).expandtabs(4)
 
@@ -129,7 +130,7 @@ def test_addresses_of_ipv6(tmp_path: Path) -> None:
 
 def test_removing_a_rule_removes_its_chains_and_keeps_its_counter(tmp_path: Path) -> None:
     rule = profile_of(tmp_path, "  - {drop: {every: 2}, opcode: [ack, nak]}\n")
-    (change,) = plan_changes(rule, two_hosts(tmp_path), ["sw0"], frame_bytes=1250)
+    (change,) = plan_changes(Schedule(rule), two_hosts(tmp_path), ["sw0"], frame_bytes=1250)
     names = ("rule_0", "rule_0_select")
     flushed = [f"flush chain bridge charkha {name}" for name in names]
     assert list(change.stop[0].lines) == [*flushed, *(f"delete chain bridge charkha {name}" for name in names)]

@@ -17,6 +17,7 @@ from emulator.device.counters.watch import DutWatch, NamespaceCounters, describe
 from emulator.device.lab.model import Node
 from emulator.device.lab.state import LabStore
 from emulator.device.profile.applying import AppliedProfile, Scenario
+from emulator.device.profile.schedule import Schedule
 from emulator.errors import HostError, TopologyError
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
@@ -57,7 +58,7 @@ def test_counters_are_read_before_and_after_the_run() -> None:
     source = Source()
     with watch(source) as monitor:
         first = monitor.counters()
-        monitor.begin()
+        monitor.begin(0)
         assert monitor.counters() is None
         monitor.end()
         last = monitor.counters()
@@ -80,7 +81,7 @@ def test_a_source_that_does_not_answer_prevents_the_run() -> None:
 
 def test_without_sources_and_lab_nothing_is_recorded() -> None:
     with watch() as monitor:
-        monitor.begin()
+        monitor.begin(0)
         assert monitor.counters() is None
         monitor.end()
     assert monitor.facts() == {}
@@ -106,7 +107,7 @@ def in_a_lab(folder: Path, rules: str, *, dut: str = "") -> DutWatch:
         [],
         topology=topology,
         lab=designed(topology, "test"),
-        profile=profile_of(folder, rules),
+        schedule=Schedule(profile_of(folder, rules)),
         store=LabStore(folder / "labs"),
     )
 
@@ -144,7 +145,7 @@ def test_the_manifest_has_every_rule_with_its_commands_and_times(tmp_path: Path)
     schedule = scenario(tmp_path, Applied(), *rules)
     profile = profile_of(tmp_path, "".join(f"  - {rule}\n" for rule in rules))
     schedule.prepare()
-    schedule.begin()
+    schedule.begin(0)
     schedule.end()
     facts = describe_profile(profile, schedule)
     assert (facts["name"], facts["digest"], facts["failure"]) == ("profile", profile.digest, None)
@@ -158,7 +159,7 @@ def test_the_manifest_has_every_rule_with_its_commands_and_times(tmp_path: Path)
 
 def test_a_change_that_cannot_be_made_in_time_is_in_the_manifest(tmp_path: Path) -> None:
     schedule = scenario(tmp_path, Applied("p1 is gone"), "{name: now, drop: {every: 2}, start: 0}")
-    schedule.begin()
+    schedule.begin(0)
     wait_for(lambda: schedule.failure)
     schedule.end()
     facts = describe_profile(profile_of(tmp_path, "  - {drop: {every: 2}}\n"), schedule)

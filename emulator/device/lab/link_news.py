@@ -1,0 +1,141 @@
+"""When links of switches went up or down, as the kernel says in their namespaces (rtnetlink).
+
+The kernel says so when it has done it; its messages have no time stamp of their own, so a thread takes their times as
+they come.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from emulator.device.lab.model import Node
+from emulator.errors import HostError
+from emulator.host.resources import exhausted
+
+_OWN = "/proc/thread-self/ns/net"
+_HEADER, _LINK, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BxHiII"), struct.Struct("=HH")
+_GROUP_LINK, _NEW_LINK, _NAME = 1, 16, 3
+"""RTMGRP_LINK, RTM_NEWLINK and IFLA_IFNAME of linux/rtnetlink.h and linux/if_link.h."""
+_UP, _LOWER_UP = 0x1, 0x10000
+_MOST_BYTES = 1 << 16
+
+
+class LinkNote(NamedTuple):
+    """What the kernel said about a link: it is up, with the other end of its cable, or it is not."""
+
+    time_ns: int
+    node: str
+    device: str
+    is_up: bool
+
+
+class LinkNews:
+    """A context manager that listens meanwhile.
+
+    Args:
+        nodes: switches of a lab.
+        clock_ns: the clock of the run.
+    """
+
+    def __init__(self, nodes: Sequence[Node], *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._nodes, self._clock_ns = nodes, clock_ns
+        self._sockets: dict[int, tuple[socket.socket, str]] = {}
+        self._notes: list[LinkNote] = []
+        self._wake = -1
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> LinkNews:
+        """Begin to listen.
+
+        Raises:
+            HostError: a namespace cannot be entered.
+        """
+        if self._nodes:
+            self._wake = os.eventfd(0)
+            try:
+                self._open()
+            except OSError as error:
+                self._close()
+                what = f"namespaces of the lab cannot be entered ({error}): run the command with sudo"
+                raise exhausted(error) or HostError(what) from error
+            self._thread = threading.Thread(target=self._listen, name="link news", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._thread is not None:
+            os.eventfd_write(self._wake, 1)
+            self._thread.join()
+            self._thread = None
+            self._close()
+
+    def first(self, node: str, device: str, *, is_up: bool, after_ns: int) -> int | None:
+        """When the kernel first said so of a link after a time, ns on the clock of the run; None: it did not."""
+        said = (one for one in list(self._notes) if one[1:] == (node, device, is_up) and one.time_ns >= after_ns)
+        return next((one.time_ns for one in said), None)
+
+    def _open(self) -> None:
+        from pyroute2 import netns  # slow to import, and few runs need it
+
+        own = os.open(_OWN, os.O_RDONLY)
+        try:
+            for node in self._nodes:
+                netns.setns(node.namespace)
+                sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
+                self._sockets[sock.fileno()] = sock, node.name
+                sock.bind((0, _GROUP_LINK))
+        finally:
+            netns.setns(own)
+            os.close(own)
+
+    def _listen(self) -> None:
+        poll = select.poll()
+        for number in (self._wake, *self._sockets):
+            poll.register(number, select.POLLIN)
+        while True:
+            ready = {number for number, _ in poll.poll()}
+            now_ns = self._clock_ns()
+            for number in ready & self._sockets.keys():
+                sock, node = self._sockets[number]
+                for device, is_up in parse_links(_received(sock)):
+                    self._notes.append(LinkNote(now_ns, node, device, is_up))
+            if self._wake in ready:
+                return
+
+    def _close(self) -> None:
+        for sock, _ in self._sockets.values():
+            sock.close()
+        self._sockets = {}
+        os.close(self._wake)
+
+
+def _received(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(_MOST_BYTES)
+    except OSError:  # ENOBUFS: the kernel had more to say than fits
+        return b""
+
+
+def parse_links(content: bytes) -> Iterator[tuple[str, bool]]:
+    """(device, whether it is up and the other end of its cable too) of every message about a link."""
+    while len(content) >= _HEADER.size + _LINK.size:
+        length, kind, *_ = _HEADER.unpack_from(content)
+        message, content = content[_HEADER.size : length], content[max(length + 3 & ~3, _HEADER.size) :]
+        if kind == _NEW_LINK:
+            _, _, _, flags, _ = _LINK.unpack_from(message)
+            name = next((value for kind, value in _attributes(message[_LINK.size :]) if kind == _NAME), b"")
+            yield name.rstrip(b"\0").decode(errors="replace"), flags & (_UP | _LOWER_UP) == _UP | _LOWER_UP
+
+
+def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(content) >= _ATTRIBUTE.size:
+        length, kind = _ATTRIBUTE.unpack_from(content)
+        yield kind, content[_ATTRIBUTE.size : length]
+        content = content[max(length + 3 & ~3, _ATTRIBUTE.size) :]

@@ -1,0 +1,64 @@
+"""The profile and the events of a run spec as the schedule of the device under test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emulator.device.profile.load import find_profile, load_profile, parse_port_rate
+from emulator.device.profile.profile import Moment, PortDown, Profile, Shape
+from emulator.device.profile.schedule import PlannedEvent, Schedule
+from emulator.errors import EventError, InputError, PlanError
+from emulator.experiment.spec.event_spec import Event
+from emulator.experiment.spec.spec import Device
+from emulator.topology.model import Topology
+from emulator.topology.network import End
+from emulator.units import NS_PER_S
+
+
+def schedule_of(device: Device, events: Sequence[Event], *, iterations: int | None) -> Schedule:
+    """The schedule, whatever switches there are.
+
+    Args:
+        device: its profile.
+        events: of the run spec.
+        iterations: how many measured ones the first job plays; None: nobody knows.
+
+    Raises:
+        InputError: a profile does not exist or is not valid, or an event is after the last iteration.
+    """
+    profile = None if device.profile is None else load_profile(find_profile(device.profile))
+    return Schedule(profile, [_planned(one, number, iterations) for number, one in enumerate(events)])
+
+
+def require_lab(device: Device, events: Sequence[Event], topology: Topology) -> None:
+    """Refuse a profile and events where no switch can carry them out.
+
+    Raises:
+        PlanError: there is one.
+    """
+    if device.profile is not None or events:
+        what = "a profile needs" if device.profile is not None else "events need"
+        source = topology.source or "TOPOLOGY"
+        problem = f"{what} a lab, but this run is not in one"
+        raise PlanError(f"{problem}: `charkha lab up {source}`, then run with --topology {source}")
+
+
+def _planned(event: Event, number: int, iterations: int | None) -> PlannedEvent:
+    if event.iteration is not None and iterations is not None and event.iteration >= iterations:
+        last = f"the last of {iterations:,} iterations is iteration {iterations - 1}"
+        raise EventError(f"is after the end of the run: {last}", number, "at")
+    start = Moment(event.after_ns / NS_PER_S, event.iteration)
+    lasts_ns = event.lasts_ns
+    end = None if lasts_ns is None else Moment((event.after_ns + lasts_ns) / NS_PER_S, event.iteration)
+    if event.profile is not None:
+        return PlannedEvent(start, end, profile=_profile(event.profile, number))
+    node, _, port = str(event.port).rpartition(":")
+    action = PortDown() if event.shape is None else Shape(parse_port_rate(event.shape))
+    return PlannedEvent(start, end, End(node, port), action)
+
+
+def _profile(name: str, number: int) -> Profile:
+    try:
+        return load_profile(find_profile(name))
+    except InputError as error:
+        raise EventError(str(error), number, "profile") from error
