@@ -6,13 +6,14 @@ Nothing is derived here: an option that is not given leaves its field unset.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from emulator.cli.parser import HelpGroup, Parser, argument
-from emulator.errors import InputError
+from emulator.errors import EventError, InputError
 from emulator.experiment.spec.parts import Part, build_experiment, merge, part_of
 from emulator.experiment.spec.settings import SETTINGS, WORKLOADS, is_below, parse_setting, with_settings
 from emulator.experiment.spec.spec import Experiment
@@ -146,6 +147,23 @@ SOURCE_TRACE = changed(TRACE, "job.trace.path", summary="a trace, as in `charkha
 def add_spec_file(parser: Parser) -> None:
     """Add `-f FILE`, for commands that look at a run without playing it."""
     parser.add_argument("-f", "--file", metavar="FILE", type=Path, help="the run spec in a YAML file, with its flows")
+
+
+@contextlib.contextmanager
+def naming_events(file: Path | None) -> Iterator[None]:
+    """What is wrong with an event gets the line of the file of the run spec; None: it has none.
+
+    Raises:
+        InputError: an event cannot be used.
+    """
+    try:
+        yield
+    except EventError as error:
+        if file is None:
+            raise
+        from emulator.topology.document import read_document  # loads the reader of YAML
+
+        raise read_document(file).error(error.problem, ("events", error.number, *filter(None, [error.key]))) from error
 
 
 def experiment_of_file(args: argparse.Namespace, part: Mapping[str, Any], options: Sequence[Option]) -> Experiment:

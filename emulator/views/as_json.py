@@ -39,6 +39,7 @@ from emulator.units import NS_PER_US
 from emulator.views.columns.class_columns import CLASS_COLUMNS, SWEEP_COLUMNS
 from emulator.views.columns.columns import row_to_json
 from emulator.views.columns.comparison_columns import class_columns
+from emulator.views.columns.event_columns import EVENT_COLUMNS
 from emulator.views.columns.figures import transport_of
 from emulator.views.columns.interference_columns import INTERFERENCE_COLUMNS
 from emulator.views.columns.plan_columns import CHOICE_COLUMNS, OPERATION_COLUMNS, TIER_COLUMNS
@@ -251,7 +252,11 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
     del document["flows"]  # there can be a million: they are in flows.parquet
     scaling = document.pop("scaling")
     document["scaling"] = {"bytes_factor": scaling["bytes"], **{k: v for k, v in scaling.items() if k != "bytes"}}
-    for name, columns in (("classes", CLASS_COLUMNS), ("worst_flows", WORST_FLOW_COLUMNS)):
+    for name, columns in (
+        ("classes", CLASS_COLUMNS),
+        ("worst_flows", WORST_FLOW_COLUMNS),
+        ("events", EVENT_COLUMNS),
+    ):
         for row, one in zip(document[name], getattr(summary, name), strict=True):
             row |= row_to_json(columns, one)
     for row, frames in zip(document["totals"]["device_frames"], summary.totals.device_frames, strict=True):

@@ -3,8 +3,8 @@
 A rank of a run has its iterations, the spans in which its device was busy, and a track per process group (more if its
 communications overlap). The job is a process too, and has a slice per iteration, from the first start to the last end:
 its duration is the JCT. Flows that were recorded by time (docs/timeline.md) are counters of the ranks that receive
-them. Timestamps are those of the run folder, ns of the run's clock. The arguments of a slice, under
-`debug`, hold its figures.
+them. What changed at the device is a slice on the track of its port, in the process of the device. Timestamps are
+those of the run folder, ns of the run's clock. The arguments of a slice, under `debug`, hold its figures.
 
 A rank of a trace has tracks for CPU, device and each process group.
 """
@@ -24,6 +24,7 @@ from emulator.errors import HostError
 from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
+from emulator.results.statistics.events import device_events
 from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.trace.analysis.time_line import TimeLine
 from emulator.trace.meaning.groups import group_label
@@ -170,6 +171,7 @@ def write(run: Run, target: Path) -> Sequence[str]:
         _add_compute(line, run)
         _add_communications(line, run)
         _add_rates(line, run)
+        _add_events(line, run)
     return ()
 
 
@@ -247,6 +249,19 @@ def _add_rates(line: Tracks, run: Run) -> None:
                 ends[path] = start_ns + bin_ns
     for path, end_ns in ends.items():
         line.count(path, _RATE_UNIT, end_ns, 0)
+
+
+def _add_events(line: Tracks, run: Run) -> None:
+    """A slice for each event of the device, on a track per port; one that did not end lasts as long as the run."""
+    events = [one for one in device_events(run.table(RunTable.EVENTS)) if one.happened]
+    table = run.table(RunTable.ITERATIONS, ["start_ns", "end_ns"])
+    if events and table.num_rows:
+        first, last = int(to_ints(table["start_ns"]).min()), int(to_ints(table["end_ns"]).max())
+        for one in events:
+            begin_ns = first if one.begin_ns is None else one.begin_ns
+            end_ns = max(begin_ns, last if one.end_ns is None else one.end_ns)
+            facts = {"name": one.name, "planned_ns": one.planned_ns, "uncertainty_ns": one.begin_error_ns}
+            line.slice(("device", one.where), one.what, begin_ns, end_ns, facts, "event")
 
 
 def _samples(run: Run) -> Iterator[dict[str, Any]]:

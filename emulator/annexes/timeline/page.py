@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from emulator.planner.network.load_balance import balance_of
 from emulator.results.run_folder.manifest import Manifest
+from emulator.results.statistics.events import DeviceEvent
 from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.results.statistics.worst.worst_flows import endpoint_names, ports_of_ranks
 from emulator.roce.options import TIMELINE_BINS
@@ -20,6 +21,7 @@ from emulator.views.columns.columns import Header
 from emulator.views.columns.figures import NONE, count_cell
 from emulator.views.html.page.document import Block, Chart, PageSection, Table
 from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.sections.events import bands
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -136,13 +138,13 @@ _ABOUT = (
 )
 
 
-def sections(timeline: pa.Table, manifest: Manifest) -> Iterator[PageSection]:
-    """The section, if flows were recorded by time."""
+def sections(timeline: pa.Table, manifest: Manifest, events: Sequence[DeviceEvent] = ()) -> Iterator[PageSection]:
+    """The section, if flows were recorded by time, with the events of the device."""
     if timeline.num_rows:
         found = Rates(timeline, manifest, most_bins=POINTS)
         ports, flows = found.ports(), found.flows()
         title = "Rates over time"
-        blocks: list[Block] = [_over_time(found, ports, flows, _length(found, manifest)), _table(ports, flows)]
+        blocks: list[Block] = [_over_time(found, ports, flows, _length(found, manifest), events), _table(ports, flows)]
         yield PageSection("rates", title, blocks, _ABOUT)
 
 
@@ -156,8 +158,15 @@ def _length(found: Rates, manifest: Manifest) -> str:
     return f"{text}; {joined} are drawn as one." if joined > 1 else f"{text}."
 
 
-def _over_time(found: Rates, ports: Sequence[RateSeries], flows: Sequence[RateSeries], length: str) -> Chart:
+def _over_time(
+    found: Rates,
+    ports: Sequence[RateSeries],
+    flows: Sequence[RateSeries],
+    length: str,
+    events: Sequence[DeviceEvent],
+) -> Chart:
     points = Rows()
+    end_ns = max((one.begin_ns + len(one.rate_bps) * one.bin_ns for one in ports), default=found.begin_ns)
     for kind, series in (("port", ports), ("flow", flows)):
         for one in series[:LINES]:
             for at_ns, rate in steps(one):
@@ -167,7 +176,12 @@ def _over_time(found: Rates, ports: Sequence[RateSeries], flows: Sequence[RateSe
         "Rates over time",
         f"{length} Up to {LINES} lines. Time since the first payload.",
         "Payload received per second over time, one line per port or flow.",
-        Picture("rates", {"points": points.columns}, "kind", _CHOICES),
+        Picture(
+            "rates",
+            {"points": points.columns, "events": bands(events, found.begin_ns, end_ns)},
+            "kind",
+            _CHOICES,
+        ),
         choice_title="Lines",
         is_wide=True,
     )

@@ -14,6 +14,7 @@ from emulator.cli.options import (
     changed,
     experiment_of_file,
     given,
+    naming_events,
     options_at,
 )
 from emulator.cli.output import notify, print_json, print_tables
@@ -81,12 +82,14 @@ def run(args: argparse.Namespace) -> int:
         InputError: a file of link loads cannot be read.
     """
     experiment, load = experiment_of(args), _load(args)
-    made = plan_experiment(experiment, load, seed=args.seed, link_loads=args.link_loads, notify=notify)
+    with naming_events(args.file):
+        made = plan_experiment(experiment, load, seed=args.seed, link_loads=args.link_loads, notify=notify)
     if args.json:
         print_json(
             plan_to_json(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note)
             | {
                 "warnings": made.imported.warnings(),
+                "changes": [one._asdict() for one in made.changes],
                 "flows_beside": flows_to_json(made.flows),
                 "flows_beside_links": flow_links_to_json(made.flow_links, made.plan.paths),
             }
@@ -100,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
                 width=console().width,
                 flows=made.flows,
                 flow_links=made.flow_links,
+                changes=[f"{one.begins} to {one.ends}: {one.where} {one.what}" for one in made.changes],
             )
         )
     return 0

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emulator.cli.options import add_options, build, changed, given, play_options
+from emulator.cli.options import add_options, build, changed, given, naming_events, play_options
 from emulator.cli.playing import add_output_options, play_and_show
 from emulator.errors import InputError
 from emulator.experiment.spec.parts import merge, part_of
@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    return play_and_show(experiment_of(args), args)
+    with naming_events(args.file):
+        return play_and_show(experiment_of(args), args)
 
 
 def experiment_of(args: argparse.Namespace) -> Experiment:

@@ -39,6 +39,8 @@ T = TypeVar("T")
 SLOW_PORT_WINDOW_NS = 40_000_000
 """Window at slow ports, as time at their rate: the receiver acknowledges every half of it, well within the timeout."""
 USUAL_WINDOW_BYTES, LEAST_WINDOW_BYTES = 2 << 20, 64 << 10
+FAST_PORT_BPS = 500_000_000
+"""A bin of 1 ms is at least ten times as long as a full frame takes there."""
 _MESSAGE_BYTES = "message_bytes"
 
 
@@ -129,7 +131,10 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
         of_topology.pop("path_mtu", None)  # chosen for the MTU of the links
     options: TransportOptions | None = None
     if facts.options is not None:
-        options = _options(record, facts, requested.options, of_topology, topology, mtu=mtu, in_lab=in_lab)
+        stops = any(one.down is not None for one in experiment.events)
+        options = _options(
+            record, facts, requested.options, of_topology, topology, mtu=mtu, in_lab=in_lab, stops_traffic=stops
+        )
     roce = options if isinstance(options, RoceOptions) else None
     if roce is not None:
         _check_entropy(roce, topology)
@@ -219,6 +224,7 @@ def _options(
     *,
     mtu: int | None,
     in_lab: bool,
+    stops_traffic: bool,
 ) -> TransportOptions:
     """The options of a transport."""
     assert facts.options is not None
@@ -230,6 +236,8 @@ def _options(
         derived |= _derived_from_rates(rates, in_lab=in_lab)
     if facts.options is RoceOptions and len(set(topology.host_index)) < 2:
         derived["split"] = "off", "all ranks are on one host"
+    if facts.options is RoceOptions and stops_traffic:
+        derived["timeline"] = _timeline_bin(rates), "events take links down: it measures the outage"
     known = _known_fields(facts)
     of_spec = {known[spelled(name)]: value for name, value in requested.items()}
     for field in fields(facts.options):
@@ -248,6 +256,12 @@ def _options(
             source, reason = Source.DERIVED, "from qp_timeout" if name == "timeout_ns" else "from the preset"
         record.note(f"{facts.name}.{name}", value, unit, source, reason)
     return options
+
+
+def _timeline_bin(rates: Sequence[int | None]) -> str:
+    """Bins for ports of these rates in bit/s, see docs/timeline.md; as at the fastest if one is not known."""
+    slowest = min((rate for rate in rates if rate is not None), default=FAST_PORT_BPS)
+    return "1ms" if slowest >= FAST_PORT_BPS else "10ms" if slowest >= FAST_PORT_BPS // 10 else "100ms"
 
 
 def _check_entropy(roce: RoceOptions, topology: Topology) -> None:

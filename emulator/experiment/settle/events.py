@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from emulator.device.counters.watch import tested_switches
+from emulator.device.lab.design import make_design
+from emulator.device.profile.changes import plan_changes
 from emulator.device.profile.load import find_profile, load_profile, parse_port_rate
 from emulator.device.profile.profile import Moment, PortDown, Profile, Shape
 from emulator.device.profile.schedule import PlannedEvent, Schedule
@@ -41,6 +45,41 @@ def require_lab(device: Device, events: Sequence[Event], topology: Topology) -> 
         source = topology.source or "TOPOLOGY"
         problem = f"{what} a lab, but this run is not in one"
         raise PlanError(f"{problem}: `charkha lab up {source}`, then run with --topology {source}")
+
+
+def check_schedule(schedule: Schedule, topology: Topology, *, frame_bytes: int) -> None:
+    """Refuse a schedule that a lab of this topology could not carry out.
+
+    Raises:
+        InputError: it could not, or the topology cannot be a lab.
+    """
+    design = make_design(topology, "plan")
+    plan_changes(schedule, design, tested_switches(topology, design), frame_bytes=frame_bytes)
+
+
+def describe_schedule(schedule: Schedule) -> list[PlannedChange]:
+    """What begins or ends during the run, in the order of the rules."""
+    return [
+        PlannedChange(
+            rule.name,
+            "the start" if rule.start is None else str(rule.start),
+            "the end" if rule.end is None else str(rule.end),
+            ", ".join(map(str, rule.ports)) or "every switch under test",
+            str(rule.action),
+        )
+        for rule in schedule.rules
+        if rule.is_event
+    ]
+
+
+class PlannedChange(NamedTuple):
+    """A change of the device during a run: from when, until when, where, and what."""
+
+    name: str
+    begins: str
+    ends: str
+    where: str
+    what: str
 
 
 def _planned(event: Event, number: int, iterations: int | None) -> PlannedEvent:

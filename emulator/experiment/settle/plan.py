@@ -10,6 +10,13 @@ from typing import Any, Protocol
 
 from emulator.errors import InputError
 from emulator.experiment.settle.defaults import Resolved, overrides_of, resolve
+from emulator.experiment.settle.events import (
+    PlannedChange,
+    check_schedule,
+    describe_schedule,
+    require_lab,
+    schedule_of,
+)
 from emulator.experiment.settle.flows import PlannedFlow, find_host
 from emulator.experiment.settle.settled import planned_flows
 from emulator.experiment.settle.testbed import topology_without_host
@@ -93,6 +100,7 @@ class PlannedExperiment:
         flows: what flows alongside the job send.
         flow_links: the links that those load.
         imported: what the import of the job's trace guessed and dropped.
+        changes: of the device during the run.
     """
 
     plan: Plan
@@ -101,6 +109,7 @@ class PlannedExperiment:
     flows: Sequence[FlowLoad]
     flow_links: Sequence[LinkLoad]
     imported: ImportFacts
+    changes: Sequence[PlannedChange]
 
 
 def plan_experiment(
@@ -141,6 +150,7 @@ def plan_experiment(
     for line in imported.lines():
         notify(line)
     resolved = resolve(experiment, topology)
+    changes = _changes(experiment, topology, resolved)
     if resolved.roce is not None and resolved.roce.timeline_bin_ns:
         size_mb = TIMELINE_ROWS * TIMELINE_ROW_BYTES / 1e6
         notify(f"timeline in bins of {resolved.roce.timeline}: about {size_mb:.0f} MB at most, however long the run is")
@@ -154,7 +164,20 @@ def plan_experiment(
     plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead)
     flows = flow_loads(planned_flows(experiment, topology, resolved), topology)
     jct_ns, jct_note = _jct(traffic, workload, plan)
-    return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology), imported)
+    return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology), imported, changes)
+
+
+def _changes(experiment: Experiment, topology: Topology, resolved: Resolved) -> list[PlannedChange]:
+    """What the schedule of a lab of this topology has."""
+    device, events = experiment.device, experiment.events
+    if device.profile is None and not events:
+        return []
+    iterations = None if experiment.job.until is not None else resolved.iterations
+    schedule = schedule_of(device, events, iterations=iterations)
+    if not topology.network.is_drawn:
+        require_lab(device, events, topology)
+    check_schedule(schedule, topology, frame_bytes=resolved.full_frame_bytes)
+    return describe_schedule(schedule)
 
 
 def _place_job(experiment: Experiment) -> tuple[Topology, Workload, ImportFacts]:

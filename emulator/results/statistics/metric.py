@@ -35,6 +35,7 @@ class Scope(Enum):
     CLASS = "class"
     FLOW = "flow"
     DEVICE = "device"
+    EVENT = "event"
 
     @property
     def is_many(self) -> bool:
@@ -72,7 +73,7 @@ class Reading(NamedTuple):
     """A value of a metric.
 
     Attributes:
-        subject: the class, the iteration, the flow, or the name of the device; None: the run.
+        subject: the class, the iteration, the flow, the event, or the name of the device; None: the run.
         value: in the unit of the metric; None: not measured.
         is_tester_limited: the tester rather than the device set the value.
         perfect: what a perfect device would have shown with this tester; None: not known.

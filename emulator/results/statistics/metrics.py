@@ -143,6 +143,40 @@ _EACH_FLOW = (  # name, unit, column or figure of FlowFigures, kind, effect, wha
     ),
     ("flow_rtt", _NS, RTT, MetricKind.TIMING, _HIGHER, "smoothed time from a packet of a flow to its acknowledgement"),
 )
+_EVENTS = (  # name, attribute of EventFigures, unit, kind, family, what
+    (
+        "outage",
+        "outage_ns",
+        _NS,
+        MetricKind.TIMING,
+        "event.outage",
+        "longest time in which no payload of a flow arrived that was waited for, of an event that takes a link down",
+    ),
+    (
+        "recovery_time",
+        "recovery_ns",
+        _NS,
+        MetricKind.TIMING,
+        "event.recovery",
+        "from the end of such an event to the first payload of the last flow that it stopped",
+    ),
+    (
+        "failure_jct_to_p99",
+        "jct_to_p99",
+        _RATIO,
+        MetricKind.TIMING,
+        "event.jct_to_p99",
+        "JCT of the longest iteration that an event met / p99 of those that none met",
+    ),
+    (
+        "event_retransmissions",
+        "retransmissions",
+        Unit.COUNT,
+        MetricKind.COUNTER,
+        "event.retransmissions",
+        "packets sent again in the iterations that an event met",
+    ),
+)
 _DEVICES = (  # name, attribute of DeviceFrames, what
     ("frames_in", "frames_in", "frames that the device received"),
     ("frames_lost", "lost", "frames that entered the device but did not leave it"),
@@ -259,6 +293,15 @@ def _of_device(name: str, field: str, what: str) -> Metric:
 
     key, family = f"totals.device_frames[].{field}", f"device.{name}"
     return Metric(name, name, Unit.COUNT, Scope.DEVICE, what, key, MetricKind.COUNTER, _NOTHING, family, "", read)
+
+
+def _of_event(name: str, field: str, unit: Unit, kind: MetricKind, family: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        for one in summary.events:
+            if one.event.happened and (one.event.stops_traffic or field not in ("outage_ns", "recovery_ns")):
+                yield Reading(str(one.event), getattr(one, field), why=one.why)
+
+    return Metric(name, _plain(name), unit, Scope.EVENT, what, f"events[].{field}", kind, _HIGHER, family, "", read)
 
 
 def _total(
@@ -380,7 +423,7 @@ _EACH = (
 )
 _ALL = (
     *(*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _LOST, _UNEXPLAINED),
-    *(_INCOMPLETE, _LATE_STARTS, *_IMPORTED),
+    *(*starmap(_of_event, _EVENTS), _INCOMPLETE, _LATE_STARTS, *_IMPORTED),
 )
 METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
 """Every metric by name, in the order of documents."""

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.manifest import LAST_ARRIVAL, CctEnd, HostFacts, Manifest, Scaling, Trials
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
+from emulator.results.statistics.events import EventFigures
 from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.results.statistics.samples.iterations import (
@@ -154,6 +156,7 @@ class RunSummary:
         iterations: those that count.
         no_network: why no time is split into network and tester; "": some are.
         imported: what the import of the trace guessed and dropped; None: not stored with the run.
+        events: what changed at the device during the run, see events.py.
         flows: of the whole run, those on the wire; None in a summary made by hand.
     """
 
@@ -178,6 +181,7 @@ class RunSummary:
     background: tuple[BackgroundFlow, ...] = ()
     worst_steps: tuple[WorstStep, ...] = ()
     iterations: tuple[MeasuredIteration, ...] = ()
+    events: tuple[EventFigures, ...] = ()
     flows: RunFlows | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -260,8 +264,16 @@ def summarise(run: Run) -> RunSummary:
         background=tuple(background_flows(beside)),
         worst_steps=worst_steps_of(run),
         iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
+        events=_events(run),
         flows=flow_figures(on_the_wire, usage, manifest),
     )
+
+
+def _events(run: Run) -> tuple[EventFigures, ...]:
+    if not run.table(RunTable.EVENTS, ["name"]).num_rows:
+        return ()
+    found: tuple[EventFigures, ...] = load(PluginKind.HOOKS, "event_figures")(run)
+    return found
 
 
 def _no_network(manifest: Manifest, classes: Sequence[ClassSummary]) -> str:

@@ -140,8 +140,8 @@ class Finding:
     """One rule applied to one value.
 
     Attributes:
-        subject: the class, the iteration, the flow, or the name of the device; None: the run. Of iterations and flows
-            it is the worst.
+        subject: the class, the iteration, the flow, the event, or the name of the device; None: the run. Of iterations
+            and flows it is the worst.
         value: in the unit of the metric; None: not measured.
         reason: why the outcome is not that of the comparison alone; "" if it is.
         perfect: what a perfect device would have shown with this tester; None: not known.
@@ -254,7 +254,8 @@ def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Find
     if rule.metric.scope.is_many:
         yield _judge_worst(rule, readings, state)
     elif not readings:
-        yield Finding(rule, None, None, Outcome.UNDECIDED, "no class of the run matches")
+        why = "the run had no such event" if rule.metric.scope is Scope.EVENT else "no class of the run matches"
+        yield Finding(rule, None, None, Outcome.UNDECIDED, why)
     else:
         yield from (_compare(rule, one, state) for one in readings)
 

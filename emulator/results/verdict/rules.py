@@ -230,6 +230,7 @@ _SCOPES = {
     Scope.ITERATION: "every iteration",
     Scope.FLOW: "every flow",
     Scope.DEVICE: "every device",
+    Scope.EVENT: "every event",
 }
 
 

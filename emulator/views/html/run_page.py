@@ -14,6 +14,7 @@ from emulator.views.as_json import summary_to_json, verdict_to_json
 from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Page, PageSection
 from emulator.views.html.sections.chosen import whole_iterations
+from emulator.views.html.sections.events import events
 from emulator.views.html.sections.iterations import completion, iterations, stragglers
 from emulator.views.html.sections.method import DRAFT, description
 from emulator.views.html.sections.overview import answer, checks, labels, overview, sentence, warnings
@@ -38,6 +39,7 @@ def run_page(facts: PageFacts) -> Page:
             iterations(facts),
             stragglers(facts),
             traffic(facts),
+            *events(facts),
             *(_rates(facts) if facts.timeline.num_rows else ()),
             *worst(facts),
             *recorded_steps(facts),
@@ -71,7 +73,9 @@ def facts_to_json(facts: PageFacts) -> dict[str, Any]:
 
 
 def _rates(facts: PageFacts) -> Iterator[PageSection]:
-    found: Iterator[PageSection] = load(PluginKind.HOOKS, "rate_sections")(facts.timeline, facts.manifest)
+    found: Iterator[PageSection] = load(PluginKind.HOOKS, "rate_sections")(
+        facts.timeline, facts.manifest, [one.event for one in facts.summary.events]
+    )
     return found
 
 

@@ -50,6 +50,7 @@ def render(
     width: int,
     flows: Sequence[FlowLoad] = (),
     flow_links: Sequence[LinkLoad] = (),
+    changes: Sequence[str] = (),
 ) -> RenderableType:
     """The report of `charkha plan`.
 
@@ -58,6 +59,7 @@ def render(
         jct_note: what the bound is made of.
         width: columns of the terminal, for the picture.
         flow_links: what those load.
+        changes: of the device during the run, a line each.
     """
     hidden = len(plan.operations) - SHOWN_OPERATIONS
     operations = FittedTable(
@@ -68,6 +70,7 @@ def render(
         parts += ["", FittedTable(TIER_COLUMNS, tiers(plan)), *_choices(plan), "", picture(plan, width=width)]
     parts += [*flow_table(flows), *link_table(flow_links, plan)]
     parts += [Text(line) for line in _facts(plan, jct_ns, jct_note)]
+    parts += [Text(f"{' ' * 16 if at else 'Events          '} {one}") for at, one in enumerate(changes)]
     return Group(*parts)
 
 

@@ -18,6 +18,7 @@ from emulator.units import format_duration, format_size
 from emulator.views.columns.class_columns import CLASS_COLUMNS
 from emulator.views.columns.columns import explain, paragraphs
 from emulator.views.columns.comparison_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
+from emulator.views.columns.event_columns import EVENT_COLUMNS, describe_events
 from emulator.views.columns.figures import (
     CCT_UNTIL_DONE,
     NONE,
@@ -44,6 +45,7 @@ EXPLAIN = paragraphs(
     explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:"),
     explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
     explain(WORST_STEP_COLUMNS, title="Worst steps of recorded collectives; only with --record-steps:"),
+    explain(EVENT_COLUMNS, title="Events of the device, if its run spec or its profile has any:"),
     explain(FLOW_RESULT_COLUMNS, title="Flows alongside the job, if the run spec has any:"),
     explain(BACKGROUND_COLUMNS, title="Background traffic, if the run has any:"),
 )
@@ -70,6 +72,9 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
         hidden = len(summary.worst_flows) - len(shown)
         more = f"{count_of(hidden, 'more flow')} in the report and with --json." if hidden else ""
         parts += [Text(), Text("Worst flows", style="bold"), FittedTable(WORST_FLOW_COLUMNS, shown, more=more)]
+    if summary.events:
+        parts += [Text(), Text("Events of the device", style="bold"), FittedTable(EVENT_COLUMNS, summary.events)]
+        parts += map(Text, describe_events(summary.events))
     if summary.worst_steps:
         shown_steps = summary.worst_steps[:_WORST_STEPS]
         hidden = len(summary.worst_steps) - len(shown_steps)

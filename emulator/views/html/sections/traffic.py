@@ -36,6 +36,7 @@ from emulator.views.html.page.document import Block, Chart, PageSection, Table, 
 from emulator.views.html.page.pair_grid import PairGrid
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve, spread_evenly
+from emulator.views.html.sections.events import bands
 
 ROWS = 24
 _EVENTS = [METRICS[name] for name in ("retransmissions", "timeouts", "naks", "ecn_marks", "cnps", "out_of_order")]
@@ -229,7 +230,7 @@ def device_counters(facts: PageFacts) -> PageSection:
         return PageSection("counters", title, [Text("no-counters", text, "note")])
     series = counter_series(facts.counters)
     frames = device_frames(facts.counters, facts.manifest)
-    blocks: list[Block] = [*([_frames(frames)] if frames else []), _over_time(series), _totals(series)]
+    blocks: list[Block] = [*([_frames(frames)] if frames else []), _over_time(series, facts), _totals(series)]
     return PageSection("counters", title, blocks, _ABOUT)
 
 
@@ -256,9 +257,10 @@ def _is_level(name: CounterName) -> bool:
     return _LEVEL in name.counter
 
 
-def _over_time(series: Mapping[CounterName, Readings]) -> Chart:
+def _over_time(series: Mapping[CounterName, Readings], facts: PageFacts) -> Chart:
     points = Rows()
-    began = min(int(one.time_ns[0]) for one in series.values())
+    began, ended = (pick(int(one.time_ns[at]) for one in series.values()) for pick, at in ((min, 0), (max, -1)))
+    events = bands([one.event for one in facts.summary.events], began, ended)
     counters = _interesting(series)
     for counter in counters:
         ports = [name for name in series if name.counter == counter]
@@ -273,7 +275,10 @@ def _over_time(series: Mapping[CounterName, Readings]) -> Chart:
         f"for the {LINES} ports with the largest values. Time since the first reading.",
         "A counter over time, one line per port.",
         Picture(
-            "counters", {"points": points.columns}, "counter", [(name, name.replace("_", " ")) for name in counters]
+            "counters",
+            {"points": points.columns, "events": events},
+            "counter",
+            [(name, name.replace("_", " ")) for name in counters],
         ),
         choice_title="Counter",
         is_wide=True,

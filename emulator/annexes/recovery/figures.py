@@ -1,0 +1,237 @@
+"""What events of a run cost the job: outage, recovery, the iteration that they met, and what was sent again.
+
+The outage comes from the timeline. A pause of a flow lasts from a bin with payload to the next one with some; only the
+part counts in which the receiving rank had posted something that was not done. An event made a pause if that overlaps
+the event, and is longer than every pause of the flow that no event met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from emulator.results.run_folder.manifest import COMPLETE
+from emulator.results.run_folder.reader import Run
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.statistics.events import DeviceEvent, EventFigures, device_events
+from emulator.results.statistics.method.descriptive import median, percentile
+from emulator.results.statistics.samples.iterations import iteration_durations
+from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.trace.meaning.model import IntArray
+
+NO_TIMELINE = "not measured: the run has no timeline (--timeline)"
+_FOREVER_NS = 1 << 62
+_FLOW = ("src", "dst", "qpn")
+
+
+def event_figures(run: Run) -> tuple[EventFigures, ...]:
+    """Every event of a run with its figures, by the time at which it began.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+    """
+    events = device_events(run.table(RunTable.EVENTS))
+    iterations = _Iterations(run, events)
+    pauses = _Pauses(run, iterations.disturbed) if any(one.stops_traffic for one in events) else None
+    return tuple(_figures(one, iterations, pauses) for one in events)
+
+
+def _figures(event: DeviceEvent, iterations: _Iterations, pauses: _Pauses | None) -> EventFigures:
+    if not event.happened:
+        return EventFigures(event)
+    at_ns = None if event.begin_ns is None else event.begin_ns - iterations.begun_ns
+    found = iterations.add_to(EventFigures(event, at_ns))
+    return pauses.add_to(found) if pauses is not None and event.stops_traffic else found
+
+
+def _span(event: DeviceEvent) -> tuple[int, int]:
+    """From when to when it was in force, ns; errors are on the safe side."""
+    begin_ns = 0 if event.begin_ns is None else event.begin_ns - (event.begin_error_ns or 0)
+    return begin_ns, _FOREVER_NS if event.end_ns is None else event.end_ns
+
+
+class _Iterations:
+    """The iterations of a run, and those that events met."""
+
+    def __init__(self, run: Run, events: Sequence[DeviceEvent]) -> None:
+        table = run.table(RunTable.ITERATIONS)
+        number, start, end = (to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns"))
+        self.begun_ns = int(start.min(initial=_FOREVER_NS))
+        self._spans = {one: (int(start[rows].min()), int(end[rows].max())) for one, rows in _groups(number)}
+        self._broken_from_ns = max((end for _, end in self._spans.values()), default=0)
+        self._jct = iteration_durations(table, run.manifest)
+        happened = [one for one in events if one.happened]
+        met = {one for event in happened for one in self._met(event)}
+        self.disturbed = sorted(self._disturbed(event) for event in happened)
+        steady = np.array([jct for one, jct in self._jct.items() if one not in met], np.int64)
+        self._p50_ns, self._p99_ns = median(steady), percentile(steady, 0.99)
+        flow_events = run.table(RunTable.FLOW_EVENTS)
+        self._again = to_ints(flow_events["iteration"]), to_ints(flow_events["retransmits"], null=0)
+        self._is_counted = (
+            flow_events.num_rows > 0 or not to_ints(run.table(RunTable.FLOWS)["retransmits"], null=0).any()
+        )
+        mtu = run.manifest.parameters.get("roce.path_mtu")
+        self._path_mtu = None if mtu is None else int(str(mtu.value))
+
+    def _met(self, event: DeviceEvent) -> list[int]:
+        begin_ns, end_ns = _span(event)
+        return [one for one, (first, last) in self._spans.items() if first < end_ns and last > begin_ns]
+
+    def _disturbed(self, event: DeviceEvent) -> tuple[int, int]:
+        """From the event to the end of the last iteration that it met."""
+        begin_ns, end_ns = _span(event)
+        return begin_ns, max([end_ns, *(self._spans[one][1] for one in self._met(event))])
+
+    def add_to(self, found: EventFigures) -> EventFigures:
+        """JCT, and packets sent again."""
+        met = self._met(found.event)
+        jct = [self._jct[one] for one in met if one in self._jct]
+        _, end_ns = _span(found.event)
+        numbers, again = self._again
+        was_broken = end_ns > self._broken_from_ns  # it met one that never ended, which has no number here
+        counted = np.isin(numbers, met) | (was_broken & ~np.isin(numbers, list(self._spans)))
+        packets = int(again[counted].sum()) if self._is_counted else None
+        return replace(
+            found,
+            iterations=tuple(one for one in met if one >= 0),
+            jct_ns=max(jct, default=None),
+            steady_p50_ns=self._p50_ns,
+            steady_p99_ns=self._p99_ns,
+            retransmissions=packets,
+            retransmitted_bytes=None if packets is None or self._path_mtu is None else packets * self._path_mtu,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """A pause of a flow: middles of the bins around it; `waited_ns`: for how long of it its receiver waited."""
+
+    flow: int
+    begin_ns: int
+    end_ns: int
+    waited_ns: int
+    is_over: bool
+
+    def meets(self, begin_ns: int, end_ns: int, bin_ns: int) -> bool:
+        return self.begin_ns < end_ns + bin_ns and self.end_ns > begin_ns - bin_ns
+
+
+class _Pauses:
+    """The pauses of all flows of a run.
+
+    Args:
+        run: it.
+        disturbed: (begin, end) of the times in which events may make pauses, ns.
+    """
+
+    def __init__(self, run: Run, disturbed: Sequence[tuple[int, int]]) -> None:
+        table = run.table(RunTable.TIMELINE)
+        columns = {name: to_ints(table[name]) for name in (*_FLOW, "start_ns", "bytes", "bin_ns")}
+        self._bin_ns = int(columns["bin_ns"].max(initial=0))
+        self._clock_error_ns = run.manifest.clock.error_ns
+        self._end_ns = max(int(to_ints(run.table(RunTable.COUNTERS)["time_ns"]).max(initial=0)), *_last(columns))
+        is_cut = run.manifest.status != COMPLETE
+        self._pauses = list(
+            _pauses(columns, _waiting(run, self._end_ns if is_cut else None), self._end_ns, is_cut=is_cut)
+        )
+        self._usual: dict[int, int] = {}
+        for one in self._pauses:
+            if not any(one.meets(begin, end, self._bin_ns) for begin, end in disturbed):
+                self._usual[one.flow] = max(one.waited_ns, self._usual.get(one.flow, 0))
+
+    def add_to(self, found: EventFigures) -> EventFigures:
+        """Outage and recovery."""
+        if not self._bin_ns:
+            return replace(found, why=NO_TIMELINE)
+        begin_ns, end_ns = _span(found.event)
+        error_ns = self._bin_ns + self._clock_error_ns
+        made = [
+            one
+            for one in self._pauses
+            if one.meets(begin_ns, end_ns, 0) and one.waited_ns > self._usual.get(one.flow, 0) + 2 * self._bin_ns
+        ]
+        longest = max(made, key=lambda one: one.waited_ns, default=None)
+        again_ns = max((one.end_ns for one in made), default=0)
+        is_over = all(one.is_over for one in made)
+        recovery_ns = None
+        if found.event.end_ns is not None and is_over:
+            recovery_ns = max(0, again_ns - found.event.end_ns)
+        lost = [one.begin_ns for one in made if not one.is_over]
+        return replace(
+            found,
+            outage_ns=0 if longest is None else longest.waited_ns,
+            outage_error_ns=error_ns,
+            is_over=is_over,
+            flows=len({one.flow for one in made}),
+            recovery_ns=recovery_ns,
+            recovery_error_ns=None if recovery_ns is None else error_ns // 2 + (found.event.end_error_ns or 0),
+            lost_from_ns=min(lost, default=None),
+            lost_until_ns=self._end_ns if lost else None,
+        )
+
+
+def _groups(values: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Each value, and the rows that have it."""
+    order = np.argsort(values, kind="stable")
+    found, first = np.unique(values[order], return_index=True)
+    yield from zip(found.tolist(), np.split(order, first[1:]), strict=True) if len(values) else ()
+
+
+def _last(columns: Mapping[str, IntArray]) -> list[int]:
+    """The end of the last bin."""
+    return [int((columns["start_ns"] + columns["bin_ns"]).max(initial=0))]
+
+
+def _pauses(
+    columns: Mapping[str, IntArray], waiting: Mapping[int, _Waiting], end_ns: int, *, is_cut: bool
+) -> Iterator[_Pause]:
+    carried = columns["bytes"] > 0
+    flows, of_row = np.unique(np.stack([columns[name][carried] for name in _FLOW], axis=1), axis=0, return_inverse=True)
+    middle = columns["start_ns"][carried] + columns["bin_ns"][carried] // 2
+    bin_ns = int(columns["bin_ns"].max(initial=0))
+    for number, rows in _groups(of_row.ravel()):
+        dst, at = int(flows[number, 1]), np.sort(middle[rows])
+        begins = np.flatnonzero(np.diff(at) > bin_ns)
+        spans = [(int(at[one]), int(at[one + 1]), True) for one in begins]
+        if is_cut and len(at):
+            spans.append((int(at[-1]), end_ns, False))
+        for begin, end, is_over in spans:
+            waited_ns = waiting[dst].between(begin, end) if dst in waiting else 0
+            yield _Pause(number, begin, end, waited_ns, is_over)
+
+
+class _Waiting:
+    """When a rank had posted something that was not done.
+
+    Args:
+        begin_ns, end_ns: of each of its communications.
+    """
+
+    def __init__(self, begin_ns: IntArray, end_ns: IntArray) -> None:
+        order = np.argsort(begin_ns, kind="stable")
+        begin, end = begin_ns[order], np.maximum.accumulate(end_ns[order])
+        first = np.flatnonzero(np.concatenate([[True], begin[1:] > end[:-1]]))
+        last = np.concatenate([first[1:] - 1, [len(begin) - 1]])
+        self._edges = np.stack([begin[first], end[last]], axis=1).ravel()
+        spent = end[last] - begin[first]
+        self._total = np.stack([np.cumsum(spent) - spent, np.cumsum(spent)], axis=1).ravel()
+
+    def between(self, begin_ns: int, end_ns: int) -> int:
+        """For how long of this time."""
+        at = np.interp(np.array([begin_ns, end_ns]) - self._edges[0], self._edges - self._edges[0], self._total)
+        return round(float(at[1] - at[0]))
+
+
+def _waiting(run: Run, cut_ns: int | None) -> dict[int, _Waiting]:
+    """Rank → when it waited; in a run that was cut off, from its last completion on until then."""
+    table = run.table(RunTable.SAMPLES, ["rank", "post_ns", "done_ns"])
+    rank, post, done = (to_ints(table[name]) for name in ("rank", "post_ns", "done_ns"))
+    found = {}
+    for one, rows in _groups(rank):
+        begin, end = post[rows], done[rows]
+        if cut_ns is not None:
+            begin, end = np.append(begin, end.max()), np.append(end, max(cut_ns, int(end.max())))
+        found[one] = _Waiting(begin, np.maximum(begin, end))
+    return found

@@ -1,0 +1,123 @@
+"""What changed at the device during a run, and what it cost the job. How that is found: emulator/annexes/recovery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from emulator.results.run_folder.schema import BEGIN, BY_COMMAND, END
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceEvent:
+    """A change of a switch that began or ended during the run; times in ns on the clock of the run.
+
+    Attributes:
+        name: `events[0]` of the run spec, or the rule of the profile.
+        where: `switch:port`, or the switch.
+        stops_traffic: it takes a link down.
+        planned_ns: None: it was in force from the start of the run, or counts from an iteration that never began.
+        begin_ns: None: from the start of the run, or it did not happen: see `happened`.
+        begin_error_ns, end_error_ns: it was at most so much earlier.
+        end_planned_ns, end_ns: None: it lasted to the end of the run.
+        seen_by: who said when it happened: the kernel, or the command that made it.
+    """
+
+    name: str
+    what: str
+    where: str
+    stops_traffic: bool
+    happened: bool
+    planned_ns: int | None
+    begin_ns: int | None
+    begin_error_ns: int | None
+    end_planned_ns: int | None
+    end_ns: int | None
+    end_error_ns: int | None
+    seen_by: str
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.what} ({self.name})"
+
+    @property
+    def lasted_ns(self) -> int | None:
+        """How long; None: it did not begin or end during the run."""
+        return None if self.begin_ns is None or self.end_ns is None else self.end_ns - self.begin_ns
+
+
+def device_events(table: pa.Table) -> list[DeviceEvent]:
+    """The events of `events.parquet`, by the time at which they began."""
+    found: dict[tuple[str, str], dict[str, dict[str, object]]] = {}
+    for row in table.to_pylist():
+        found.setdefault((row["name"], row["device"]), {})[row["edge"]] = row
+    events = [_event(edges) for edges in found.values()]
+    return sorted(events, key=lambda one: (one.begin_ns is None, one.begin_ns or 0, one.name))
+
+
+def _event(edges: dict[str, dict[str, object]]) -> DeviceEvent:
+    either = next(iter(edges.values()))
+    begin, end = (edges.get(edge, dict.fromkeys(either)) for edge in (BEGIN, END))
+    places = str(either["interface"]).split(", ")
+    times = {
+        f"{prefix}{key}": row[f"{column}_ns"]
+        for prefix, row in (("begin_", begin), ("end_", end))
+        for key, column in (("planned_ns", "planned"), ("ns", "time"), ("error_ns", "uncertainty"))
+    }
+    return DeviceEvent(
+        name=str(either["name"]),
+        what=str(either["what"]),
+        where=", ".join(f"{either['device']}:{one}" if one else str(either["device"]) for one in places),
+        stops_traffic=bool(either["stops_traffic"]),
+        happened=BEGIN not in edges or begin["time_ns"] is not None,
+        planned_ns=times.pop("begin_planned_ns"),
+        seen_by=str(begin["seen_by"] or end["seen_by"] or BY_COMMAND),
+        **times,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EventFigures:
+    """An event, and what it cost the job.
+
+    Attributes:
+        event: what happened.
+        at_ns: when it began, after the first iteration did; None: before, or never.
+        outage_ns: the longest time in which no payload of a flow arrived at a rank that waited for some; 0: no flow
+            paused longer than it does without events; None: not measured, see `why`.
+        outage_error_ns, recovery_error_ns: they are off by at most so much.
+        is_over: False: a flow never moved again; the outage then lasted until the end of the run.
+        flows: how many paused longer than they do without events.
+        recovery_ns: from the end of the event to the first payload of the flow that moved again last; 0: that was
+            before; None: not measured, or the event did not end.
+        iterations: measured ones that it met.
+        jct_ns: of the longest of them; None: none was completed.
+        steady_p50_ns, steady_p99_ns: JCT of the measured iterations that no event met; None: too few.
+        retransmissions: packets sent again in these iterations; None: not known.
+        retransmitted_bytes: the most that is of payload.
+        lost_from_ns, lost_until_ns: if a flow never moved again: its last payload, and the end of the run.
+        why: why the outage is not measured; "": it is, or the event stops no traffic.
+    """
+
+    event: DeviceEvent
+    at_ns: int | None = None
+    outage_ns: int | None = None
+    outage_error_ns: int | None = None
+    is_over: bool = True
+    flows: int | None = None
+    recovery_ns: int | None = None
+    recovery_error_ns: int | None = None
+    iterations: tuple[int, ...] = ()
+    jct_ns: int | None = None
+    steady_p50_ns: float | None = None
+    steady_p99_ns: float | None = None
+    retransmissions: int | None = None
+    retransmitted_bytes: int | None = None
+    lost_from_ns: int | None = None
+    lost_until_ns: int | None = None
+    why: str = ""
+
+    @property
+    def jct_to_p99(self) -> float | None:
+        """JCT of the longest iteration that it met / p99 of those that no event met; None: not known."""
+        return self.jct_ns / self.steady_p99_ns if self.jct_ns and self.steady_p99_ns else None

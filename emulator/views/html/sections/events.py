@@ -1,0 +1,37 @@
+"""What changed at the device during a run: the table, and marks in pictures over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from emulator.results.statistics.events import DeviceEvent
+from emulator.views.columns.event_columns import EVENT_COLUMNS, describe_events
+from emulator.views.html.facts import PageFacts
+from emulator.views.html.page.document import Block, PageSection, Text, table_of
+from emulator.views.html.page.pictures import Columns, Rows
+
+_ABOUT = (
+    "Links that went down, ports that were slowed and profiles that were in force for a part of the run "
+    "(docs/profiles.md). Pictures over time show the same as grey bands."
+)
+
+
+def events(facts: PageFacts) -> Iterator[PageSection]:
+    """The section, if anything changed."""
+    found = facts.summary.events
+    if found:
+        blocks: list[Block] = [table_of("events", "Events", EVENT_COLUMNS, found)]
+        blocks += [Text(f"event-note-{at}", text, "note") for at, text in enumerate(describe_events(found))]
+        yield PageSection("events", "Events of the device", blocks, _ABOUT)
+
+
+def bands(events: Sequence[DeviceEvent], begin_ns: int, end_ns: int) -> Columns:
+    """The events as the data set `events` of a picture whose time goes from `begin_ns` to `end_ns`."""
+    rows = Rows()
+    for one in events:
+        first = begin_ns if one.begin_ns is None else one.begin_ns
+        last = end_ns if one.end_ns is None else one.end_ns
+        if one.happened and first < end_ns and last > begin_ns:
+            from_ns, to_ns = max(0, first - begin_ns), min(last, end_ns) - begin_ns
+            rows.add(event=f"{one.where} {one.what}", from_ns=from_ns, to_ns=to_ns)
+    return rows.columns
