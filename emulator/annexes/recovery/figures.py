@@ -2,7 +2,7 @@
 
 The outage comes from the timeline. A pause of a flow lasts from a bin with payload to the next one with some; only the
 part counts in which the receiving rank had posted something that was not done. An event made a pause if that overlaps
-the event, and is longer than every pause of the flow that no event met.
+the event, and is longer than every pause of the flow that no event met; what was before the event does not count.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ class _Iterations:
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """A pause of a flow: middles of the bins around it; `waited_ns`: for how long of it its receiver waited."""
+    """A pause of a flow: the middles of the bins around it."""
 
     flow: int
+    receiver: int
     begin_ns: int
     end_ns: int
-    waited_ns: int
     is_over: bool
 
     def meets(self, begin_ns: int, end_ns: int, bin_ns: int) -> bool:
@@ -132,14 +132,13 @@ class _Pauses:
         self._bin_ns = int(columns["bin_ns"].max(initial=0))
         self._clock_error_ns = run.manifest.clock.error_ns
         self._end_ns = max(int(to_ints(run.table(RunTable.COUNTERS)["time_ns"]).max(initial=0)), *_last(columns))
-        is_cut = run.manifest.status != COMPLETE
-        self._pauses = list(
-            _pauses(columns, _waiting(run, self._end_ns if is_cut else None), self._end_ns, is_cut=is_cut)
-        )
+        cut_ns = None if run.manifest.status == COMPLETE else self._end_ns
+        self._waiting = _waiting(run, cut_ns)
+        self._pauses = list(_pauses(columns, cut_ns))
         self._usual: dict[int, int] = {}
         for one in self._pauses:
             if not any(one.meets(begin, end, self._bin_ns) for begin, end in disturbed):
-                self._usual[one.flow] = max(one.waited_ns, self._usual.get(one.flow, 0))
+                self._usual[one.flow] = max(self._waited_ns(one, 0), self._usual.get(one.flow, 0))
 
     def add_to(self, found: EventFigures) -> EventFigures:
         """Outage and recovery."""
@@ -147,12 +146,13 @@ class _Pauses:
             return replace(found, why=NO_TIMELINE)
         begin_ns, end_ns = _span(found.event)
         error_ns = self._bin_ns + self._clock_error_ns
-        made = [
-            one
+        waited = [
+            (self._waited_ns(one, begin_ns - self._bin_ns), one)
             for one in self._pauses
-            if one.meets(begin_ns, end_ns, 0) and one.waited_ns > self._usual.get(one.flow, 0) + 2 * self._bin_ns
+            if one.meets(begin_ns, end_ns, 0)
         ]
-        longest = max(made, key=lambda one: one.waited_ns, default=None)
+        waited = [(ns, one) for ns, one in waited if ns > self._usual.get(one.flow, 0) + 2 * self._bin_ns]
+        made = [one for _, one in waited]
         again_ns = max((one.end_ns for one in made), default=0)
         is_over = all(one.is_over for one in made)
         recovery_ns = None
@@ -161,7 +161,7 @@ class _Pauses:
         lost = [one.begin_ns for one in made if not one.is_over]
         return replace(
             found,
-            outage_ns=0 if longest is None else longest.waited_ns,
+            outage_ns=max((ns for ns, _ in waited), default=0),
             outage_error_ns=error_ns,
             is_over=is_over,
             flows=len({one.flow for one in made}),
@@ -170,6 +170,11 @@ class _Pauses:
             lost_from_ns=min(lost, default=None),
             lost_until_ns=self._end_ns if lost else None,
         )
+
+    def _waited_ns(self, pause: _Pause, from_ns: int) -> int:
+        """For how long of a pause its receiver waited; what was before a time does not count."""
+        waiting = self._waiting.get(pause.receiver)
+        return 0 if waiting is None else waiting.between(min(max(pause.begin_ns, from_ns), pause.end_ns), pause.end_ns)
 
 
 def _groups(values: IntArray) -> Iterator[tuple[int, IntArray]]:
@@ -184,9 +189,8 @@ def _last(columns: Mapping[str, IntArray]) -> list[int]:
     return [int((columns["start_ns"] + columns["bin_ns"]).max(initial=0))]
 
 
-def _pauses(
-    columns: Mapping[str, IntArray], waiting: Mapping[int, _Waiting], end_ns: int, *, is_cut: bool
-) -> Iterator[_Pause]:
+def _pauses(columns: Mapping[str, IntArray], cut_ns: int | None) -> Iterator[_Pause]:
+    """Of all flows; of a run that was cut off, also the last one until then."""
     carried = columns["bytes"] > 0
     flows, of_row = np.unique(np.stack([columns[name][carried] for name in _FLOW], axis=1), axis=0, return_inverse=True)
     middle = columns["start_ns"][carried] + columns["bin_ns"][carried] // 2
@@ -195,11 +199,9 @@ def _pauses(
         dst, at = int(flows[number, 1]), np.sort(middle[rows])
         begins = np.flatnonzero(np.diff(at) > bin_ns)
         spans = [(int(at[one]), int(at[one + 1]), True) for one in begins]
-        if is_cut and len(at):
-            spans.append((int(at[-1]), end_ns, False))
-        for begin, end, is_over in spans:
-            waited_ns = waiting[dst].between(begin, end) if dst in waiting else 0
-            yield _Pause(number, begin, end, waited_ns, is_over)
+        if cut_ns is not None:
+            spans.append((int(at[-1]), cut_ns, False))
+        yield from (_Pause(number, dst, *span) for span in spans)
 
 
 class _Waiting:

@@ -299,6 +299,13 @@ class Scenario:
         begun_ns = None if moment is None else self._begun.get(moment.iteration)
         return None if moment is None or begun_ns is None else begun_ns + round(moment.after_s * NS_PER_S)
 
+    def _due_ns(self, step: _Step) -> int | None:
+        """When to make it: a change that began late ends as much later, so that it lasts as long as planned."""
+        at_ns, start = self.planned_ns(step.moment), step.timing.start
+        if at_ns is None or step.is_start or start is None or start.planned_ns is None:
+            return at_ns
+        return at_ns + max(0, start.asked_ns - start.planned_ns)
+
     def _follow(self) -> None:
         try:
             while (step := self._next()) is not None:
@@ -313,7 +320,7 @@ class Scenario:
                 known = [
                     (at_ns, one.is_start, one.number, one)
                     for one in self._steps
-                    if (at_ns := self.planned_ns(one.moment)) is not None
+                    if (at_ns := self._due_ns(one)) is not None
                 ]
                 if not known:
                     self._news.wait()

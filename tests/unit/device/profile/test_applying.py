@@ -216,7 +216,7 @@ def scenario(folder: Path, applied: Applied, *rules: str) -> Scenario:
 SCENARIO_RULES = (
     "{name: always, drop: {every: 2}}",
     "{name: late, drop: {every: 3}, start: 0, end: 1.0e-9}",
-    "{name: brief, drop: {every: 4}, end: 2.0e-9}",
+    "{name: brief, drop: {every: 4}, end: 1.0e-6}",
     "{name: tomorrow, drop: {every: 5}, start: 86400}",
 )
 
