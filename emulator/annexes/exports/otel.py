@@ -18,7 +18,7 @@ from urllib.request import getproxies
 from emulator.errors import HostError, RunError
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
-from emulator.results.statistics.metric import MetricKind, Subject
+from emulator.results.statistics.metric import MetricKind, Scope, Subject
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary, summarise
@@ -120,13 +120,13 @@ def measures(summary: RunSummary) -> Iterator[Measure]:
                 is_sum = metric.kind is MetricKind.COUNTER
                 new = Measure(metric.otel_name, metric.published_unit, metric.what, [], is_sum)
                 points = found.setdefault(metric.otel_name, new).points
-                points.append(({**_attributes(subject), **statistic}, metric.published(value)))
+                points.append(({**_attributes(subject, metric.scope), **statistic}, metric.published(value)))
     yield from found.values()
 
 
-def _attributes(subject: Subject) -> dict[str, str | int]:
+def _attributes(subject: Subject, scope: Scope) -> dict[str, str | int]:
     if isinstance(subject, str):
-        return {"device": subject}
+        return {scope.value: subject}
     if not isinstance(subject, ClassKey):
         return {}
     attributes: dict[str, str | int] = {

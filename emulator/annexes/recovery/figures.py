@@ -147,7 +147,7 @@ class _Pauses:
         begin_ns, end_ns = _span(found.event)
         error_ns = self._bin_ns + self._clock_error_ns
         waited = [
-            (self._waited_ns(one, begin_ns - self._bin_ns), one)
+            (self._waited_ns(one, begin_ns - self._bin_ns // 2), one)
             for one in self._pauses
             if one.meets(begin_ns, end_ns, 0)
         ]

@@ -119,6 +119,7 @@ _REQUIRED: Mapping[str, Fact] = {
     "scaling of sizes": lambda manifest: manifest.scaling.bytes,
     "bytes per element": lambda manifest: manifest.scaling.element_bytes,
     "compute": lambda manifest: manifest.scaling.compute,
+    "events": lambda manifest: (manifest.spec or {}).get("events"),
     "observation point": lambda manifest: manifest.observation_point,
     "end of a collective": lambda manifest: manifest.cct_until.replace("_", " "),
     "Charkha's version": lambda manifest: manifest.versions.get("charkha"),

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -14,8 +14,11 @@ from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
 from emulator.device.profile.applying import AppliedProfile, Scenario
 from emulator.device.profile.changes import Change, plan_changes
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Moment, PortDown
+from emulator.device.profile.schedule import PlannedEvent, Schedule
 from emulator.errors import HostError, PlanError
+from emulator.topology.network import End
+from emulator.units import NS_PER_S
 from tests.support.command import wait_for
 from tests.support.labs import pretended
 from tests.support.profiles import changes, profile_of, two_hosts
@@ -255,3 +258,60 @@ def test_a_run_without_timed_rules_needs_no_thread(tmp_path: Path) -> None:
     keeping.begin(0)
     keeping.end()
     assert applied.done == [("start", "always")]
+
+
+def test_what_counts_from_an_iteration_waits_for_it(tmp_path: Path) -> None:
+    applied = Applied()
+    keeping = events_of(tmp_path, applied, cut(Moment(0, 3), Moment(1e-9, 3)), cut(Moment(0, 4)))
+    keeping.begin(-1)
+    keeping.begin(3)
+    wait_for(lambda: len(applied.done) >= 2 or None)
+    assert applied.done == [("start", "events[0]"), ("stop", "events[0]")]
+    keeping.end()
+    assert [one.started_ns is None for one in keeping.timings] == [False, True]
+    assert keeping.planned_ns(Moment(0, 4)) is None
+
+
+def test_a_change_that_begins_late_lasts_as_long_as_planned(tmp_path: Path) -> None:
+    now = [0]
+    applied = Applied()
+    keeping = events_of(tmp_path, applied, cut(Moment(1), Moment(3)), clock_ns=lambda: now[0])
+    keeping.begin(0)
+    now[0] = 4 * NS_PER_S  # a busy host
+    keeping.begin(1)
+    wait_for(lambda: applied.done or None)
+    now[0] = 5 * NS_PER_S
+    keeping.begin(2)
+    assert applied.done == [("start", "events[0]")]
+    now[0] = 6 * NS_PER_S
+    keeping.begin(3)
+    wait_for(lambda: len(applied.done) >= 2 or None)
+    keeping.end()
+    [timing] = keeping.timings
+    assert timing.start is not None
+    assert timing.end is not None
+    assert (timing.start.planned_ns, timing.start.asked_ns) == (1 * NS_PER_S, 4 * NS_PER_S)
+    assert (timing.end.planned_ns, timing.end.asked_ns) == (3 * NS_PER_S, 6 * NS_PER_S)
+
+
+def test_the_later_of_two_changes_of_a_port_ends_the_earlier_one(tmp_path: Path) -> None:
+    applied = Applied()
+    keeping = events_of(tmp_path, applied, cut(Moment(0, 3), Moment(86_400, 3)), cut(Moment(0, 4)))
+    keeping.begin(3)
+    wait_for(lambda: applied.done or None)
+    keeping.begin(4)
+    wait_for(lambda: len(applied.done) >= 3 or None)
+    keeping.end()
+    assert applied.done == [("start", "events[0]"), ("stop", "events[0]"), ("start", "events[1]")]
+
+
+def cut(start: Moment, end: Moment | None = None) -> PlannedEvent:
+    return PlannedEvent(start, end, End("sw0", "p1"), PortDown())
+
+
+def events_of(
+    folder: Path, applied: Applied, *events: PlannedEvent, clock_ns: Callable[[], int] | None = None
+) -> Scenario:
+    ticks = count(1_000, 1)
+    changes = plan_changes(Schedule(None, events), two_hosts(folder), ["sw0"], frame_bytes=1250)
+    return Scenario(cast(AppliedProfile, applied), changes, clock_ns=clock_ns or (lambda: next(ticks)))

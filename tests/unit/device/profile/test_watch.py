@@ -13,7 +13,15 @@ from typing import cast
 import pytest
 
 from emulator.device.counters.counters import CounterReading
-from emulator.device.counters.watch import DutWatch, NamespaceCounters, describe_profile, parse_net_dev, qdisc_counters
+from emulator.device.counters.watch import (
+    DutWatch,
+    NamespaceCounters,
+    describe_profile,
+    event_rows,
+    parse_net_dev,
+    qdisc_counters,
+)
+from emulator.device.lab.link_news import LinkNews, LinkNote
 from emulator.device.lab.model import Node
 from emulator.device.lab.state import LabStore
 from emulator.device.profile.applying import AppliedProfile, Scenario
@@ -164,6 +172,49 @@ def test_a_change_that_cannot_be_made_in_time_is_in_the_manifest(tmp_path: Path)
     schedule.end()
     facts = describe_profile(profile_of(tmp_path, "  - {drop: {every: 2}}\n"), schedule)
     assert facts["failure"] == "p1 is gone"
+
+
+class Changes(Applied):
+    """Accepts every change."""
+
+    def stop(self, change: object) -> None:
+        pass
+
+
+def test_every_change_during_the_run_has_its_time_and_who_says_so(tmp_path: Path) -> None:
+    rules = (
+        '{name: cut, state: down, port: "sw0:p1", start: 0, end: 1.0e-9}',
+        "{name: lost, drop: {every: 2}, end: 86400}",
+        "{name: always, drop: {every: 3}}",
+    )
+    now = count(1_000_000_000, 1_000)
+    applied = cast(AppliedProfile, Changes())
+    schedule = Scenario(applied, changes(tmp_path, *rules), clock_ns=lambda: next(now))
+    schedule.prepare()
+    schedule.begin(0)
+    wait_for(lambda: schedule.timings[0].ended_ns)
+    schedule.end()
+    start, end = schedule.timings[0].start, schedule.timings[0].end
+    assert start is not None
+    assert end is not None
+    news = LinkNews([])
+    news._notes.append(LinkNote(start.asked_ns + 400, "sw0", "p1", False))
+    down, up, never = event_rows(schedule, news)
+    assert down == {
+        "name": "cut",
+        "edge": "begin",
+        "what": "port down",
+        "device": "sw0",
+        "interface": "p1",
+        "stops_traffic": True,
+        "planned_ns": schedule.begun_ns,
+        "time_ns": start.asked_ns + 400,
+        "uncertainty_ns": 400,
+        "seen_by": "kernel",
+    }
+    assert (up["edge"], up["time_ns"], up["uncertainty_ns"]) == ("end", end.done_ns, 1_000)
+    assert up["seen_by"] == "command"
+    assert (never["name"], never["edge"], never["interface"], never["time_ns"]) == ("lost", "end", "", None)
 
 
 NET_DEV = """Inter-|   Receive                                                |  Transmit

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from emulator.control.observations import FlowCounters
+from emulator.results.statistics.events import DeviceEvent, EventFigures
 from emulator.results.statistics.metric import IterationKey, Metric, Reading, Scope, Unit
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.summary import RunSummary, summarise
@@ -25,7 +26,9 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> RunSummary:
     spans = {n: ranks((0, 500), (0, 400)) for n in (0, 1)}
     run = write_run(tmp_path_factory.mktemp("metrics") / "run", rows, iterations=spans, flows=flows)
     losses = (ImportLoss(GUESSED, "root", 4), ImportLoss(GUESSED, "splits", 2), ImportLoss(DROPPED, "events", 3))
-    return replace(summarise(run), imported=ImportFacts("pytorch", losses))
+    event = DeviceEvent("events[0]", "port down", "sw0:p1", True, True, 5, 7, 2, 105, 107, 2, "kernel")
+    figures = EventFigures(event, 7, 120, 4, recovery_ns=13, jct_ns=600, steady_p99_ns=300, retransmissions=9)
+    return replace(summarise(run), imported=ImportFacts("pytorch", losses), events=(figures,))
 
 
 def in_json(document: Any, key: str) -> list[Any]:
@@ -71,6 +74,7 @@ def test_metrics_of_classes_name_their_class(summary: RunSummary) -> None:
         Scope.CLASS: [one.key for one in summary.classes],
         Scope.ITERATION: [IterationKey(0), IterationKey(1)],
         Scope.FLOW: [FlowKey(0, 1, None, "", "")],
+        Scope.EVENT: ["sw0:p1 port down (events[0])"],
     }
     for metric in METRICS.values():
         assert [one.subject for one in metric.read(summary)] == named.get(metric.scope, [None]), metric.name
