@@ -171,10 +171,15 @@ class Catalogue:
         self._check_device(dut, network.topology, others)
         if device.profile is not None:
             device = replace(device, profile=str(self._find("profiles", device.profile)))
+        events = tuple(
+            one if one.profile is None else replace(one, profile=str(self._find("profiles", one.profile)))
+            for one in written.events
+        )
         if observe.expect not in (None, EXAMPLE):
             observe = replace(observe, expect=str(self._kept_rules(self._case(str(observe.expect)))))
         jobs = tuple(map(self._with_stored_trace, written.jobs))
-        found = replace(written, jobs=jobs, network=network, device=device, observe=replace(observe, report=True))
+        observe = replace(observe, report=True)
+        found = replace(written, jobs=jobs, events=events, network=network, device=device, observe=observe)
         try:
             return build_experiment(merge(part_of(found), dut.spec))
         except SchemaProblem as problem:

@@ -304,7 +304,7 @@ class Scenario:
         at_ns, start = self.planned_ns(step.moment), step.timing.start
         if at_ns is None or step.is_start or start is None or start.planned_ns is None:
             return at_ns
-        return at_ns + max(0, start.asked_ns - start.planned_ns)
+        return at_ns + max(0, start.done_ns - start.planned_ns)
 
     def _follow(self) -> None:
         try:

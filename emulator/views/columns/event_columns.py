@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.results.run_folder.schema import BY_KERNEL
 from emulator.results.statistics.events import EventFigures
 from emulator.units import NS_PER_S, format_duration
 from emulator.views.columns.columns import Column, bold
@@ -62,7 +61,7 @@ EVENT_COLUMNS: tuple[Column[EventFigures], ...] = (
     Column("late", "later than planned", cell=_late, sacrifice=4),
     Column(
         "within",
-        f"it began at most so much before that, as the kernel ({BY_KERNEL}) or the command that made it says",
+        "it began at most so much before that; who says so: the kernel, or the command that made it",
         cell=_error,
         is_number=False,
         sacrifice=5,

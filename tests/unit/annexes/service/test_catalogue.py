@@ -153,6 +153,7 @@ def test_a_choice_of_nothing_both_or_what_is_not_stored_is_refused(catalogue: Ca
         (spec(network={"topology": "rail-4x4/../../etc"}), "none of the stored topologies"),
         (spec(network={"allow_networks": ["8.8.8.0/24"]}), "network.allow_networks: only an administrator"),
         (spec(device={"profile": "/etc/shadow"}), "none of the stored profiles"),
+        (spec(events=[{"at": "1s", "profile": "/etc/shadow"}]), "none of the stored profiles"),
         (spec(agents={"listen": "0.0.0.0:1"}), "agents.listen: only an administrator"),
         (spec(agents={"token_file": "/etc/shadow"}), "agents.token_file: only an administrator"),
         (spec(observe={"mqtt": "mqtt://10.0.0.1"}), "observe.mqtt: only an administrator"),
