@@ -232,7 +232,11 @@ class DutWatch:
         with ExitStack() as stack:
             if self._lab is not None and self._folder is not None:
                 applied = AppliedProfile(
-                    self._schedule.name, self._changes, design=self._lab.design, folder=self._folder
+                    self._schedule.name,
+                    self._changes,
+                    design=self._lab.design,
+                    folder=self._folder,
+                    links=self._links,
                 )
                 self._scenario = Scenario(stack.enter_context(applied), self._changes)
                 stack.enter_context(self._links)

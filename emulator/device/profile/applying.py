@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emulator.device.lab.commands import attempt, finished, require_tools
+from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.links import restore
 from emulator.device.lab.model import Design, Node
 from emulator.device.lab.recipe import CommandBatch
@@ -39,6 +40,7 @@ class AppliedProfile:
         design: of the lab.
         folder: where the lab keeps its state.
         before_cleaning: called when the rules of an earlier profile are gone, and their counters are still there.
+        links: takes links up and down in place of commands, at the switches that it knows.
     """
 
     def __init__(
@@ -49,8 +51,10 @@ class AppliedProfile:
         design: Design,
         folder: Path,
         before_cleaning: Callable[[], None] = lambda: None,
+        links: LinkNews | None = None,
     ) -> None:
         self._name, self._changes, self._design = name, changes, design
+        self._links = links or LinkNews([])
         self._path, self._before_cleaning = folder / _FILE, before_cleaning
         self._active: list[Change] = []
 
@@ -77,29 +81,28 @@ class AppliedProfile:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def start(self, change: Change) -> None:
-        """Make a change.
+    def start(self, change: Change) -> int | None:
+        """Make a change; returns when the kernel was asked to, ns on the clock of the run, if that is known.
 
         Raises:
             HostError: it cannot be made.
         """
         self._active.append(change)
         self._save()
-        for batch in change.start:
-            _run(change, batch)
+        return self._carry_out(change, change.start, is_up=False)
 
-    def stop(self, change: Change) -> None:
-        """Undo a change; its counter stays.
+    def stop(self, change: Change) -> int | None:
+        """Undo a change; its counter stays. Returns the same as `start`.
 
         Raises:
             HostError: it cannot be undone.
         """
-        for batch in change.stop:
-            _run(change, batch)
+        asked_ns = self._carry_out(change, change.stop, is_up=True)
         if change.takes_links_down:
             restore([change.node])
         self._active.remove(change)
         self._save()
+        return asked_ns
 
     def close(self) -> None:
         """Undo all changes in force; idempotent."""
@@ -111,6 +114,15 @@ class AppliedProfile:
         _clean(_switches(self._design))
         self._active = []
         self._path.unlink(missing_ok=True)
+
+    def _carry_out(self, change: Change, batches: Sequence[CommandBatch], *, is_up: bool) -> int | None:
+        if change.takes_links_down:
+            asked_ns = self._links.set(change.node.name, [port.device for port in change.ports], is_up=is_up)
+            if asked_ns is not None:
+                return asked_ns
+        for batch in batches:
+            _run(change, batch)
+        return None
 
     def _save(self) -> None:
         """Write the commands that undo the changes to disk."""
@@ -197,8 +209,8 @@ class Made(NamedTuple):
     """When a change was made, or undone: ns on the clock of the run.
 
     Attributes:
-        asked_ns: its commands were called.
-        done_ns: they had returned.
+        asked_ns: the kernel was asked to, or the commands were called.
+        done_ns: it had, or they had returned.
         planned_ns: None: before the run.
     """
 
@@ -337,15 +349,15 @@ class Scenario:
         for other in self.timings:  # only of moments that nobody could compare before the run
             if other.is_in_force and timing.change.replaces(other.change):
                 self._stop(other, planned_ns)
-        asked_ns = self._clock_ns()
-        self._applied.start(timing.change)
-        timing.start = Made(asked_ns, self._clock_ns(), planned_ns)
+        called_ns = self._clock_ns()
+        asked_ns = self._applied.start(timing.change)
+        timing.start = Made(called_ns if asked_ns is None else asked_ns, self._clock_ns(), planned_ns)
 
     def _stop(self, timing: Timing, planned_ns: int | None) -> None:
         if timing.is_in_force:
-            asked_ns = self._clock_ns()
-            self._applied.stop(timing.change)
-            timing.end = Made(asked_ns, self._clock_ns(), planned_ns)
+            called_ns = self._clock_ns()
+            asked_ns = self._applied.stop(timing.change)
+            timing.end = Made(called_ns if asked_ns is None else asked_ns, self._clock_ns(), planned_ns)
 
 
 def _steps(timings: Sequence[Timing]) -> Iterator[_Step]:

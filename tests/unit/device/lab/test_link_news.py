@@ -34,5 +34,6 @@ def test_the_first_news_of_a_link_after_a_time_counts() -> None:
     assert news.first("sw0", "p1", is_up=False, after_ns=6) == 9
     assert news.first("sw0", "p1", is_up=True, after_ns=6) == 7
     assert news.first("sw1", "p1", is_up=True, after_ns=0) is None
+    assert news.set("sw0", ["p1"], is_up=False) is None
     with news:  # without switches it has nothing to listen to
         assert news.first("sw0", "p1", is_up=False, after_ns=10) is None

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from emulator.device.lab import commands
+from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
 from emulator.device.profile.applying import AppliedProfile, Scenario
@@ -191,6 +192,30 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, planned: list[
     problem = "nft is missing on this host: apt-get install nftables"
     with pretended(missing=("nft",)), pytest.raises(HostError, match=problem):
         applied(tmp_path, planned).__enter__()
+
+
+class Links(LinkNews):
+    """Takes links up and down at once."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.done: list[tuple[str, list[str], bool]] = []
+
+    def set(self, node: str, devices: Sequence[str], *, is_up: bool) -> int | None:
+        self.done.append((node, list(devices), is_up))
+        return 7
+
+
+def test_a_link_goes_down_without_a_command_and_comes_back_however_the_run_ends(host: Host, tmp_path: Path) -> None:
+    cuts = changes(tmp_path, '{name: cut, state: down, port: "sw0:p1", start: 1}')
+    links = Links()
+    with AppliedProfile("events", cuts, design=two_hosts(tmp_path), folder=tmp_path, links=links) as profile:
+        assert profile.start(cuts[0]) == 7
+        document = json.loads((tmp_path / "profile.json").read_text())
+        assert links.done == [("sw0", [cuts[0].ports[0].device], False)]
+        assert host.done("down") == []
+    assert "up" in str(document["stops"])
+    assert len(host.done("link set dev")) == 1
 
 
 class Applied:
