@@ -258,7 +258,7 @@ def _add_events(line: Tracks, run: Run) -> None:
     if events and table.num_rows:
         first, last = int(to_ints(table["start_ns"]).min()), int(to_ints(table["end_ns"]).max())
         for one in events:
-            begin_ns = first if one.begin_ns is None else one.begin_ns
+            begin_ns = first if one.begin_ns is None else max(first, one.begin_ns)
             end_ns = max(begin_ns, last if one.end_ns is None else one.end_ns)
             facts = {"name": one.name, "planned_ns": one.planned_ns, "uncertainty_ns": one.begin_error_ns}
             line.slice(("device", one.where), one.what, begin_ns, end_ns, facts, "event")

@@ -73,7 +73,7 @@ class _Iterations:
             flow_events.num_rows > 0 or not to_ints(run.table(RunTable.FLOWS)["retransmits"], null=0).any()
         )
         mtu = run.manifest.parameters.get("roce.path_mtu")
-        self._path_mtu = None if mtu is None else int(str(mtu.value))
+        self._path_mtu = mtu.value if mtu is not None and isinstance(mtu.value, int) else None
 
     def _met(self, event: DeviceEvent) -> list[int]:
         begin_ns, end_ns = _span(event)

@@ -43,7 +43,7 @@ class DeviceEvent:
     @property
     def lasted_ns(self) -> int | None:
         """How long; None: it did not begin or end during the run."""
-        return None if self.begin_ns is None or self.end_ns is None else self.end_ns - self.begin_ns
+        return None if self.begin_ns is None or self.end_ns is None else max(0, self.end_ns - self.begin_ns)
 
 
 def device_events(table: pa.Table) -> list[DeviceEvent]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from emulator.errors import InputError, PlanError
+from emulator.errors import EventError, InputError, PlanError
 from emulator.experiment.settle.plan import CollectiveLoad, check_flows, plan_experiment
-from emulator.experiment.spec.spec import Experiment, Network, Trace, Transport
+from emulator.experiment.spec.event_spec import Event
+from emulator.experiment.spec.spec import Experiment, Job, Network, Trace, Transport
 from emulator.schema import decode
 from emulator.trace.meaning.model import CommKind
 
@@ -180,3 +181,20 @@ def test_payload_goes_from_the_end_that_has_it(topology: str, flow: dict[str, An
 def test_what_a_run_would_refuse_is_refused(topology: str) -> None:
     with pytest.raises(PlanError, match=r"flows\[0\]: there is no peer 'h9'"):
         sent(topology, {"peer": "h9"})
+
+
+def test_the_plan_shows_the_schedule_and_refuses_what_no_lab_could_carry_out() -> None:
+    network = Network(topology=str(ROOT / "topologies" / "two-hosts-switch.yaml"))
+    load = CollectiveLoad(CommKind.ALL_REDUCE, 2, 1024, 2)
+
+    def planned(network: Network = network, **event: object) -> list[tuple[str, ...]]:
+        events = (decode({"at": "1s"} | event, Event),)
+        spec = Experiment(jobs=(Job(trace=Trace(path="")),), network=network, events=events)
+        return [tuple(one) for one in plan_experiment(spec, load).changes]
+
+    assert planned(port="sw0:p1", down="300ms") == [("events[0]", "1 s", "1.3 s", "sw0:p1", "port down")]
+    assert planned(profile="fw-b") == [("lost-middles", "1 s", "the end", "every switch under test", "drop 0.5 %")]
+    with pytest.raises(EventError, match="switch sw0 has no port 'p7'"):
+        planned(port="sw0:p7", down="300ms")
+    with pytest.raises(PlanError, match="events need a lab"):
+        planned(Network(), port="sw0:p1", down="300ms")

@@ -114,3 +114,19 @@ def test_flows_by_time_are_counters_that_end_where_a_pause_begins(tmp_path: Path
         (4000, 10**9),
         (5000, 0),
     ]
+
+
+def test_an_event_of_the_device_is_a_slice_at_its_port(tmp_path: Path) -> None:
+    times = {"planned_ns": [10, 40, 20], "time_ns": [12, 41, 25], "uncertainty_ns": [1, 1, 2]}
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [9, 9])))
+        writer.add_iteration(0, ranks((0, 90), (0, 80)))
+        writer.add(
+            RunTable.EVENTS,
+            times
+            | {"name": ["a", "a", "b"], "edge": ["begin", "end", "begin"], "interface": ["p1", "p1", ""]}
+            | {"device": "sw0", "what": "port down", "stops_traffic": True, "seen_by": "kernel"},
+        )
+    write(read_run(tmp_path / "run"), tmp_path / "out")
+    found = [one for one in read_slices(tmp_path / "out") if one[0] == "device"]
+    assert found == [("device", "sw0:p1", 12, 41, "port down"), ("device", "sw0", 25, 90, "port down")]

@@ -57,6 +57,7 @@ def test_equal_runs_are_comparable() -> None:
     ("change", "what"),
     [
         ({"trace": replace(TRACE, ranks=4)}, "ranks: 2 in a; 4 in b"),
+        ({"spec": {"events": [{"at": "1s", "port": "sw0:p1", "down": True}]}}, "events: "),
         ({"trace": replace(TRACE, digest="ab" * 32)}, "trace (digest): 000000000000 in a; abababababab in b"),
         (network(host_index=[0, 0]), "placement of ranks"),
         (network(interface_index=[0, 1]), "placement of ranks"),

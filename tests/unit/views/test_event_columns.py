@@ -1,0 +1,97 @@
+"""What changed at the device, in tables and pictures."""
+
+from dataclasses import replace
+
+from emulator.results.statistics.events import DeviceEvent, EventFigures
+from emulator.views.columns.columns import filled
+from emulator.views.columns.event_columns import EVENT_COLUMNS, describe_events
+from emulator.views.html.sections.events import bands
+
+MS = 1_000_000
+S = 1000 * MS
+DOWN = DeviceEvent(
+    name="events[0]",
+    what="port down",
+    where="sw0:p1",
+    stops_traffic=True,
+    happened=True,
+    planned_ns=5 * S,
+    begin_ns=5 * S + 3 * MS,
+    begin_error_ns=2 * MS,
+    end_planned_ns=6 * S,
+    end_ns=6 * S + 3 * MS,
+    end_error_ns=MS,
+    seen_by="kernel",
+)
+COST = EventFigures(
+    DOWN,
+    at_ns=2 * S,
+    outage_ns=1200 * MS,
+    outage_error_ns=MS,
+    flows=2,
+    recovery_ns=200 * MS,
+    recovery_error_ns=2 * MS,
+    iterations=(3,),
+    jct_ns=1500 * MS,
+    steady_p50_ns=100 * MS,
+    steady_p99_ns=300 * MS,
+    retransmissions=1234,
+)
+
+
+def cells(one: EventFigures) -> dict[str, str]:
+    return {column.name: column.cell(one) for column in filled(EVENT_COLUMNS, [one])}
+
+
+def test_figures_stand_beside_their_errors() -> None:
+    assert cells(COST) == {
+        "where": "sw0:p1",
+        "event": "port down",
+        "at": "2.000 s",
+        "late": "3 ms",
+        "within": "2 ms (kernel)",
+        "lasted": "1 s",
+        "outage": "1.2 s ± 1 ms",
+        "flows": "2",
+        "recovery": "200 ms ± 2 ms",
+        "JCT": "1.5 s",
+        "to p50": "15.0",
+        "to p99": "5.00",
+        "sent again": "1,234",
+    }
+    assert list(describe_events((COST,))) == []
+
+
+def test_an_event_that_no_flow_felt_has_no_outage() -> None:
+    found = cells(replace(COST, outage_ns=0, flows=0, recovery_ns=0))
+    assert found["outage"] == "none"
+    assert "recovery" not in found
+
+
+def test_what_is_not_measured_says_why_and_what_was_lost_from_when_to_when() -> None:
+    unknown = replace(COST, outage_ns=None, flows=None, recovery_ns=None, why="not measured: --timeline")
+    assert "outage" not in cells(unknown)
+    assert list(describe_events((unknown, unknown))) == ["Outage and recovery are not measured: --timeline"]
+    cut = replace(COST, is_over=False, lost_from_ns=5 * S, lost_until_ns=7 * S, recovery_ns=None)
+    assert cells(cut)["outage"] == "at least 1.2 s ± 1 ms"
+    assert list(describe_events((cut,))) == [
+        "sw0:p1: no payload of 2 flows arrived any more from 1.997 s to 3.997 s, the end of the run"
+    ]
+
+
+def test_an_event_that_did_not_happen_is_listed_as_that() -> None:
+    never = EventFigures(replace(DOWN, happened=False, begin_ns=None, end_ns=None, begin_error_ns=None))
+    assert cells(never)["at"] == "never"
+    assert list(describe_events((never,))) == ["sw0:p1 port down (events[0]): did not happen, the run ended before"]
+
+
+def test_a_picture_has_a_band_for_the_part_of_an_event_in_its_time() -> None:
+    open_ended = replace(DOWN, end_ns=None)
+    never = replace(DOWN, happened=False, begin_ns=None, end_ns=None)
+    found = bands([DOWN, open_ended, never], 4 * S, 5 * S + 500 * MS)
+    assert found == {
+        "event": ["sw0:p1 port down"] * 2,
+        "from_ns": [S + 3 * MS] * 2,
+        "to_ns": [S + 500 * MS] * 2,
+    }
+    assert bands([DOWN], 7 * S, 8 * S) == {}
