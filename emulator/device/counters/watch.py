@@ -26,7 +26,7 @@ from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.model import OVS, Design, Node
 from emulator.device.lab.state import LabState, LabStore
 from emulator.device.lab.status import SOCKET_DROPS, drops, packet_sockets
-from emulator.device.profile.applying import AppliedProfile, Scenario, Timing
+from emulator.device.profile.applying import AppliedProfile, Made, Scenario, Timing
 from emulator.device.profile.changes import Change, plan_changes
 from emulator.device.profile.nftables import parse_counters
 from emulator.device.profile.profile import Profile
@@ -334,9 +334,7 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
                 continue
             said_ns = None
             if made is not None and timing.change.takes_links_down:
-                said = (links.first(node.name, port.device, is_up=edge == END, after_ns=made.asked_ns)
-                        for port in timing.change.ports)  # fmt: skip
-                said_ns = max((one for one in said if one is not None), default=None)
+                said_ns = _said_ns(timing.change, made, links, is_up=edge == END)
             time_ns = None if made is None else said_ns or made.done_ns
             rows.append(
                 {
@@ -353,6 +351,14 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def _said_ns(change: Change, made: Made, links: LinkNews, *, is_up: bool) -> int | None:
+    """When the kernel said so of the last of its links; None: it did not, or was heard only after the call returned."""
+    node, devices = change.node.name, [port.device for port in change.ports]
+    said = [links.first(node, device, is_up=is_up, after_ns=made.asked_ns) for device in devices]
+    known = [one for one in said if one is not None]
+    return max(known) if len(known) == len(said) and max(known) <= made.done_ns else None
 
 
 def _seconds_since(begun_ns: int | None, at_ns: int | None) -> float | None:

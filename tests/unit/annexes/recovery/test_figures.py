@@ -40,6 +40,7 @@ class Played:
     events: list[tuple[str, int | None, int | None]] = field(default_factory=lambda: [("cut", *DOWN)])
     has_timeline: bool = True
     status: Status = COMPLETE
+    watched_until: int = 0
 
     def spans(self) -> list[tuple[int, int]]:
         found, at = [], 0
@@ -60,6 +61,8 @@ class Played:
             writer.add_flows([FlowCounters(0, 1, bytes=1, retransmits=7, qpn=17)])
             writer.add_flow_events(4, [FlowCounters(0, 1, bytes=1, retransmits=7, qpn=17)])
             writer.add(RunTable.EVENTS, _columns(self._events()))
+            readings = {"time_ns": [self.watched_until * MS], "value": 0, "interface": "p1", "counter": "rx_bytes"}
+            writer.add(RunTable.COUNTERS, readings | {"device": "sw0"})
             if self.has_timeline:
                 writer.add(RunTable.TIMELINE, _columns(self._bins()))
         found = read_run(folder / "run")
@@ -129,9 +132,8 @@ def test_only_the_time_counts_in_which_ranks_waited(tmp_path: Path) -> None:
 
 
 def test_steady_times_are_those_that_no_event_met(tmp_path: Path) -> None:
-    found = figures(tmp_path, Played(CUT, {4: 300}, ends=103))
-    assert found.steady_p99_ns == 100 * MS
-    assert found.jct_to_p99 == 4.0
+    found = figures(tmp_path, Played(CUT, {4: 300, 5: 300}, ends=103, events=[("cut", 450, 900)]))
+    assert (found.iterations, found.steady_p99_ns, found.jct_to_p99) == ((4, 5), 100 * MS, 4.0)
 
 
 def test_two_events_have_their_own_outage(tmp_path: Path) -> None:
@@ -142,9 +144,11 @@ def test_two_events_have_their_own_outage(tmp_path: Path) -> None:
 
 
 def test_a_run_that_breaks_off_says_from_when_to_when_nothing_came(tmp_path: Path) -> None:
-    lost = figures(tmp_path, Played({0: [(450, 900)]}, status=ABORTED, events=[("cut", 450, 895)]))
-    assert (lost.is_over, lost.flows, lost.recovery_ns) == (False, 1, None)
+    played = Played({0: [(450, 500)]}, ends=5, status=ABORTED, events=[("cut", 450, 895)], watched_until=900)
+    lost = figures(tmp_path, played)
+    assert (lost.is_over, lost.flows, lost.recovery_ns) == (False, 2, None)
     assert (lost.lost_from_ns, lost.lost_until_ns) == (449 * MS + MS // 2, 900 * MS)
+    assert lost.outage_ns == 450 * MS + MS // 2
 
 
 def test_without_a_timeline_the_figures_say_what_they_need(tmp_path: Path) -> None:

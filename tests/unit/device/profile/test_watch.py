@@ -199,6 +199,7 @@ def test_every_change_during_the_run_has_its_time_and_who_says_so(tmp_path: Path
     assert end is not None
     news = LinkNews([])
     news._notes.append(LinkNote(start.asked_ns + 400, "sw0", "p1", False))
+    news._notes.append(LinkNote(end.done_ns + 5, "sw0", "p1", True))  # heard late: the call had returned before
     down, up, never = event_rows(schedule, news)
     assert down == {
         "name": "cut",
