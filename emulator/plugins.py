@@ -102,6 +102,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "transformer_load": f"{_ANNEXES}workloads.transformer_traffic:transformer_load",
         "play_with_peer": f"{_BESIDE_THE_NIC}peer.echo:run",
         "event_figures": f"{_ANNEXES}recovery.figures:event_figures",
+        "port_rates": f"{_ANNEXES}timeline.rates:port_rates",
         "rate_sections": f"{_ANNEXES}timeline.page:sections",
         "publishing": f"{_ANNEXES}telemetry.publishing:publishing",
         "trace_line_writer": f"{_ANNEXES}exports.perfetto:trace_line_writer",

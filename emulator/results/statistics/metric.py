@@ -36,11 +36,12 @@ class Scope(Enum):
     FLOW = "flow"
     DEVICE = "device"
     EVENT = "event"
+    PORT = "port"
 
     @property
     def is_many(self) -> bool:
         """Whether a run has so many values that only the worst is named."""
-        return self in (Scope.ITERATION, Scope.FLOW)
+        return self in (Scope.ITERATION, Scope.FLOW, Scope.PORT)
 
 
 class MetricKind(Enum):
@@ -73,7 +74,7 @@ class Reading(NamedTuple):
     """A value of a metric.
 
     Attributes:
-        subject: the class, the iteration, the flow, the event, or the name of the device; None: the run.
+        subject: the class, the iteration, the flow, the event, or the name of the port or device; None: the run.
         value: in the unit of the metric; None: not measured.
         is_tester_limited: the tester rather than the device set the value.
         perfect: what a perfect device would have shown with this tester; None: not known.
@@ -82,6 +83,7 @@ class Reading(NamedTuple):
         without_waits: the same of the times less the tester's waits for a core; where these are not known the median
             for a maximum or a high percentile, which no single stall of the tester moves, and None for others.
         why: why there is no value; "": it was not measured.
+        is_least: the value is at least this; `why` says why no more is known.
         shares_ports: other collectives crossed the same ports at the same time.
         network: the same of the part of the time that the network had; None: not measured.
         network_at_best: `network` without what the tester may have added to it.
@@ -101,6 +103,7 @@ class Reading(NamedTuple):
     network_at_best: float | None = None
     network_perfect: float | None = None
     is_network_whole: bool = True
+    is_least: bool = False
 
 
 Reader: TypeAlias = Callable[[RunSummary], Iterator[Reading]]

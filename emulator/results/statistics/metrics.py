@@ -177,6 +177,23 @@ _EVENTS = (  # name, attribute of EventFigures, unit, kind, family, what
         "packets sent again in the iterations that an event met",
     ),
 )
+_PORTS = (  # name, attribute of PortRates, unit, family, what
+    (
+        "convergence_time",
+        "convergence_ns",
+        _NS,
+        "port.convergence",
+        "from the beginning of a port's last flow until every flow of it keeps within 10 % of its fair share",
+    ),
+    ("rate_cv", "rate_cv", _RATIO, "port.rate_cv", "standard deviation / mean of the rate of a port over time"),
+    (
+        "rate_fairness",
+        "fairness",
+        _RATIO,
+        "port.fairness",
+        "Jain's index of the rates of a port's flows over time, median",
+    ),
+)
 _DEVICES = (  # name, attribute of DeviceFrames, what
     ("frames_in", "frames_in", "frames that the device received"),
     ("frames_lost", "lost", "frames that entered the device but did not leave it"),
@@ -304,6 +321,18 @@ def _of_event(name: str, field: str, unit: Unit, kind: MetricKind, family: str, 
     return Metric(name, _plain(name), unit, Scope.EVENT, what, f"events[].{field}", kind, _HIGHER, family, "", read)
 
 
+def _of_port(name: str, field: str, unit: Unit, family: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        for one in summary.ports:
+            value = getattr(one, field)
+            if field == "rate_cv" or one.flows > 1:
+                is_least = field == "convergence_ns" and value is None and one.unfair_ns is not None
+                yield Reading(one.port, one.unfair_ns if is_least else value, why=one.why, is_least=is_least)
+
+    kind, key = MetricKind.TIMING, f"ports[].{field}"
+    return Metric(name, _plain(name), unit, Scope.PORT, what, key, kind, _EITHER, family, "", read)
+
+
 def _total(
     name: str,
     title: str,
@@ -423,7 +452,7 @@ _EACH = (
 )
 _ALL = (
     *(*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _LOST, _UNEXPLAINED),
-    *(*starmap(_of_event, _EVENTS), _INCOMPLETE, _LATE_STARTS, *_IMPORTED),
+    *(*starmap(_of_event, _EVENTS), *starmap(_of_port, _PORTS), _INCOMPLETE, _LATE_STARTS, *_IMPORTED),
 )
 METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
 """Every metric by name, in the order of documents."""

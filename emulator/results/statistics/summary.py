@@ -17,6 +17,7 @@ from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.results.statistics.events import EventFigures
 from emulator.results.statistics.method.descriptive import median, percentile
+from emulator.results.statistics.port_rates import PortRates
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.results.statistics.samples.iterations import (
     IterationSummary,
@@ -157,6 +158,7 @@ class RunSummary:
         no_network: why no time is split into network and tester; "": some are.
         imported: what the import of the trace guessed and dropped; None: not stored with the run.
         events: what changed at the device during the run, see events.py.
+        ports: how flows shared the rate of ports over time; empty: the run has no timeline.
         flows: of the whole run, those on the wire; None in a summary made by hand.
     """
 
@@ -182,6 +184,7 @@ class RunSummary:
     worst_steps: tuple[WorstStep, ...] = ()
     iterations: tuple[MeasuredIteration, ...] = ()
     events: tuple[EventFigures, ...] = ()
+    ports: tuple[PortRates, ...] = ()
     flows: RunFlows | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -264,15 +267,17 @@ def summarise(run: Run) -> RunSummary:
         background=tuple(background_flows(beside)),
         worst_steps=worst_steps_of(run),
         iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
-        events=_events(run),
+        events=_figures(run, RunTable.EVENTS, "name", "event_figures"),
+        ports=_figures(run, RunTable.TIMELINE, "bytes", "port_rates"),
         flows=flow_figures(on_the_wire, usage, manifest),
     )
 
 
-def _events(run: Run) -> tuple[EventFigures, ...]:
-    if not run.table(RunTable.EVENTS, ["name"]).num_rows:
+def _figures(run: Run, part: RunTable, column: str, hook: str) -> tuple[Any, ...]:
+    """What an annex makes of a table that few runs have."""
+    if not run.table(part, [column]).num_rows:
         return ()
-    found: tuple[EventFigures, ...] = load(PluginKind.HOOKS, "event_figures")(run)
+    found: tuple[Any, ...] = load(PluginKind.HOOKS, hook)(run)
     return found
 
 

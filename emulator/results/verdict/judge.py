@@ -6,6 +6,7 @@ The tester itself may have set the times: steal, late posts, agents that waited 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -16,6 +17,7 @@ from emulator import exit_codes
 from emulator.results.run_folder.manifest import COMPLETE, RunFigures
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.metric import MetricKind, Reading, Scope, Subject, TesterEffect
+from emulator.results.statistics.port_rates import NO_TIMELINE
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.tester.tester_model import MOST_CORE_WAIT
@@ -245,17 +247,26 @@ def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
     return Verdict(outcome, findings, rules.name, rules.is_example, state, summary)
 
 
+_NOTHING_TO_JUDGE = defaultdict(
+    lambda: "not measured",
+    {
+        Scope.CLASS: "no class of the run matches",
+        Scope.EVENT: "the run had no such event",
+        Scope.PORT: f"no port received several flows, or {NO_TIMELINE}",
+    },
+)
+
+
 def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Finding]:
     readings = [
         one
         for one in rule.metric.read(summary)
         if not isinstance(one.subject, ClassKey) or rule.where.takes(one.subject)
     ]
-    if rule.metric.scope.is_many:
+    if not readings:
+        yield Finding(rule, None, None, Outcome.UNDECIDED, _NOTHING_TO_JUDGE[rule.metric.scope])
+    elif rule.metric.scope.is_many:
         yield _judge_worst(rule, readings, state)
-    elif not readings:
-        why = "the run had no such event" if rule.metric.scope is Scope.EVENT else "no class of the run matches"
-        yield Finding(rule, None, None, Outcome.UNDECIDED, why)
     else:
         yield from (_compare(rule, one, state) for one in readings)
 
@@ -264,7 +275,8 @@ def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) ->
     """The worst iteration or flow stands for all: if it meets the bound, all do, unless one was not measured."""
     known = [(one.value, one) for one in readings if one.value is not None]
     if not known:
-        return Finding(rule, None, None, Outcome.UNDECIDED, "not measured")
+        why = next((one.why for one in readings if one.why), "not measured")
+        return Finding(rule, None, None, Outcome.UNDECIDED, why)
     _, worst = (min if rule.bound.is_lower else max)(known, key=lambda one: one[0])
     broken = sum(not rule.bound.holds(value) for value, _ in known)
     if rule.metric.scope is Scope.ITERATION and rule.metric.kind is MetricKind.TIMING:
@@ -281,6 +293,8 @@ def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
     if value is None:
         return Finding(rule, subject, None, Outcome.UNDECIDED, reading.why or "not measured")
     outcome, reason = _weigh(rule, reading, value, state)
+    if reading.is_least and outcome in (Outcome.PASS, Outcome.FAIL) and not rule.bound.is_lower:
+        outcome, reason = (Outcome.UNDECIDED if outcome is Outcome.PASS else outcome), reading.why
     return Finding(rule, subject, value, outcome, reason, perfect, network=reading.network)
 
 

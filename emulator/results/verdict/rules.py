@@ -231,6 +231,7 @@ _SCOPES = {
     Scope.FLOW: "every flow",
     Scope.DEVICE: "every device",
     Scope.EVENT: "every event",
+    Scope.PORT: "every port",
 }
 
 

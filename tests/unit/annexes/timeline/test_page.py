@@ -5,7 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from emulator.annexes.timeline.page import Rates, sections, steps
+from emulator.annexes.timeline.page import POINTS, sections, steps
+from emulator.annexes.timeline.rates import Rates
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.schema import TIMELINE_SCHEMA, to_batch
 from emulator.views.html.page.document import Chart, Table
@@ -27,7 +28,7 @@ TWO = table((0, 1, 5, 1000, 0, 0), (1, 0, 5, 500, 0, 0), (0, 1, 6, 1000, 0, 0), 
 
 
 def test_a_rate_is_the_payload_of_a_bin_and_a_pause_is_0() -> None:
-    to_1, to_0 = Rates(TWO, manifest(), most_bins=400).ports()
+    to_1, to_0 = Rates(TWO, manifest()).ports()
     assert (to_1.name, to_1.payload, to_1.ecn_marks, to_1.flows, to_1.jain) == ("rank 1", 5000, 2, 1, None)
     assert to_1.rate_bps.tolist() == [8e6, 8e6, 0, 0, 24e6]
     assert list(steps(to_1)) == [(5 * MS, 8e6), (7 * MS, 0), (9 * MS, 24e6), (10 * MS, 0)]
@@ -37,7 +38,7 @@ def test_a_rate_is_the_payload_of_a_bin_and_a_pause_is_0() -> None:
 
 def test_flows_with_events_come_first() -> None:
     rows = table((0, 1, 5, 10, 0, 0), (1, 0, 5, 900, 0, 0), (0, 1, 6, 0, 1, 0))
-    assert [one.name for one in Rates(rows, manifest(), most_bins=9).flows()] == [
+    assert [one.name for one in Rates(rows, manifest()).flows()] == [
         "0 to 1, queue pair 17",
         "1 to 0, queue pair 17",
     ]
@@ -45,16 +46,19 @@ def test_flows_with_events_come_first() -> None:
 
 def test_many_bins_are_drawn_as_fewer_with_the_same_payload() -> None:
     rows = table(*((0, 1, at, 100 + at, 0, 0) for at in range(1000)))
-    [one] = Rates(rows, manifest(), most_bins=400).ports()
-    assert (one.bin_ns, len(one.rate_bps)) == (3 * MS, 334)
-    assert one.rate_bps.sum() * one.bin_ns / 8e9 == pytest.approx(sum(range(100, 1100)))
+    [recorded] = Rates(rows, manifest()).ports()
+    drawn_ = recorded.joined(3)
+    assert (recorded.bin_ns, drawn_.bin_ns, len(drawn_.rate_bps)) == (MS, 3 * MS, 334)
+    assert drawn_.rate_bps.sum() * drawn_.bin_ns / 8e9 == pytest.approx(sum(range(100, 1100)))
+    [found] = sections(rows, manifest())
+    assert len(drawn(block_of(found, "rates-over-time", Chart), "points")) <= 2 * (POINTS + 1)
 
 
 def test_flows_of_one_port_share_it_fairly_or_not() -> None:
     facts = manifest()
-    [fair] = Rates(table((0, 1, 5, 100, 0, 0), (2, 1, 5, 100, 0, 0)), facts, most_bins=9).ports()
+    [fair] = Rates(table((0, 1, 5, 100, 0, 0), (2, 1, 5, 100, 0, 0)), facts).ports()
     assert (fair.flows, fair.jain) == (2, 1.0)
-    [unfair] = Rates(table((0, 1, 5, 300, 0, 0), (2, 1, 5, 100, 0, 0)), facts, most_bins=9).ports()
+    [unfair] = Rates(table((0, 1, 5, 300, 0, 0), (2, 1, 5, 100, 0, 0)), facts).ports()
     assert unfair.jain == pytest.approx(0.8)
 
 

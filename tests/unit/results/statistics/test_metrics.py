@@ -9,6 +9,7 @@ from emulator.control.observations import FlowCounters
 from emulator.results.statistics.events import DeviceEvent, EventFigures
 from emulator.results.statistics.metric import IterationKey, Metric, Reading, Scope, Unit
 from emulator.results.statistics.metrics import METRICS
+from emulator.results.statistics.port_rates import PortRates
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.statistics.traffic.dut_counters import DeviceFrames
 from emulator.results.statistics.traffic.flow_figures import FlowKey
@@ -28,7 +29,8 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> RunSummary:
     losses = (ImportLoss(GUESSED, "root", 4), ImportLoss(GUESSED, "splits", 2), ImportLoss(DROPPED, "events", 3))
     event = DeviceEvent("events[0]", "port down", "sw0:p1", True, True, 5, 7, 2, 105, 107, 2, "kernel")
     figures = EventFigures(event, 7, 120, 4, recovery_ns=13, jct_ns=600, steady_p99_ns=300, retransmissions=9)
-    return replace(summarise(run), imported=ImportFacts("pytorch", losses), events=(figures,))
+    ports = (PortRates("h1:eth0", 2, 8e6, 9e6, 0.5, 0.9, 50, 10),)
+    return replace(summarise(run), imported=ImportFacts("pytorch", losses), events=(figures,), ports=ports)
 
 
 def in_json(document: Any, key: str) -> list[Any]:
@@ -74,6 +76,7 @@ def test_metrics_of_classes_name_their_class(summary: RunSummary) -> None:
         Scope.CLASS: [one.key for one in summary.classes],
         Scope.ITERATION: [IterationKey(0), IterationKey(1)],
         Scope.FLOW: [FlowKey(0, 1, None, "", "")],
+        Scope.PORT: ["h1:eth0"],
         Scope.EVENT: ["sw0:p1 port down (events[0])"],
     }
     for metric in METRICS.values():
