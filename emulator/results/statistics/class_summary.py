@@ -8,7 +8,7 @@ that had still to move after its post; measurements for which that is not known 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from emulator.results.statistics.tester.tester_model import (
     TESTER_LIMITED_PERCENT,
     TesterShare,
 )
+from emulator.results.statistics.uncertainty.budget import Budget, Sources
+from emulator.results.statistics.uncertainty.repeat import repeat_of
 from emulator.trace.meaning.model import CommKind, IntArray
 from emulator.units import NS_PER_S
 
@@ -49,6 +51,7 @@ class NetworkPart:
             of the bytes: the tester's waits leave gaps, and do not slow what comes between them.
         perfect: of a perfect device to which the tester had added that, if `at_best` does not follow from the pace of a
             port; None: the ideal time is not known.
+        uncertainty: attribute → its budget.
     """
 
     cct_p50_ns: float
@@ -60,6 +63,7 @@ class NetworkPart:
     ideal_percent: float | None
     at_best: NetworkPart | None = None
     perfect: NetworkPart | None = None
+    uncertainty: Mapping[str, Budget] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -93,6 +97,7 @@ class ClassSummary:
         tester_percent: share of the tester in the time, at the median: measured where the network's part is known, else
             100 x time that the calibrated tester adds to the ideal time / measured.
         network: the part of the network; None: not known, see NetworkPart.
+        uncertainty: attribute → its budget: of the median cct and of what follows from it.
     """
 
     collective: str
@@ -120,6 +125,7 @@ class ClassSummary:
     cct_max_without_waits_ns: float | None = None
     others: float = 0.0
     network: NetworkPart | None = None
+    uncertainty: Mapping[str, Budget] = field(default_factory=dict)
 
     @property
     def network_p50_ns(self) -> float | None:
@@ -199,6 +205,7 @@ def summarise_classes(
     tester: TesterShare | None = None,
     others: FloatArray | None = None,
     lost: int = 0,
+    sources: Sources | None = None,
 ) -> tuple[ClassSummary, ...]:
     """The classes of a run, the one that takes most time first.
 
@@ -207,11 +214,15 @@ def summarise_classes(
         tester: share of the calibrated tester in these measurements.
         others: see `other_payload`.
         lost: packets that were lost.
+        sources: of uncertainty; None: it is not worked out.
     """
     payload = np.maximum(merged.size_bytes, 1).astype(np.float64)
     losses = lost * payload / max(float(payload.sum()), 1.0)  # of each collective, as many as its payload suggests
     others = np.zeros(len(merged)) if others is None else others
-    rows = [_summarise(key, merged, chosen, scaled_by, tester, others, losses) for key, chosen in class_rows(merged)]
+    rows = [
+        _summarise(key, merged, chosen, scaled_by, tester, others, losses, sources)
+        for key, chosen in class_rows(merged)
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
 
 
@@ -228,6 +239,7 @@ def _summarise(
     tester: TesterShare | None,
     others: FloatArray,
     losses: FloatArray,
+    sources: Sources | None,
 ) -> ClassSummary:
     kind = CommKind(int(merged.kind[rows[0]]))
     cct_ns = merged.cct_ns[rows]
@@ -235,7 +247,7 @@ def _summarise(
     factor = busbw_factor(kind, members=key.members)
     has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
     timed = merged.comparable(rows[has_bandwidth])
-    network, measured_percent = _network(key, merged, rows[cct_ns >= 0], timed, factor, losses)
+    network, measured_percent = _network(key, merged, rows[cct_ns >= 0], timed, factor, losses, sources)
     whole_ns = merged.whole_ns[timed]
     algbw = bandwidth(key.size_bytes, median(whole_ns))
     mean_algbw = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
@@ -244,7 +256,7 @@ def _summarise(
     waited = merged.core_wait_fraction[rows[cct_ns >= 0]]
     are_known = len(valid_ns) > 0 and not np.isnan(waited).any()
     without_waits_ns = np.maximum(valid_ns - merged.core_wait_ns[rows[cct_ns >= 0]], 0) if are_known else valid_ns[:0]
-    return ClassSummary(
+    found = ClassSummary(
         collective=key.collective,
         members=key.members,
         size_bytes=key.size_bytes,
@@ -271,6 +283,38 @@ def _summarise(
         cct_max_without_waits_ns=float(without_waits_ns.max()) if are_known else None,
         busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
     )
+    if sources is None:
+        return found
+    bounds = sources if network is None else sources.stamped()
+    budgets = _budgets(found, merged, rows[cct_ns >= 0], timed, merged.cct_ns, bounds)
+    of_network = {} if network is None else network.uncertainty
+    if "cct_p50_ns" in of_network:
+        budgets |= {"network_p50_ns": of_network["cct_p50_ns"]}
+    return replace(found, uncertainty=budgets)
+
+
+def _budgets(
+    found: ClassSummary | NetworkPart,
+    merged: MergedSamples,
+    rows: IntArray,
+    timed: IntArray,
+    part_ns: IntArray,
+    sources: Sources,
+) -> dict[str, Budget]:
+    """The budgets of a class, or of a part of its times."""
+    names = ("cct_p50_ns", "algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent")
+    return sources.budgets(
+        {name: getattr(found, name) for name in names},
+        found.cct_p50_ns,
+        by_time=repeat_of(part_ns[rows], merged.iteration[rows]),
+        by_rate=repeat_of(_whole_ns(merged, part_ns)[timed], merged.iteration[timed]),
+        tester_percent=found.tester_percent if isinstance(found, ClassSummary) else None,
+    )
+
+
+def _whole_ns(merged: MergedSamples, part_ns: IntArray) -> FloatArray:
+    """What all bytes would have taken at the speed of those that moved in a part of cct."""
+    return np.asarray(merged.whole_ns / np.maximum(merged.cct_ns, 1) * part_ns, np.float64)
 
 
 def _share(tester: TesterShare | None, rows: IntArray, kind: CommKind, algorithm: str) -> float | None:
@@ -278,7 +322,13 @@ def _share(tester: TesterShare | None, rows: IntArray, kind: CommKind, algorithm
 
 
 def _network(
-    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, losses: FloatArray
+    key: ClassKey,
+    merged: MergedSamples,
+    rows: IntArray,
+    timed: IntArray,
+    factor: float | None,
+    losses: FloatArray,
+    sources: Sources | None,
 ) -> tuple[NetworkPart | None, float | None]:
     """The network's part of a class, and the share of the tester in percent; None if less than half of it is known.
 
@@ -294,26 +344,36 @@ def _network(
     timed = timed[merged.network_ns[timed] > 0]
     # A wait for a core while a loss is repaired would have cost nothing had nothing been lost.
     waited_ns = np.where(losses >= LOSSES_THAT_COUNT, 0, np.maximum(merged.core_wait_ns, 0))
-    at_best, perfect = _without_tester(key, merged, known, timed, factor, waited_ns)
+    at_best, perfect = _without_tester(key, merged, known, timed, factor, waited_ns, sources)
     shares = np.minimum(merged.network_ns / np.maximum(merged.cct_ns, 1), 1.0)
     if (median(merged.core_wait_fraction[known]) or 0.0) <= MOST_CORE_WAIT:
         # Waits as they come, of which most fall into the tester's own part. A tail can be one that did not.
         tails = at_best, perfect
-        evenly = _without_tester(key, merged, known, timed, factor, (waited_ns * shares).astype(np.int64))
+        evenly = _without_tester(key, merged, known, timed, factor, (waited_ns * shares).astype(np.int64), sources)
         at_best, perfect = (_with_tails(*both) for both in zip(evenly, tails, strict=True))
-    part = replace(_part(key, merged, known, timed, factor, merged.network_ns), at_best=at_best, perfect=perfect)
+    stamped = sources and sources.stamped(float(median(merged.stamp_error_ns[known]) or 0))
+    part = _part(key, merged, known, timed, factor, merged.network_ns, stamped)
+    part = replace(part, at_best=at_best, perfect=perfect)
     return part, 100 * float(np.median(1 - shares[known]))
 
 
 def _without_tester(
-    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, waited_ns: IntArray
+    key: ClassKey,
+    merged: MergedSamples,
+    rows: IntArray,
+    timed: IntArray,
+    factor: float | None,
+    waited_ns: IntArray,
+    sources: Sources | None,
 ) -> tuple[NetworkPart | None, NetworkPart | None]:
     """`NetworkPart.at_best` and `.perfect`, if the tester's waits for a core added so much to each collective."""
     error_ns = np.maximum(np.maximum(merged.stalled_ns, 0), waited_ns) + merged.stamp_error_ns
     fastest_ns = np.clip(merged.ideal_ns, 1, np.maximum(merged.network_ns, 1))
     least_ns = np.maximum(merged.network_ns - error_ns, 0)
     port_ns = np.minimum(merged.port_ns, merged.network_ns)
-    at_best = _part(key, merged, rows, timed, factor, np.maximum(np.maximum(least_ns, port_ns), fastest_ns))
+    best_ns = np.maximum(np.maximum(least_ns, port_ns), fastest_ns)
+    # What stamps may be late by is off already.
+    at_best = _part(key, merged, rows, timed, factor, best_ns, sources and sources.stamped(0.0))
     if not np.all(merged.ideal_ns[rows] > 0):
         return at_best, None
     return at_best, _part(key, merged, rows, timed, factor, merged.ideal_ns + np.where(port_ns > least_ns, 0, error_ns))
@@ -326,13 +386,19 @@ def _with_tails(part: NetworkPart | None, tails: NetworkPart | None) -> NetworkP
 
 
 def _part(
-    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, part_ns: IntArray
+    key: ClassKey,
+    merged: MergedSamples,
+    rows: IntArray,
+    timed: IntArray,
+    factor: float | None,
+    part_ns: IntArray,
+    sources: Sources | None = None,
 ) -> NetworkPart:
-    whole_ns = (merged.whole_ns / np.maximum(merged.cct_ns, 1) * part_ns)[timed]
+    whole_ns = _whole_ns(merged, part_ns)[timed]
     algbw = bandwidth(key.size_bytes, median(whole_ns))
     mean = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
     ideal = _median_ratio(merged.ideal_ns, part_ns, timed)
-    return NetworkPart(
+    part = NetworkPart(
         cct_p50_ns=median(part_ns[rows]) or 0.0,
         cct_p99_ns=percentile(part_ns[rows], 0.99),
         cct_max_ns=float(part_ns[rows].max()),
@@ -341,6 +407,9 @@ def _part(
         busbw_mean_bytes_per_s=None if mean is None or factor is None else mean * factor,
         ideal_percent=None if ideal is None else 100 * ideal,
     )
+    if sources is None:
+        return part
+    return replace(part, uncertainty=_budgets(part, merged, rows, timed, part_ns, sources))
 
 
 def _median_ratio(reference_ns: IntArray, measured_ns: IntArray, rows: IntArray) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, Merge
 from emulator.results.statistics.samples.iterations import (
     IterationSummary,
     MeasuredIteration,
+    iteration_durations,
     measured_iterations,
     summarise_iterations,
 )
@@ -54,6 +55,8 @@ from emulator.results.statistics.traffic.network_traffic import (
     network_traffic,
     path_counts,
 )
+from emulator.results.statistics.uncertainty.budget import Sources
+from emulator.results.statistics.uncertainty.repeat import repeat_of
 from emulator.results.statistics.worst.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.results.statistics.worst.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.meaning.imported import ImportFacts
@@ -230,14 +233,17 @@ def summarise(run: Run) -> RunSummary:
     if model is not None:
         layouts, share = InstanceLayouts(samples, manifest.topology), domain_share(flows)
         tester = TesterShare.of(model, samples, merged, layouts=layouts, domain_share=share, beside_bytes_per_s=sent)
-    totals = _totals(run, flows, samples, merged, iteration)
+    totals, sources = _totals(run, flows, samples, merged, iteration), Sources.of(manifest)
     classes = summarise_classes(
         merged,
         scaled_by=manifest.scaling.bytes,
         tester=tester,
         others=other_payload(samples, merged, manifest.topology),
         lost=totals.lost or 0,
+        sources=sources,
     )
+    if any(one.network is not None for one in classes):
+        sources = sources.stamped()
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
@@ -248,7 +254,7 @@ def summarise(run: Run) -> RunSummary:
         trials=manifest.trials,
         classes=classes,
         no_network=_no_network(manifest, classes),
-        iteration=iteration,
+        iteration=_with_uncertainty(iteration, iteration_durations(usage, manifest), sources),
         totals=totals,
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
@@ -262,6 +268,17 @@ def summarise(run: Run) -> RunSummary:
         iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
         flows=flow_figures(on_the_wire, usage, manifest),
     )
+
+
+def _with_uncertainty(
+    found: IterationSummary | None, durations: Mapping[int, int], sources: Sources
+) -> IterationSummary | None:
+    if found is None:
+        return None
+    numbers, jct_ns = np.array(list(durations.items()), np.int64).T
+    repeat = repeat_of(jct_ns, numbers)
+    figures = {name: getattr(found, name) for name in ("jct_ns", "roofline_ratio")}
+    return replace(found, uncertainty=sources.budgets(figures, found.jct_ns, by_time=repeat, by_rate=repeat))
 
 
 def _no_network(manifest: Manifest, classes: Sequence[ClassSummary]) -> str:
