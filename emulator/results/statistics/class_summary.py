@@ -303,11 +303,14 @@ def _budgets(
 ) -> dict[str, Budget]:
     """The budgets of a class, or of a part of its times."""
     names = ("cct_p50_ns", "algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent")
+    by_time = repeat_of(part_ns[rows], merged.iteration[rows])
+    whole_ns = _whole_ns(merged, part_ns)[timed]
+    is_same = len(timed) == len(rows) and np.allclose(whole_ns, part_ns[rows], rtol=1e-9)
     return sources.budgets(
         {name: getattr(found, name) for name in names},
         found.cct_p50_ns,
-        by_time=repeat_of(part_ns[rows], merged.iteration[rows]),
-        by_rate=repeat_of(_whole_ns(merged, part_ns)[timed], merged.iteration[timed]),
+        by_time=by_time,
+        by_rate=by_time if is_same else repeat_of(whole_ns, merged.iteration[timed]),
         tester_percent=found.tester_percent if isinstance(found, ClassSummary) else None,
     )
 
@@ -344,9 +347,11 @@ def _network(
     timed = timed[merged.network_ns[timed] > 0]
     # A wait for a core while a loss is repaired would have cost nothing had nothing been lost.
     waited_ns = np.where(losses >= LOSSES_THAT_COUNT, 0, np.maximum(merged.core_wait_ns, 0))
-    at_best, perfect = _without_tester(key, merged, known, timed, factor, waited_ns, sources)
+    waits_little = (median(merged.core_wait_fraction[known]) or 0.0) <= MOST_CORE_WAIT
+    bounds = None if waits_little else sources
+    at_best, perfect = _without_tester(key, merged, known, timed, factor, waited_ns, bounds)
     shares = np.minimum(merged.network_ns / np.maximum(merged.cct_ns, 1), 1.0)
-    if (median(merged.core_wait_fraction[known]) or 0.0) <= MOST_CORE_WAIT:
+    if waits_little:
         # Waits as they come, of which most fall into the tester's own part. A tail can be one that did not.
         tails = at_best, perfect
         evenly = _without_tester(key, merged, known, timed, factor, (waited_ns * shares).astype(np.int64), sources)
