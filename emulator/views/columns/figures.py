@@ -74,9 +74,11 @@ def link_rate_cell(rate_bps: float | None) -> str:
 
 
 def give_or_take(budgets: Mapping[str, Budget], name: str) -> str:
-    """` ± 0.42 %`: U of a figure, to stand behind it; "" if it is not stated."""
+    """` ± 0.42 %`: U / figure, or U of a figure in percent, to stand behind it; "" if it is not stated."""
     budget = budgets.get(name)
-    return "" if budget is None or budget.relative is None else f" ± {number_cell(100 * budget.relative)} %"
+    if budget is None or budget.relative is None:
+        return ""
+    return f" ± {number_cell(budget.expanded if name.endswith('_percent') else 100 * budget.relative)} %"
 
 
 def percent_cell(fraction: float | None, *, digits: int = 1) -> str:

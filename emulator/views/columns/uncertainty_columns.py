@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from emulator.results.statistics.metric import Unit
@@ -16,7 +16,7 @@ from emulator.views.verdict_text import metric_cell
 _SHOWN = ("jct", "cct_p50", "busbw", "busbw_to_ideal")
 """Metrics that the table shows; JSON also has the other figures."""
 _MEANINGS = {
-    REPEAT: "by chance (A): medians of blocks of iterations, Student's t",
+    REPEAT: "by chance (A), from blocks of iterations",
     CLOCK: "clocks of agents (B): bound of their offset over the run",
     STAMP: "time stamps (B): how late they are",
     REFERENCE: "rates of the ports that ideal % divides by (B)",
@@ -44,11 +44,11 @@ class StatedFigure:
         """The standard uncertainty by one component; a dash if it is not known, or no part of this budget."""
         return next((self.cell(one.standard) for one in self.budget.components if one.name == name), NONE)
 
-    @property
-    def sources(self) -> str:
-        """Why U is not stated, or where the parts are from, those that are nothing left out."""
-        parts = (f"{one.name}: {one.source}" for one in self.budget.components if one.standard)
-        return self.budget.why or "; ".join(parts)
+
+def sources(rows: Sequence[StatedFigure]) -> str:
+    """Where the parts of all these figures are from, each source once."""
+    found = dict.fromkeys((one.name, one.source) for row in rows for one in row.budget.components if one.standard)
+    return "; ".join(f"{name}: {source}" for name, source in found)
 
 
 def stated_figures(summary: RunSummary) -> Iterator[StatedFigure]:
@@ -77,6 +77,6 @@ UNCERTAINTY_COLUMNS: tuple[Column[StatedFigure], ...] = (
     Column("tester", "what the tester itself added to the figure, with its sign: beside U, not in it",
            cell=lambda row: NONE if row.budget.bias is None else f"{'−' if row.budget.bias < 0 else '+'}{row.cell(abs(row.budget.bias))}",  # noqa: RUF001, E501
            is_optional=True, sacrifice=3),
-    Column("from", "where the parts come from, or why U is not stated", cell=lambda row: row.sources, is_number=False,
-           folds=30, sacrifice=4),
+    Column("not stated", "why U is not", cell=lambda row: row.budget.why or NONE, is_number=False, is_optional=True,
+           folds=30, sacrifice=1),
 )  # fmt: skip

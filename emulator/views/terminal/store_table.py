@@ -18,7 +18,7 @@ from emulator.views.columns.class_columns import DISTRIBUTION_COLUMNS
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.figures import NONE, count_of, duration_cell, transport_of
 from emulator.views.columns.result_columns import RESULT_COLUMNS, result_columns, result_of
-from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, stated_figures
+from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, sources, stated_figures
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import short, visible
 
@@ -106,7 +106,8 @@ def render_removals(removals: Sequence[Removal], *, is_done: bool) -> Renderable
 
 def render_uncertainty(summary: RunSummary) -> RenderableType:
     """The budget of every figure of a run."""
-    return FittedTable(UNCERTAINTY_COLUMNS, list(stated_figures(summary)))
+    rows = list(stated_figures(summary))
+    return FittedTable(UNCERTAINTY_COLUMNS, rows, more=sources(rows))
 
 
 def render_statistics(found: Sequence[Distribution], late: Sequence[Lateness], *, incomplete: int) -> RenderableType:

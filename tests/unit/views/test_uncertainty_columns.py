@@ -7,7 +7,7 @@ from emulator.results.statistics.uncertainty.budget import Budget, Component
 from emulator.views.columns.class_columns import CLASS_COLUMNS
 from emulator.views.columns.columns import filled
 from emulator.views.columns.figures import NONE, give_or_take
-from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, StatedFigure
+from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, StatedFigure, sources
 
 PARTS = (
     Component("repeat", 3000, "A", "10 blocks"),
@@ -37,13 +37,15 @@ def test_a_row_has_the_figure_every_part_and_where_it_is_from() -> None:
         "reference": NONE,
         "steal": NONE,
         "tester": "+200 µs",
-        "from": "repeat: 10 blocks; stamp: late",
+        "not stated": NONE,
     }
+    rows = [StatedFigure("class", "cct_p50", STATED), StatedFigure("class", "busbw", STATED)]
+    assert sources(rows) == "repeat: 10 blocks; stamp: late"
 
 
 def test_a_figure_without_u_says_why() -> None:
     found = cells(UNSTATED)
-    assert (found["± U"], found["U %"], found["stamp"], found["from"]) == (NONE, NONE, NONE, "why not")
+    assert (found["± U"], found["U %"], found["stamp"], found["not stated"]) == (NONE, NONE, NONE, "why not")
 
 
 def test_u_stands_beside_the_median_where_it_is_stated() -> None:
@@ -53,4 +55,5 @@ def test_u_stands_beside_the_median_where_it_is_stated() -> None:
 
     assert (shown(STATED), shown(UNSTATED)) == ("10 µs", None)
     assert give_or_take({"jct_ns": STATED}, "jct_ns") == " ± 1.00 %"
+    assert give_or_take({"ideal_percent": Budget(50.0, 0.5, 1.0, PARTS)}, "ideal_percent") == " ± 1.00 %"
     assert give_or_take({"jct_ns": UNSTATED}, "jct_ns") == give_or_take({}, "jct_ns") == ""

@@ -49,7 +49,7 @@ class Repeat:
     @property
     def source(self) -> str:
         """Where it comes from, for people."""
-        return self.why or f"{self.blocks} blocks of {self.iterations} iterations, Student's t"
+        return self.why or f"{self.iterations} iterations in {self.blocks} blocks, Student's t"
 
 
 def repeat_of(values: Values, iteration: IntArray) -> Repeat:

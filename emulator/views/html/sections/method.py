@@ -37,7 +37,7 @@ from emulator.views.columns.figures import (
     percent_cell,
     size_cell,
 )
-from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, stated_figures
+from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, sources, stated_figures
 from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Block, Facts, PageSection, Table, Text, table_of
 from emulator.views.html.sections.topology_drawing import ranks_of_hosts, topology_drawing
@@ -73,7 +73,15 @@ def description(facts: PageFacts) -> PageSection:
         blocks.insert(-1, _repeatability(facts))
     if stated := list(stated_figures(facts.summary)):
         blocks.insert(
-            -1, table_of("uncertainty", "Uncertainty", UNCERTAINTY_COLUMNS, stated, _UNCERTAINTY, is_folded=True)
+            -1,
+            table_of(
+                "uncertainty",
+                "Uncertainty",
+                UNCERTAINTY_COLUMNS,
+                stated,
+                f"{_UNCERTAINTY} {sources(stated)}".strip(),
+                is_folded=True,
+            ),
         )
     blocks.insert(2, _yardsticks(facts))
     return PageSection("description", "Test description", blocks, _ABOUT)
