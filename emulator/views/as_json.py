@@ -259,6 +259,11 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
     ):
         for row, one in zip(document[name], getattr(summary, name), strict=True):
             row |= row_to_json(columns, one)
+    for row in document["classes"]:
+        if row["network"] is not None:  # its budgets are those of the class, and what the verdict needs
+            for part in (row["network"], row["network"]["at_best"], row["network"]["perfect"]):
+                if part is not None:
+                    del part["uncertainty"]
     for row, frames in zip(document["totals"]["device_frames"], summary.totals.device_frames, strict=True):
         row |= {"lost": frames.lost, "unexplained": frames.unexplained}
     document["totals"]["lost"] = summary.totals.lost

@@ -68,7 +68,8 @@ def describe_finding(one: Finding) -> str:
     about = f"{one.rule.metric.name}{describe_subject(one.subject)}"
     if one.value is None:
         return f"{about}: {one.reason} ({one.rule.bound})"
-    text = f"{about} is {value_cell(one)} ({one.rule.bound})"
+    give_or_take = "" if one.uncertainty is None else f" ± {uncertainty_cell(one)}"
+    text = f"{about} is {value_cell(one)}{give_or_take} ({one.rule.bound})"
     if one.network is not None and one.outcome is not Outcome.PASS:
         text += f", {network_cell(one)} in the network"
     elif one.perfect is not None and one.outcome is not Outcome.PASS:
@@ -98,6 +99,13 @@ def describe_subject(subject: Subject) -> str:
 def value_cell(one: Finding) -> str:
     """What was measured, in percent if the bound of a ratio is."""
     return _cell(one, one.value)
+
+
+def uncertainty_cell(one: Finding) -> str:
+    """U, like the value."""
+    if one.uncertainty is None and one.value is not None:
+        return "exact" if one.rule.metric.unit is Unit.COUNT else "not stated"
+    return _cell(one, one.uncertainty)
 
 
 def perfect_cell(one: Finding) -> str:

@@ -25,6 +25,7 @@ from emulator.views.terminal.store_table import (
     render_result,
     render_runs,
     render_statistics,
+    render_uncertainty,
 )
 from emulator.views.terminal.summary_table import render
 
@@ -73,8 +74,8 @@ def _add_show(actions: Subparsers) -> None:
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_explain("summary_table", "store_table")
-    parser.set_defaults(handler=_show)
+    parser.add_explain("summary_table", "store_table", of_run=True)
+    parser.set_defaults(handler=_show, explain=False)
 
 
 def _add_prune(actions: Subparsers) -> None:
@@ -120,7 +121,11 @@ def _list(args: argparse.Namespace) -> None:
 
 def _show(args: argparse.Namespace) -> None:
     run = read_run(args.run)
-    summary, found = summarise(run), measurements(run)
+    summary = summarise(run)
+    if args.explain:
+        print_tables(render_uncertainty(summary))
+        return
+    found = measurements(run)
     manifest = dataclasses.replace(run.manifest, figures=judge(summary, rules_of(run)).figures)
     classes, late = distributions(found), [lateness(run, "post"), lateness(run, "done")]
     if args.json:

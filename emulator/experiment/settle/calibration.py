@@ -45,6 +45,7 @@ def calibration_of(
         "ranks": cost.ranks,
         "rates": [list(one) for one in cost.rates],
         "step_ns": cost.step_ns,
+        "timer_ns": found.timer.p50_ns,
     }
 
 

@@ -140,6 +140,7 @@ class StoredCalibration(Struct, frozen=True):
 
     rates: tuple[tuple[Annotated[int, Meta(ge=1, le=1 << 53)], Positive], ...] | None = None
     step_ns: Positive | None = None
+    timer_ns: Count | None = None
 
 
 class _Nic(Struct, frozen=True):

@@ -8,14 +8,14 @@ that had still to move after its post; measurements for which that is not known 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.results.statistics.method.nccl_conventions import busbw_factor
 from emulator.results.statistics.samples.classes import ClassKey, class_rows
-from emulator.results.statistics.samples.collectives import MergedSamples
+from emulator.results.statistics.samples.collectives import STAMP_ERROR_NS, MergedSamples
 from emulator.results.statistics.samples.measured_rows import UNKNOWN
 from emulator.results.statistics.samples.transfers import FloatArray
 from emulator.results.statistics.tester.tester_model import (
@@ -24,6 +24,8 @@ from emulator.results.statistics.tester.tester_model import (
     TESTER_LIMITED_PERCENT,
     TesterShare,
 )
+from emulator.results.statistics.uncertainty.budget import Budget, Sources
+from emulator.results.statistics.uncertainty.repeat import repeat_of
 from emulator.trace.meaning.model import CommKind, IntArray
 from emulator.units import NS_PER_S
 
@@ -49,6 +51,7 @@ class NetworkPart:
             of the bytes: the tester's waits leave gaps, and do not slow what comes between them.
         perfect: of a perfect device to which the tester had added that, if `at_best` does not follow from the pace of a
             port; None: the ideal time is not known.
+        uncertainty: attribute → its budget.
     """
 
     cct_p50_ns: float
@@ -60,6 +63,7 @@ class NetworkPart:
     ideal_percent: float | None
     at_best: NetworkPart | None = None
     perfect: NetworkPart | None = None
+    uncertainty: Mapping[str, Budget] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -93,6 +97,7 @@ class ClassSummary:
         tester_percent: share of the tester in the time, at the median: measured where the network's part is known, else
             100 x time that the calibrated tester adds to the ideal time / measured.
         network: the part of the network; None: not known, see NetworkPart.
+        uncertainty: attribute → its budget: of the median cct and of what follows from it.
     """
 
     collective: str
@@ -120,6 +125,7 @@ class ClassSummary:
     cct_max_without_waits_ns: float | None = None
     others: float = 0.0
     network: NetworkPart | None = None
+    uncertainty: Mapping[str, Budget] = field(default_factory=dict)
 
     @property
     def network_p50_ns(self) -> float | None:
@@ -199,6 +205,7 @@ def summarise_classes(
     tester: TesterShare | None = None,
     others: FloatArray | None = None,
     lost: int = 0,
+    sources: Sources | None = None,
 ) -> tuple[ClassSummary, ...]:
     """The classes of a run, the one that takes most time first.
 
@@ -207,11 +214,15 @@ def summarise_classes(
         tester: share of the calibrated tester in these measurements.
         others: see `other_payload`.
         lost: packets that were lost.
+        sources: of uncertainty; None: it is not worked out.
     """
     payload = np.maximum(merged.size_bytes, 1).astype(np.float64)
     losses = lost * payload / max(float(payload.sum()), 1.0)  # of each collective, as many as its payload suggests
     others = np.zeros(len(merged)) if others is None else others
-    rows = [_summarise(key, merged, chosen, scaled_by, tester, others, losses) for key, chosen in class_rows(merged)]
+    rows = [
+        _summarise(key, merged, chosen, scaled_by, tester, others, losses, sources)
+        for key, chosen in class_rows(merged)
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
 
 
@@ -228,6 +239,7 @@ def _summarise(
     tester: TesterShare | None,
     others: FloatArray,
     losses: FloatArray,
+    sources: Sources | None,
 ) -> ClassSummary:
     kind = CommKind(int(merged.kind[rows[0]]))
     cct_ns = merged.cct_ns[rows]
@@ -235,7 +247,8 @@ def _summarise(
     factor = busbw_factor(kind, members=key.members)
     has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
     timed = merged.comparable(rows[has_bandwidth])
-    network, measured_percent = _network(key, merged, rows[cct_ns >= 0], timed, factor, losses)
+    measured = _Measured(key, merged, rows[cct_ns >= 0], timed, factor, sources)
+    network, measured_percent = _network(measured, losses)
     whole_ns = merged.whole_ns[timed]
     algbw = bandwidth(key.size_bytes, median(whole_ns))
     mean_algbw = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
@@ -244,7 +257,7 @@ def _summarise(
     waited = merged.core_wait_fraction[rows[cct_ns >= 0]]
     are_known = len(valid_ns) > 0 and not np.isnan(waited).any()
     without_waits_ns = np.maximum(valid_ns - merged.core_wait_ns[rows[cct_ns >= 0]], 0) if are_known else valid_ns[:0]
-    return ClassSummary(
+    found = ClassSummary(
         collective=key.collective,
         members=key.members,
         size_bytes=key.size_bytes,
@@ -271,52 +284,100 @@ def _summarise(
         cct_max_without_waits_ns=float(without_waits_ns.max()) if are_known else None,
         busbw_mean_bytes_per_s=None if mean_algbw is None or factor is None else mean_algbw * factor,
     )
+    if network is not None:
+        measured = measured.stamped()
+    budgets = _budgets(found, measured, merged.cct_ns)
+    if network is not None and (of_network := network.uncertainty.get("cct_p50_ns")):
+        budgets["network_p50_ns"] = of_network
+    return replace(found, uncertainty=budgets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """The measurements of a class.
+
+    Attributes:
+        rows: of `merged`.
+        timed: those that have a bandwidth.
+        factor: of the bus bandwidth.
+        sources: of uncertainty; None: it is not worked out.
+    """
+
+    key: ClassKey
+    merged: MergedSamples
+    rows: IntArray
+    timed: IntArray
+    factor: float | None
+    sources: Sources | None
+
+    def stamped(self, bound_ns: float = STAMP_ERROR_NS) -> _Measured:
+        """With stamps of the kernel, at most so much late."""
+        return self if self.sources is None else replace(self, sources=self.sources.stamped(bound_ns))
+
+    def whole_ns(self, part_ns: IntArray) -> FloatArray:
+        """What all bytes would have taken at the speed of those that moved in a part of cct."""
+        return np.asarray((self.merged.whole_ns / np.maximum(self.merged.cct_ns, 1) * part_ns)[self.timed], np.float64)
+
+
+def _budgets(found: ClassSummary | NetworkPart, of: _Measured, part_ns: IntArray) -> dict[str, Budget]:
+    """The budgets of a class, or of a part of its times."""
+    if of.sources is None:
+        return {}
+    iteration, whole_ns = of.merged.iteration, of.whole_ns(part_ns)
+    by_time = repeat_of(part_ns[of.rows], iteration[of.rows])
+    is_same = len(of.timed) == len(of.rows) and np.allclose(whole_ns, part_ns[of.rows], rtol=1e-9)
+    names = ("cct_p50_ns", "algbw_bytes_per_s", "busbw_bytes_per_s", "ideal_percent")
+    return of.sources.budgets(
+        {name: getattr(found, name) for name in names},
+        found.cct_p50_ns,
+        by_time=by_time,
+        by_rate=by_time if is_same else repeat_of(whole_ns, iteration[of.timed]),
+        tester_percent=found.tester_percent if isinstance(found, ClassSummary) else None,
+    )
 
 
 def _share(tester: TesterShare | None, rows: IntArray, kind: CommKind, algorithm: str) -> float | None:
     return None if tester is None else tester.percent(rows, kind=kind, algorithm=algorithm)
 
 
-def _network(
-    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, losses: FloatArray
-) -> tuple[NetworkPart | None, float | None]:
+def _network(of: _Measured, losses: FloatArray) -> tuple[NetworkPart | None, float | None]:
     """The network's part of a class, and the share of the tester in percent; None if less than half of it is known.
 
     Args:
-        rows: of the class.
-        timed: those that have a bandwidth.
-        factor: of the bus bandwidth.
+        of: the class.
         losses: packets lost in each collective, about.
     """
-    known = rows[(merged.network_ns[rows] > 0) & (merged.cct_ns[rows] > 0)]
-    if 2 * len(known) < len(rows) or not len(known):
+    merged = of.merged
+    known = of.rows[(merged.network_ns[of.rows] > 0) & (merged.cct_ns[of.rows] > 0)]
+    if 2 * len(known) < len(of.rows) or not len(known):
         return None, None
-    timed = timed[merged.network_ns[timed] > 0]
+    of = replace(of, rows=known, timed=of.timed[merged.network_ns[of.timed] > 0])
     # A wait for a core while a loss is repaired would have cost nothing had nothing been lost.
     waited_ns = np.where(losses >= LOSSES_THAT_COUNT, 0, np.maximum(merged.core_wait_ns, 0))
-    at_best, perfect = _without_tester(key, merged, known, timed, factor, waited_ns)
+    at_best, perfect = _without_tester(of, waited_ns)
     shares = np.minimum(merged.network_ns / np.maximum(merged.cct_ns, 1), 1.0)
     if (median(merged.core_wait_fraction[known]) or 0.0) <= MOST_CORE_WAIT:
         # Waits as they come, of which most fall into the tester's own part. A tail can be one that did not.
         tails = at_best, perfect
-        evenly = _without_tester(key, merged, known, timed, factor, (waited_ns * shares).astype(np.int64))
+        evenly = _without_tester(of, (waited_ns * shares).astype(np.int64))
         at_best, perfect = (_with_tails(*both) for both in zip(evenly, tails, strict=True))
-    part = replace(_part(key, merged, known, timed, factor, merged.network_ns), at_best=at_best, perfect=perfect)
-    return part, 100 * float(np.median(1 - shares[known]))
+    part = _part(of.stamped(float(median(merged.stamp_error_ns[known]) or 0)), merged.network_ns)
+    return replace(part, at_best=at_best, perfect=perfect), 100 * float(np.median(1 - shares[known]))
 
 
-def _without_tester(
-    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, waited_ns: IntArray
-) -> tuple[NetworkPart | None, NetworkPart | None]:
+def _without_tester(of: _Measured, waited_ns: IntArray) -> tuple[NetworkPart | None, NetworkPart | None]:
     """`NetworkPart.at_best` and `.perfect`, if the tester's waits for a core added so much to each collective."""
+    merged = of.merged
     error_ns = np.maximum(np.maximum(merged.stalled_ns, 0), waited_ns) + merged.stamp_error_ns
     fastest_ns = np.clip(merged.ideal_ns, 1, np.maximum(merged.network_ns, 1))
     least_ns = np.maximum(merged.network_ns - error_ns, 0)
     port_ns = np.minimum(merged.port_ns, merged.network_ns)
-    at_best = _part(key, merged, rows, timed, factor, np.maximum(np.maximum(least_ns, port_ns), fastest_ns))
-    if not np.all(merged.ideal_ns[rows] > 0):
+    of = of.stamped(0.0)  # what stamps may be late by is off already
+    at_best = _part(of, np.maximum(np.maximum(least_ns, port_ns), fastest_ns))
+    if not np.all(merged.ideal_ns[of.rows] > 0):
         return at_best, None
-    return at_best, _part(key, merged, rows, timed, factor, merged.ideal_ns + np.where(port_ns > least_ns, 0, error_ns))
+    perfect_ns = merged.ideal_ns + np.where(port_ns > least_ns, 0, error_ns)
+    return at_best, _part(replace(of, sources=None), perfect_ns)
 
 
 def _with_tails(part: NetworkPart | None, tails: NetworkPart | None) -> NetworkPart | None:
@@ -325,22 +386,21 @@ def _with_tails(part: NetworkPart | None, tails: NetworkPart | None) -> NetworkP
     return replace(part, cct_p99_ns=tails.cct_p99_ns, cct_max_ns=tails.cct_max_ns)
 
 
-def _part(
-    key: ClassKey, merged: MergedSamples, rows: IntArray, timed: IntArray, factor: float | None, part_ns: IntArray
-) -> NetworkPart:
-    whole_ns = (merged.whole_ns / np.maximum(merged.cct_ns, 1) * part_ns)[timed]
-    algbw = bandwidth(key.size_bytes, median(whole_ns))
-    mean = bandwidth(key.size_bytes, float(whole_ns.mean()) if len(timed) else None)
-    ideal = _median_ratio(merged.ideal_ns, part_ns, timed)
-    return NetworkPart(
-        cct_p50_ns=median(part_ns[rows]) or 0.0,
-        cct_p99_ns=percentile(part_ns[rows], 0.99),
-        cct_max_ns=float(part_ns[rows].max()),
+def _part(of: _Measured, part_ns: IntArray) -> NetworkPart:
+    size_bytes, factor, whole_ns = of.key.size_bytes, of.factor, of.whole_ns(part_ns)
+    algbw = bandwidth(size_bytes, median(whole_ns))
+    mean = bandwidth(size_bytes, float(whole_ns.mean()) if len(of.timed) else None)
+    ideal = _median_ratio(of.merged.ideal_ns, part_ns, of.timed)
+    part = NetworkPart(
+        cct_p50_ns=median(part_ns[of.rows]) or 0.0,
+        cct_p99_ns=percentile(part_ns[of.rows], 0.99),
+        cct_max_ns=float(part_ns[of.rows].max()),
         algbw_bytes_per_s=algbw,
         busbw_bytes_per_s=None if algbw is None or factor is None else algbw * factor,
         busbw_mean_bytes_per_s=None if mean is None or factor is None else mean * factor,
         ideal_percent=None if ideal is None else 100 * ideal,
     )
+    return replace(part, uncertainty=_budgets(part, of, part_ns))
 
 
 def _median_ratio(reference_ns: IntArray, measured_ns: IntArray, rows: IntArray) -> float | None:

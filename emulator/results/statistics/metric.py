@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.traffic.flow_figures import FlowKey
+from emulator.results.statistics.uncertainty.budget import Budget
 from emulator.units import NS_PER_S
 
 
@@ -89,6 +90,8 @@ class Reading(NamedTuple):
         network_at_best: `network` without what the tester may have added to it.
         network_perfect: that of a perfect device, to which the tester had added the same; None: not known.
         is_network_whole: False: the network's part does not say how fast the ports were.
+        budget, network_budget, at_best_budget: the uncertainty of `value`, `network` and `network_at_best`; None: such
+            a value has none.
     """
 
     subject: Subject
@@ -103,6 +106,9 @@ class Reading(NamedTuple):
     network_at_best: float | None = None
     network_perfect: float | None = None
     is_network_whole: bool = True
+    budget: Budget | None = None
+    network_budget: Budget | None = None
+    at_best_budget: Budget | None = None
     is_least: bool = False
 
 

@@ -208,7 +208,8 @@ def _of_iteration(
         found = summary.iteration
         without_waits = found.jct_ns if found is not None and statistic == "max" else None
         perfect = summary.perfect_iteration.get(field)
-        yield Reading(None, getattr(found, field, None), perfect=perfect, without_waits=without_waits)
+        budget = None if found is None else found.uncertainty.get(field)
+        yield Reading(None, getattr(found, field, None), perfect=perfect, without_waits=without_waits, budget=budget)
 
     key = f"iteration.{field}"
     return Metric(name, name, unit, Scope.RUN, what, key, MetricKind.TIMING, effect, family, statistic, read)
@@ -227,6 +228,7 @@ def _of_class(
                 why = LATE if field in _OF_ALL_BYTES and one.late else ""
                 is_limited, waited = bool(one.is_tester_limited), one.core_wait_fraction
                 network = one.network
+                at_best = None if network is None else network.at_best
                 yield Reading(
                     one.key,
                     getattr(one, field),
@@ -237,9 +239,12 @@ def _of_class(
                     waited,
                     one.shares_ports,
                     getattr(network, field, None),
-                    None if network is None else getattr(network.at_best, field, None),
+                    getattr(at_best, field, None),
                     None if network is None else getattr(network.perfect, field, None),
                     network is None or network.is_whole,
+                    one.uncertainty.get(field),
+                    None if network is None else network.uncertainty.get(field),
+                    None if at_best is None else at_best.uncertainty.get(field),
                 )
 
     key = f"classes[].{field}"

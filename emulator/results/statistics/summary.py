@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, Merge
 from emulator.results.statistics.samples.iterations import (
     IterationSummary,
     MeasuredIteration,
+    iteration_durations,
     measured_iterations,
     summarise_iterations,
 )
@@ -57,6 +58,8 @@ from emulator.results.statistics.traffic.network_traffic import (
     network_traffic,
     path_counts,
 )
+from emulator.results.statistics.uncertainty.budget import Sources
+from emulator.results.statistics.uncertainty.repeat import repeat_of
 from emulator.results.statistics.worst.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.results.statistics.worst.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.meaning.imported import ImportFacts
@@ -237,14 +240,17 @@ def summarise(run: Run) -> RunSummary:
     if model is not None:
         layouts, share = InstanceLayouts(samples, manifest.topology), domain_share(flows)
         tester = TesterShare.of(model, samples, merged, layouts=layouts, domain_share=share, beside_bytes_per_s=sent)
-    totals = _totals(run, flows, samples, merged, iteration)
+    totals, sources = _totals(run, flows, samples, merged, iteration), Sources.of(manifest)
     classes = summarise_classes(
         merged,
         scaled_by=manifest.scaling.bytes,
         tester=tester,
         others=other_payload(samples, merged, manifest.topology),
         lost=totals.lost or 0,
+        sources=sources,
     )
+    if any(one.network is not None for one in classes):
+        sources = sources.stamped()
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
@@ -255,7 +261,7 @@ def summarise(run: Run) -> RunSummary:
         trials=manifest.trials,
         classes=classes,
         no_network=_no_network(manifest, classes),
-        iteration=iteration,
+        iteration=_with_uncertainty(iteration, iteration_durations(usage, manifest), sources),
         totals=totals,
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
@@ -279,6 +285,17 @@ def _figures(run: Run, part: RunTable, column: str, hook: str) -> tuple[Any, ...
         return ()
     found: tuple[Any, ...] = load(PluginKind.HOOKS, hook)(run)
     return found
+
+
+def _with_uncertainty(
+    found: IterationSummary | None, durations: Mapping[int, int], sources: Sources
+) -> IterationSummary | None:
+    if found is None:
+        return None
+    numbers, jct_ns = np.array(list(durations.items()), np.int64).T
+    repeat = repeat_of(jct_ns, numbers)
+    figures = {name: getattr(found, name) for name in ("jct_ns", "roofline_ratio")}
+    return replace(found, uncertainty=sources.budgets(figures, found.jct_ns, by_time=repeat, by_rate=repeat))
 
 
 def _no_network(manifest: Manifest, classes: Sequence[ClassSummary]) -> str:

@@ -16,11 +16,12 @@ import numpy as np
 from emulator import exit_codes
 from emulator.results.run_folder.manifest import COMPLETE, RunFigures
 from emulator.results.statistics.method.descriptive import median
-from emulator.results.statistics.metric import MetricKind, Reading, Scope, Subject, TesterEffect
+from emulator.results.statistics.metric import MetricKind, Reading, Scope, Subject, TesterEffect, Unit
 from emulator.results.statistics.port_rates import NO_TIMELINE
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.tester.tester_model import MOST_CORE_WAIT
+from emulator.results.statistics.uncertainty.budget import Budget, stated
 from emulator.results.verdict.rules import Rule, Rules
 from emulator.units import format_duration
 
@@ -148,6 +149,7 @@ class Finding:
         reason: why the outcome is not that of the comparison alone; "" if it is.
         perfect: what a perfect device would have shown with this tester; None: not known.
         network: the same of the part of the time that the network had; None: not measured.
+        budget: the uncertainty of `value`; None: it has none.
         broken, of: how many of how many iterations or flows do not meet the bound; 0 of 0 for other metrics.
     """
 
@@ -160,6 +162,24 @@ class Finding:
     broken: int = 0
     of: int = 0
     network: float | None = None
+    budget: Budget | None = None
+
+    @property
+    def uncertainty(self) -> float | None:
+        """U, in the unit of the metric; None: not stated, so that the value alone was compared."""
+        return stated(self.budget)
+
+    @property
+    def no_uncertainty(self) -> str:
+        """Why U is not stated; "" if it is."""
+        metric = self.rule.metric
+        if self.value is None or self.uncertainty is not None:
+            return ""
+        if metric.unit is Unit.COUNT:
+            return "exact: a count"
+        if self.budget is not None:
+            return self.budget.why
+        return "one iteration" if metric.scope is Scope.ITERATION else "only of medians and what follows from them"
 
     @property
     def distance(self) -> float:
@@ -295,7 +315,39 @@ def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
     outcome, reason = _weigh(rule, reading, value, state)
     if reading.is_least and outcome in (Outcome.PASS, Outcome.FAIL) and not rule.bound.is_lower:
         outcome, reason = (Outcome.UNDECIDED if outcome is Outcome.PASS else outcome), reading.why
-    return Finding(rule, subject, value, outcome, reason, perfect, network=reading.network)
+    if outcome in (Outcome.PASS, Outcome.FAIL) and (
+        across := _across(rule, reading, value, outcome, has_loss=state.has_loss)
+    ):
+        outcome, reason = Outcome.UNDECIDED, across
+    return Finding(rule, subject, value, outcome, reason, perfect, network=reading.network, budget=reading.budget)
+
+
+def _across(rule: Rule, reading: Reading, value: float, outcome: Outcome, *, has_loss: bool) -> str:
+    """Why the uncertainty of the figure that decided leaves open whether the bound is met; "" if it does not."""
+    bound, effect, is_met = rule.bound, rule.metric.effect, outcome is Outcome.PASS
+    is_spoilt = effect is not TesterEffect.EITHER and bound.is_lower is (effect is TesterEffect.LOWER)
+    deciding = [reading.budget]
+    if is_spoilt and reading.network is not None:
+        if not is_met:
+            deciding = [reading.at_best_budget]
+        elif not bound.holds(value):
+            deciding = [reading.network_budget]
+        elif bound.holds(reading.network) and reading.is_network_whole and not has_loss:
+            deciding.append(reading.network_budget)  # a perfect tester would have shown that
+    # Late stamps and steal lengthen times: they can have spoilt a value that meets its bound, not made it better.
+    counts_all = effect is TesterEffect.EITHER or is_met is not is_spoilt
+    doubts = [_reach(one, bound.limit, better=counts_all) for one in deciding]
+    return doubts[0] if all(doubts) else ""
+
+
+def _reach(budget: Budget | None, limit: float, *, better: bool) -> str:
+    """That U reaches a limit, and what would help; "" if it does not, or is not stated."""
+    if budget is None or abs(budget.value - limit) >= budget.towards(better=better):
+        return ""
+    share = 100 * budget.towards(better=better) / abs(budget.value)
+    needed = budget.iterations_to_decide(limit, better=better)
+    told = f"about {needed:,} iterations would decide" if needed else "more iterations would not decide"
+    return f"the bound is within its uncertainty (U {share:.2g} %): {told}"
 
 
 def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tuple[Outcome, str]:

@@ -12,6 +12,7 @@ from emulator.results.statistics.method.distribution import Distribution
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.statistics.sweep import SweepRow
 from emulator.results.statistics.tester.tester_model import MOST_CORE_WAIT
+from emulator.results.statistics.uncertainty.budget import stated
 from emulator.units import NS_PER_US, format_size
 from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.figures import NONE, duration_cell, number_cell, percent_cell, rate_cell
@@ -74,6 +75,15 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
         key="cct_p50_ns",
         cell=lambda row: duration_cell(row.cct_p50_ns) + ("!" if row.is_tester_limited else ""),
         style=bold,
+    ),
+    Column(
+        "\n± U",
+        "expanded uncertainty of cct p50 (k = 2): with errors of clocks, time stamps and chance, the tester's own time "
+        "not among them; none: not stated (`charkha runs show RUN --explain` and --json say why)",
+        cell=lambda row: duration_cell(stated(row.uncertainty.get("cct_p50_ns"))),
+        title="cct ± U",
+        is_optional=True,
+        sacrifice=5,
     ),
     Column("\np99", "99th percentile of cct", key="cct_p99_ns", show=duration_cell, title="cct p99", sacrifice=6),
     Column("\nmax", "largest cct", key="cct_max_ns", show=duration_cell, title="cct max", sacrifice=7),

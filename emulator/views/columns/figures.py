@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from emulator.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from emulator.results.run_folder.manifest import Manifest, Scaling  # loads Arrow
+    from emulator.results.statistics.uncertainty.budget import Budget
 
 NONE = "–"  # noqa: RUF001 (an en dash is what tables show for an unknown value)
 CCT_UNTIL_DONE = "cct until the last acknowledgement, as Charkha took it before format version 2"
@@ -69,6 +71,14 @@ def link_rate_cell(rate_bps: float | None) -> str:
         if rate_bps >= factor:
             return f"{rate_bps / factor:.4g} {unit}"
     return f"{rate_bps:.0f} bit/s"
+
+
+def give_or_take(budgets: Mapping[str, Budget], name: str) -> str:
+    """` ± 0.42 %`: U / figure, or U of a figure in percent, to stand behind it; "" if it is not stated."""
+    budget = budgets.get(name)
+    if budget is None or budget.relative is None:
+        return ""
+    return f" ± {number_cell(budget.expanded if name.endswith('_percent') else 100 * budget.relative)} %"
 
 
 def percent_cell(fraction: float | None, *, digits: int = 1) -> str:

@@ -15,7 +15,13 @@ from emulator.results.statistics.traffic.flow_figures import FlowKey
 from emulator.results.verdict.judge import Finding, Outcome
 from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.figures import NONE, count_cell, duration_cell
-from emulator.views.verdict_text import describe_subject, network_cell, perfect_cell, value_cell
+from emulator.views.verdict_text import (
+    describe_subject,
+    network_cell,
+    perfect_cell,
+    uncertainty_cell,
+    value_cell,
+)
 from emulator.visible import short
 
 Row = TypeVar("Row")
@@ -159,6 +165,15 @@ VERDICT_COLUMNS: tuple[Column[Finding], ...] = (
         folds=20,
     ),
     Column("value", "what was measured", key="value", cell=value_cell, style=bold),
+    Column(
+        "± U",
+        "expanded uncertainty of the value (k = 2): where the bound lies within value ± U, the check is UNDECIDED; "
+        "not stated: the value alone is compared (--json says why); exact: a count",
+        key="uncertainty",
+        cell=uncertainty_cell,
+        sacrifice=3,
+    ),
+    unshown("uncertainty_why", lambda one: one.no_uncertainty),
     Column(
         "perfect",
         "what a perfect device would have shown with this tester: the ideal time plus the tester's own, as measured, "

@@ -11,12 +11,14 @@ from rich.text import Text
 from emulator.results.run_folder.manifest import RUNNING, Manifest
 from emulator.results.run_folder.store import Removal, StoredRun
 from emulator.results.statistics.method.distribution import Distribution
+from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.worst.stragglers import SIGNIFICANCE, Lateness
 from emulator.units import format_size
 from emulator.views.columns.class_columns import DISTRIBUTION_COLUMNS
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.figures import NONE, count_of, duration_cell, transport_of
 from emulator.views.columns.result_columns import RESULT_COLUMNS, result_columns, result_of
+from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, sources, stated_figures
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import short, visible
 
@@ -74,6 +76,7 @@ def _run_columns(root: Path) -> tuple[Column[StoredRun], ...]:
 EXPLAIN = paragraphs(
     explain(_run_columns(Path()), title="List of runs:"),
     explain(DISTRIBUTION_COLUMNS, title="Statistics of a run: cct of every class, and JCT:"),
+    explain(UNCERTAINTY_COLUMNS, title="Uncertainty of a run's figures (docs/uncertainty.md):"),
 )
 
 
@@ -99,6 +102,12 @@ def render_removals(removals: Sequence[Removal], *, is_done: bool) -> Renderable
     if gone and not is_done:
         lines.append("Nothing was removed: add --yes to remove them.")
     return Text("\n".join(lines))
+
+
+def render_uncertainty(summary: RunSummary) -> RenderableType:
+    """The budget of every figure of a run."""
+    rows = list(stated_figures(summary))
+    return FittedTable(UNCERTAINTY_COLUMNS, rows, more=sources(rows))
 
 
 def render_statistics(found: Sequence[Distribution], late: Sequence[Lateness], *, incomplete: int) -> RenderableType:

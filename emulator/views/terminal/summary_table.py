@@ -26,6 +26,7 @@ from emulator.views.columns.figures import (
     describe_early,
     describe_scaling,
     describe_warning,
+    give_or_take,
     payload_cell,
     percent_cell,
     rate_cell,
@@ -129,7 +130,10 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
         spread += f", variation {percent_cell(iteration.jct_variation)}"
     if iteration.ideal_ns is not None:
         spread += f"; ideal {format_duration(iteration.ideal_ns)}"
-    yield "Iteration (JCT)", f"{format_duration(iteration.jct_ns)} median, {spread}"
+    yield (
+        "Iteration (JCT)",
+        f"{format_duration(iteration.jct_ns)}{give_or_take(iteration.uncertainty, 'jct_ns')} median, {spread}",
+    )
     if iteration.exposed_fraction is not None:
         share = f"{percent_cell(iteration.exposed_fraction, digits=0)} of the iteration"
         where = f"rank {iteration.slowest_rank}, the last to finish the median iteration"

@@ -63,6 +63,7 @@ def test_the_file_of_this_host_is_found_and_stored_with_the_run(notes: list[str]
         "ranks": 4,
         "rates": [[8, 1e9]],
         "step_ns": 5.0,
+        "timer_ns": 2,
     }
     assert notes == []
 

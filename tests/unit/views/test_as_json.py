@@ -107,6 +107,8 @@ def test_json_has_every_check_with_unit_bound_and_class(tmp_path: Path) -> None:
             "flow": None,
             "class": {"collective": "all_reduce", "members": 2, "size_bytes": 1000, "algorithm": "ring", "where": ""},
             "value": 100.0,
+            "uncertainty": None,
+            "uncertainty_why": "one iteration",
             "perfect": None,
             "network": None,
             "bound": "at most",

@@ -23,6 +23,7 @@ from emulator.results.statistics.samples.classes import JCT, ClassKey, class_row
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.measured_rows import read_measured, to_ints
 from emulator.results.statistics.traffic.network_traffic import hosts_of_ranks
+from emulator.results.statistics.uncertainty.budget import Budget
 from emulator.trace.meaning.model import IntArray
 
 
@@ -48,6 +49,7 @@ class IterationSummary:
         roofline_ratio, sequential_roofline_ratio: median JCT / roofline JCT.
         slowest_rank: the rank that ended last in the median iteration.
         compute_ns, communication_ns, overlap_ns: of that rank: device busy, communication in flight, both.
+        uncertainty: attribute → its budget: of the median JCT and its ratio to the roofline.
     """
 
     count: int
@@ -61,6 +63,7 @@ class IterationSummary:
     compute_ns: int
     communication_ns: int
     overlap_ns: int
+    uncertainty: Mapping[str, Budget] = field(default_factory=dict)
 
     @property
     def ideal_ns(self) -> float | None:
@@ -107,7 +110,9 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
         roofline_ratio=_ratio(jct_ns, manifest.roofline_ns),
         sequential_roofline_ratio=_ratio(jct_ns, manifest.sequential_roofline_ns),
         slowest_rank=int(columns["rank"][slowest]),
-        **{name: int(columns[name][slowest]) for name in ("compute_ns", "communication_ns", "overlap_ns")},
+        compute_ns=int(columns["compute_ns"][slowest]),
+        communication_ns=int(columns["communication_ns"][slowest]),
+        overlap_ns=int(columns["overlap_ns"][slowest]),
     )
 
 

@@ -37,8 +37,9 @@ from emulator.views.columns.figures import (
     percent_cell,
     size_cell,
 )
+from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, sources, stated_figures
 from emulator.views.html.facts import PageFacts
-from emulator.views.html.page.document import Block, Facts, PageSection, Table, Text
+from emulator.views.html.page.document import Block, Facts, PageSection, Table, Text, table_of
 from emulator.views.html.sections.topology_drawing import ranks_of_hosts, topology_drawing
 
 DRAFT = "draft-calabria-bmwg-ai-fabric-training-bench-04"
@@ -46,6 +47,10 @@ _ABOUT = (
     f"Follows the reporting format of {DRAFT} (Internet-Draft of 12 August 2026, work in progress) as far as it "
     "applies to a software tester. The draft defines metrics and reporting but no acceptance criteria; this report has "
     "none either."
+)
+_UNCERTAINTY = (
+    "Value ± U contains the true value in about 95 % of cases (GUM, coverage factor 2). U is about this run: repeat it "
+    "to see what differs between runs. What the tester itself adds has a sign and stands beside U."
 )
 FEW_HOSTS = 4
 """If there are more hosts, their table is folded."""
@@ -66,6 +71,18 @@ def description(facts: PageFacts) -> PageSection:
     ]
     if not facts.is_running:  # bootstrap intervals take too long for a live page
         blocks.insert(-1, _repeatability(facts))
+    if stated := list(stated_figures(facts.summary)):
+        blocks.insert(
+            -1,
+            table_of(
+                "uncertainty",
+                "Uncertainty",
+                UNCERTAINTY_COLUMNS,
+                stated,
+                f"{_UNCERTAINTY} {sources(stated)}".strip(),
+                is_folded=True,
+            ),
+        )
     blocks.insert(2, _yardsticks(facts))
     return PageSection("description", "Test description", blocks, _ABOUT)
 

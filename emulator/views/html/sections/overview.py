@@ -21,6 +21,7 @@ from emulator.views.columns.figures import (
     describe_early,
     describe_scaling,
     duration_cell,
+    give_or_take,
     number_cell,
     payload_cell,
     rate_cell,
@@ -134,12 +135,10 @@ def _leading(facts: PageFacts) -> Iterator[KeyFigure]:
     timed = [row for row in facts.summary.classes if row.busbw_bytes_per_s is not None]
     # The class that takes most time, of those that crossed ports if any did: busbw and ideal are of the same class.
     leading = min(timed, key=lambda row: (row.where == IN_A_HOST, row.ideal_percent is None), default=None)
-    about = f"median of {_name(leading)}, n = {leading.samples}" if leading else "no class has a bandwidth"
-    yield KeyFigure(
-        "busbw", _with_unit(rate_cell(leading.busbw_bytes_per_s if leading else None)), about, is_leading=True
-    )
-    ideal = leading.ideal_percent if leading else None
-    why = " ".join((about, *explain_ideal([leading] if leading else ())))
+    busbw, ideal = (leading.busbw_bytes_per_s, leading.ideal_percent) if leading else (None, None)
+    about, why = _about(leading, "busbw_bytes_per_s"), _about(leading, "ideal_percent")
+    yield KeyFigure("busbw", _with_unit(rate_cell(busbw)), about, is_leading=True)
+    why = " ".join((why, *explain_ideal([leading] if leading else ())))
     yield KeyFigure("Ideal", _percent(ideal), why if ideal is not None else "needs ports with a known rate", True)
     totals = facts.summary.totals
     if totals.network is not None:
@@ -149,10 +148,17 @@ def _leading(facts: PageFacts) -> Iterator[KeyFigure]:
         yield KeyFigure("Payload rate", rate, f"{payload_cell(totals.payload_bytes)} per iteration / median JCT", True)
 
 
+def _about(leading: ClassSummary | None, name: str) -> str:
+    if leading is None:
+        return "no class has a bandwidth"
+    return f"median{give_or_take(leading.uncertainty, name)} of {_name(leading)}, n = {leading.samples}"
+
+
 def _spread(one: IterationSummary | None) -> str:
     if one is None:
         return "no complete iteration"
-    text = f"median of n = {one.count}, {format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)}"
+    text = f"median{give_or_take(one.uncertainty, 'jct_ns')} of n = {one.count}"
+    text += f", {format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)}"
     text += "" if one.jct_variation is None else f", CV {100 * one.jct_variation:.1f} %"
     return text if one.ideal_ns is None else f"{text}; ideal {format_duration(one.ideal_ns)}"
 

@@ -88,3 +88,10 @@ def test_pruning_lists_first_and_removes_with_yes(store: Path, capsys: pytest.Ca
     (store / "a" / "01" / "notes.txt").write_text("mine")
     assert "kept: runs/a/01: it contains notes.txt" in shown(capsys, "prune", "runs/a/01", "runs/b/01", "--yes")
     assert sorted(path.parent.name + path.name for path in store.glob("*/*")) == ["a01", "a02"]
+
+
+def test_what_the_uncertainty_of_a_run_is_made_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "run", collective([0, 0], [100, 100]))
+    lines = shown(capsys, "show", run.folder, "--explain").splitlines()
+    assert lines[0].split()[:5] == ["of", "figure", "value", "±", "U"]
+    assert any("cct_p50" in line and "one iteration" in line for line in lines)

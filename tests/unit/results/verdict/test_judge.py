@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,6 +15,7 @@ from emulator.results.statistics.metric import IterationKey, Reading
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.iterations import MeasuredIteration
 from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.statistics.uncertainty.budget import Budget, Component
 from emulator.results.verdict.judge import Outcome, Verdict, judge, judge_tester
 from emulator.results.verdict.rules import MetricBound, Rule, Rules, Selection
 from tests.support.runs import collective, ranks, write_run
@@ -372,7 +375,7 @@ def test_calibration_is_known_by_the_share_of_any_class(summary: RunSummary) -> 
     assert judge_tester(calibrated).is_calibrated
 
 
-def part(ideal_percent: float, **more: NetworkPart | None) -> NetworkPart:
+def part(ideal_percent: float, **more: NetworkPart | Mapping[str, Budget] | None) -> NetworkPart:
     """What a network's part shows that reaches this share of ideal, in a time of as many ns."""
     return NetworkPart(10_000 / ideal_percent, None, 10_000 / ideal_percent, 1.0, 1.0, 1.0, ideal_percent, **more)
 
@@ -419,3 +422,110 @@ def test_the_network_is_not_cleared_if_the_rest_can_be_the_repair_of_losses(summ
     assert judged(clean, rule("busbw_to_ideal", "at least", 90)).outcome is Outcome.PASS
     assert lossy.totals.lost
     assert judged(lossy, rule("busbw_to_ideal", "at least", 90)).outcome is Outcome.TESTER_LIMITED
+
+
+def budget(value: float, chance: float, *, late: float = 0.0, iterations: int = 40) -> Budget:
+    """U is twice the root of the squares of what comes from chance and from late stamps."""
+    parts = (Component("repeat", chance, "A", "blocks"), Component("stamp", late, "B", "stamps"))
+    standard = math.hypot(chance, late)
+    return Budget(value, standard, 2 * standard, parts, iterations=iterations)
+
+
+def stated(summary: RunSummary, **budgets: Budget) -> RunSummary:
+    """The same run, calibrated, with these budgets of its class."""
+    return replace(
+        summary, classes=tuple(replace(one, uncertainty=budgets) for one in calibrated(summary, 1.0).classes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "kind", "limit", "chance", "outcome"),
+    [  # 80 % of ideal in 100 ns
+        ("busbw_to_ideal", "at least", 78, 0.9, Outcome.PASS),
+        ("busbw_to_ideal", "at least", 78, 1.1, Outcome.UNDECIDED),
+        ("busbw_to_ideal", "at least", 82, 0.9, Outcome.FAIL),
+        ("busbw_to_ideal", "at least", 82, 1.1, Outcome.UNDECIDED),
+        ("busbw_to_ideal", "above", 60, 9.9, Outcome.PASS),
+        ("cct_p50", "at most", 103, 1.4, Outcome.PASS),
+        ("cct_p50", "at most", 103, 1.6, Outcome.UNDECIDED),
+        ("cct_p50", "at most", 97, 1.4, Outcome.FAIL),
+        ("cct_p50", "at most", 97, 1.6, Outcome.UNDECIDED),
+        ("cct_p50", "at least", 103, 1.4, Outcome.FAIL),
+        ("cct_p50", "at least", 103, 1.6, Outcome.UNDECIDED),
+    ],
+)
+def test_a_bound_within_the_uncertainty_is_undecided(
+    summary: RunSummary, metric: str, kind: str, limit: float, chance: float, outcome: Outcome
+) -> None:
+    value, name = (80.0, "ideal_percent") if metric == "busbw_to_ideal" else (100.0, "cct_p50_ns")
+    (found,) = judged(stated(summary, **{name: budget(value, chance)}), rule(metric, kind, limit)).findings
+    assert (found.outcome, found.uncertainty, found.no_uncertainty) == (outcome, pytest.approx(2 * chance), "")
+    assert ("iterations would decide" in found.reason) is (outcome is Outcome.UNDECIDED)
+
+
+def test_an_undecided_check_says_how_many_iterations_would_decide(summary: RunSummary) -> None:
+    run = stated(summary, cct_p50_ns=budget(100, 2))
+    (found,) = judged(run, rule("cct_p50", "at most", 102)).findings
+    assert found.reason == "the bound is within its uncertainty (U 4 %): about 160 iterations would decide"
+    (found,) = judged(run, rule("cct_p50", "at most", 100.0)).findings
+    assert found.reason == "the bound is within its uncertainty (U 4 %): more iterations would not decide"
+
+
+def test_late_stamps_do_not_spoil_a_pass_but_a_fail(summary: RunSummary) -> None:
+    run = stated(summary, cct_p50_ns=budget(100, 0.1, late=3))
+    assert judged(run, rule("cct_p50", "at most", 101)).outcome is Outcome.PASS
+    assert judged(run, rule("cct_p50", "at most", 95)).outcome is Outcome.UNDECIDED
+    assert judged(run, rule("cct_p50", "at most", 93)).outcome is Outcome.FAIL
+    assert judged(run, rule("cct_p50", "at least", 98)).outcome is Outcome.UNDECIDED
+    assert judged(run, rule("cct_p50", "at least", 101)).outcome is Outcome.FAIL
+
+
+def test_without_a_stated_uncertainty_the_value_alone_is_compared(summary: RunSummary) -> None:
+    unknown = Budget(100.0, None, None, (), "one iteration")
+    for limit, outcome in ((100, Outcome.PASS), (99, Outcome.FAIL)):
+        (found,) = judged(stated(summary, cct_p50_ns=unknown), rule("cct_p50", "at most", limit)).findings
+        assert (found.outcome, found.uncertainty, found.no_uncertainty) == (outcome, None, "one iteration")
+    counted = judged(summary, rule("incomplete", "at most", 0)).findings[0]
+    assert (counted.outcome, counted.no_uncertainty) == (Outcome.PASS, "exact: a count")
+    (tail,) = judged(calibrated(summary), rule("cct_max", "at most", 100)).findings
+    assert tail.no_uncertainty == "only of medians and what follows from them"
+
+
+def test_a_doubtful_tester_stays_the_reason_whatever_the_uncertainty(summary: RunSummary) -> None:
+    run = starved(stated(summary, cct_p50_ns=budget(100, 5)))
+    assert judged(run, rule("cct_p50", "at most", 95)).outcome is Outcome.TESTER_LIMITED
+
+
+@pytest.mark.parametrize(
+    ("limit", "network", "at_best", "outcome"),
+    [  # 80 % of ideal measured; 88 % in the network, 89 % at best
+        (85, 1.4, 0.1, Outcome.PASS),
+        (85, 1.6, 0.1, Outcome.UNDECIDED),
+        (92, 9.0, 1.4, Outcome.FAIL),
+        (92, 0.1, 1.6, Outcome.UNDECIDED),
+    ],
+)
+def test_where_the_network_decides_its_uncertainty_does(
+    summary: RunSummary, limit: float, network: float, at_best: float, outcome: Outcome
+) -> None:
+    best = part(89.0, uncertainty={"ideal_percent": budget(89, at_best)})
+    found = part(88.0, at_best=best, perfect=part(100.0), uncertainty={"ideal_percent": budget(88, network)})
+    run = stated(summary, ideal_percent=budget(80, 20))
+    run = replace(run, classes=tuple(replace(one, network=found) for one in run.classes))
+    assert judged(run, rule("busbw_to_ideal", "at least", limit)).outcome is outcome
+
+
+def test_a_scattering_tester_does_not_hide_a_network_that_surely_meets_its_bound(summary: RunSummary) -> None:
+    run = stated(summary, ideal_percent=budget(80, 5))
+    for network, chance, is_lossy, outcome in (
+        (88.0, 1.4, False, Outcome.PASS),
+        (88.0, 6.0, False, Outcome.UNDECIDED),
+        (88.0, 1.4, True, Outcome.UNDECIDED),
+    ):
+        found = part(network, uncertainty={"ideal_percent": budget(network, chance)})
+        split_run = replace(
+            run,
+            classes=tuple(replace(one, network=found) for one in run.classes),
+            totals=replace(run.totals, lost_packets=3 if is_lossy else 0),
+        )
+        assert judged(split_run, rule("busbw_to_ideal", "at least", 79)).outcome is outcome

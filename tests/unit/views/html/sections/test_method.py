@@ -49,6 +49,7 @@ def test_the_section_follows_the_reporting_format(tmp_path: Path) -> None:
         "hosts",
         "parameters",
         "repeatability",
+        "uncertainty",
         "comparability",
     ]
 
