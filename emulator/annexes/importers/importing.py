@@ -215,7 +215,7 @@ def check_agreement(trace: ImportedTrace) -> None:
     for (_, ranks), sequences in by_group.items():
         present = [one.rank for one in trace.ranks if one.rank in (ranks or world)]
         _check_collectives({rank: sequences.get(rank, []) for rank in present}, ranks or world, trace)
-    _check_messages(trace.ranks, world)
+    _check_messages(trace.ranks, world, trace.losses)
 
 
 def _check_collectives(
@@ -374,7 +374,7 @@ def _check_splits(row: Mapping[int, RecordedOperation], members: Sequence[int]) 
                 _disagree(mine, rank, f"{sent} bytes to rank {other}", theirs, other, f"{expected} bytes from it")
 
 
-def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int]) -> None:
+def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int], losses: Losses) -> None:
     """Sends and receives between ranks that are there."""
     sends: defaultdict[tuple[int, int, int], list[RecordedOperation]] = defaultdict(list)
     receives: defaultdict[tuple[int, int, int], list[RecordedOperation]] = defaultdict(list)
@@ -401,6 +401,8 @@ def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int]) -> None
                 _disagree(
                     mine, source, f"{mine.size_bytes} bytes sent", theirs, target, f"{theirs.size_bytes} bytes received"
                 )
+            if mine.ranks != theirs.ranks and None not in (mine.group, theirs.group):
+                losses.count(Fate.GUESSED, "messages whose two ends are in other process groups: by ranks", mine.where)
         if len(sent) != len(received):
             lone = max(sent, received, key=len)[min(len(sent), len(received))]
             lacking = target if len(sent) > len(received) else source
