@@ -333,15 +333,20 @@ def _said_again(before: dict[str, Any], after: Any) -> bool:
     return isinstance(after, dict) and (after.get("name"), after.get("value")) in [("dtype", "Float"), ("pg_name", "0")]
 
 
-def _flat(before: dict[str, Any], after: Any) -> bool:
-    return isinstance(after, list) and after == [*before.values()]
+def _leaves(value: Any) -> list[Any]:
+    listed = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return [value] if listed is None else [leaf for one in listed for leaf in _leaves(one)]
+
+
+def _same_leaves(before: Any, after: Any) -> bool:
+    return isinstance(after, list) and _leaves(before) == _leaves(after)
 
 
 def _same_json(before: Any, after: Any) -> bool:
     try:
         return not [*different_places(json.loads(before), json.loads(after))]
     except (TypeError, ValueError):
-        return False
+        return _same_leaves(before, after)
 
 
 def _same_groups(before: str, after: Any) -> bool:
@@ -368,14 +373,19 @@ ALIKE: Mapping[str, Mapping[str, Alike]] = {
     "host": {
         "nodes.*.id": _ORDER,
         "nodes.*.ctrl_deps": _ORDER,
-        "nodes.*.inputs.values.*": Alike("the same process groups, without what calls say, too", _same_json),
-        "nodes.*.outputs": Alike("the same results, however deep they are", _flat),
+        "nodes.*.inputs.values.*": Alike("as below, or process groups without what calls say, too", _same_json),
+        **dict.fromkeys(
+            ("nodes.*.outputs", "nodes.*.outputs.values.*"), Alike("tensors, however deep they are", _same_leaves)
+        ),
         **dict.fromkeys(
             (f"nodes.*.attrs.{name}" for name in ("rf_id", "tid", *_OF_OPERATOR)),
             Alike("another attribute, which says what the call says, too", _said_again),
         ),
     },
-    "KVBench": {"traffic_patterns.*.matrix_file": Alike("the folder is one of another machine", _same_file)},
+    "KVBench": {
+        "traffic_patterns.*.matrix_file": Alike("the folder is one of another machine", _same_file),
+        "word 3": Alike("a size without a unit is in bytes", lambda before, after: after == before.removesuffix("B")),
+    },
     "ET": {
         "type": Alike("name and number of a type; loads, stores and compute are times", _same_type),
         "start_time_micros": Alike("it tells which operator is within another one", _still_within),
