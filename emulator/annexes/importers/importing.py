@@ -229,11 +229,12 @@ def _check_collectives(
         _settle_splits(row, members, trace.losses)
         for one in row.values():
             _count_other_size(one, len(members), trace.losses)
-        seen = {rank: _description(one) for rank, one in row.items()}
-        usual = Counter(seen.values()).most_common(1)[0][0]
-        for rank, described in seen.items():
-            if described != usual:
-                other = next(one for one, text in seen.items() if text == usual)
+        seen = {rank: (one.kind, one.kind not in _SIZES_DIFFER and one.size_bytes) for rank, one in row.items()}
+        most = Counter(seen.values()).most_common(1)[0][0] if len(set(seen.values())) > 1 else None
+        for rank, what in seen.items() if most else ():
+            if what != most:
+                other = next(one for one, same in seen.items() if same == most)
+                described, usual = _description(row[rank]), _description(row[other])
                 if row[rank].kind is row[other].kind and row[rank].kind in _SHARDED:
                     usual += f" (inputs and outputs are not those of unequal shards of one {row[rank].kind.label})"
                 _disagree(row[rank], rank, f"{described} is collective {number + 1}", row[other], other, usual)
@@ -244,8 +245,8 @@ def _check_collectives(
             has = f"{number} collective{'s' * (number != 1)}"
             raise TraceError(
                 f"{', '.join(shortest.files)}: has {has} of a process group in which rank {other} has "
-                f"{len(sequences[other])}; the next one is {seen[other]} ({row[other].where}): record all ranks over "
-                "the same steps",
+                f"{len(sequences[other])}; the next one is {_description(row[other])} ({row[other].where}): record all "
+                "ranks over the same steps",
                 rank=rank,
             )
         _check_roots(row, members)

@@ -43,7 +43,7 @@ Process = tuple[str, int, int]
 """Host, process id, device."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Line:
     """A call; `communicator` is unique in the job where Init lines name it, else None."""
 
