@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +21,15 @@ from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError
 from emulator.experiment.settle.workload import load_from_files, named_as, prove_files
 from emulator.experiment.spec.spec import Trace
-from emulator.trace.files.attributes import IDLE, MEANT, UnreadableGroups, parse_process_groups
+from emulator.trace.files.attributes import (
+    IDLE,
+    IN_SPLIT_NAMES,
+    MEANT,
+    OUT_SPLIT_NAMES,
+    ROOT_NAMES,
+    UnreadableGroups,
+    parse_process_groups,
+)
 from emulator.trace.files.load import REPORT_FILE
 from tests.support.import_sources import (
     AICB_HEADER,
@@ -32,7 +41,7 @@ from tests.support.import_sources import (
     log_lines,
     recorder_dump,
 )
-from tests.support.mutants import in_lines, without_raw, written
+from tests.support.mutants import different_places, in_lines, without_raw, written
 from tests.support.pytorch_traces import KinetoDocument, data_parallel_host, data_parallel_rank, tensor
 from tests.support.trace_files import attribute, frame
 
@@ -83,6 +92,7 @@ def patterns() -> Documents:
         f"matrix_{number}.txt": [row.split() for row in matrix.splitlines()]
         for number, matrix in enumerate(KVBENCH_MATRICES)
     }
+    matrices["matrix_0.txt"][3][3] = "0"  # what a rank sends to itself is left out, whatever its size
     return {"metadata.yaml": [yaml.safe_load(KVBENCH_CONFIG)], **matrices}
 
 
@@ -268,7 +278,7 @@ WITHOUT_EFFECT = {**WITHOUT_EFFECT, "pickles": WITHOUT_EFFECT["recorder"]}
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Why two values of a field make no difference, though others do.
+    """Why two values of a field, or of what holds it, make no difference, though others do.
 
     Attributes:
         are: whether two values are the same to the reader.
@@ -286,12 +296,57 @@ def _same_file(before: str, after: Any) -> bool:
     return isinstance(after, str) and after.rpartition("/")[2] == before.rpartition("/")[2]
 
 
+def _same_shape(before: list[int], after: Any) -> bool:
+    return isinstance(after, list) and all(type(one) is int for one in after) and prod(before) == prod(after)
+
+
 def _same_type(before: str, after: Any) -> bool:
-    return str(after) in (before, str(et_pb2.NodeType.Value(before)))
+    types = [before, *(_TIMED_TYPES if before in _TIMED_TYPES else ())]
+    return str(after) in {*types, *(str(et_pb2.NodeType.Value(one)) for one in types)}
 
 
-def _known(before: str, after: Any) -> bool:
-    return after in IDLE | MEANT
+_TIMED_TYPES = ("MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE")
+
+
+def _still_within(before: str, after: Any) -> bool:
+    """Whether the operator from 20 to 35 µs is still within that from 10 to 50 µs, with another start of one; 0: none.
+
+    Without a start it is within the one that calls it, which is longer.
+    """
+    starts = {"10": (0, *range(1, 21)), "20": (0, *range(10, 36))}
+    return str(after).isascii() and str(after).isdigit() and int(after) in starts.get(before, ())
+
+
+def _same_meaning(before: str, after: Any) -> bool:
+    return any(before in names and after in names for names in (IN_SPLIT_NAMES, OUT_SPLIT_NAMES, ROOT_NAMES))
+
+
+def _false(before: dict[str, Any], after: Any) -> bool:
+    return before.get("bool_val") is False and isinstance(after, dict) and after.get("name") in IDLE | MEANT
+
+
+def _another(before: dict[str, Any], after: Any) -> bool:
+    return isinstance(after, dict) and after.get("name") in MEANT - {before["name"]}
+
+
+def _said_again(before: dict[str, Any], after: Any) -> bool:
+    return isinstance(after, dict) and (after.get("name"), after.get("value")) in [("dtype", "Float"), ("pg_name", "0")]
+
+
+def _leaves(value: Any) -> list[Any]:
+    listed = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return [value] if listed is None else [leaf for one in listed for leaf in _leaves(one)]
+
+
+def _same_leaves(before: Any, after: Any) -> bool:
+    return isinstance(after, list) and _leaves(before) == _leaves(after)
+
+
+def _same_json(before: Any, after: Any) -> bool:
+    try:
+        return not [*different_places(json.loads(before), json.loads(after))]
+    except (TypeError, ValueError):
+        return _same_leaves(before, after)
 
 
 def _same_groups(before: str, after: Any) -> bool:
@@ -304,16 +359,42 @@ def _same_groups(before: str, after: Any) -> bool:
 
 _ORDER = Alike("it orders records, and another number may leave the order")
 ALIKE: Mapping[str, Mapping[str, Alike]] = {
-    "recorder": {"entries.*.record_id": _ORDER, "entries.*.profiling_name": Alike("the library", _same_call)},
+    "recorder": {
+        "entries.*.record_id": _ORDER,
+        "entries.*.profiling_name": Alike("the library", _same_call),
+        **dict.fromkeys(
+            ("entries.*.input_sizes.*", "entries.*.output_sizes.*"), Alike("as many elements", _same_shape)
+        ),
+    },
     **{
         one: {f"traceEvents.{kind}.{name}": _ORDER for kind in ("cpu_op", "cuda_runtime") for name in ("ts", "dur")}
         for one in ("kineto", "NCCL")
     },
-    "host": {"nodes.*.id": _ORDER, "nodes.*.ctrl_deps": _ORDER},
-    "KVBench": {"traffic_patterns.*.matrix_file": Alike("the folder is one of another machine", _same_file)},
+    "host": {
+        "nodes.*.id": _ORDER,
+        "nodes.*.ctrl_deps": _ORDER,
+        "nodes.*.inputs.values.*": Alike("as below, or process groups without what calls say, too", _same_json),
+        **dict.fromkeys(
+            ("nodes.*.outputs", "nodes.*.outputs.values.*"), Alike("tensors, however deep they are", _same_leaves)
+        ),
+        **dict.fromkeys(
+            (f"nodes.*.attrs.{name}" for name in ("rf_id", "tid", *_OF_OPERATOR)),
+            Alike("another attribute, which says what the call says, too", _said_again),
+        ),
+    },
+    "KVBench": {
+        "traffic_patterns.*.matrix_file": Alike("the folder is one of another machine", _same_file),
+        "word 3": Alike("a size without a unit is in bytes", lambda before, after: after == before.removesuffix("B")),
+    },
     "ET": {
-        "type": Alike("name and number of a type", _same_type),
-        "attr.is_cpu_op.name": Alike("false is as absent, and another may stand twice", _known),
+        "type": Alike("name and number of a type; loads, stores and compute are times", _same_type),
+        "start_time_micros": Alike("it tells which operator is within another one", _still_within),
+        "attr.is_cpu_op": Alike("false is as absent, and another may stand twice", _false),
+        "attr.pg_name": Alike("of two ranks it may be absent, and another may stand twice", _another),
+        **dict.fromkeys(
+            (f"attr.{name}.name" for name in ("in_split_sizes", "out_split_sizes", "root_rank")),
+            Alike("another name of the same", _same_meaning),
+        ),
         "inputs.values": Alike("of two ranks the only process group is that of all", _same_groups),
     },
 }

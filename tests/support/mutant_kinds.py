@@ -372,16 +372,17 @@ def _other_fields(sample: str, folder: Path, chance: Random) -> tuple[Path, Sequ
 
 
 def _is_alike(sample: str, before: Any, after: Any, path: tuple[Any, ...]) -> bool:
-    """Whether a field has another value that is the same to the reader."""
-    alike = ALIKE.get(sample, {}).get(named(before, path))
-    if alike is None:
-        return False
-    try:
-        for key in path:
+    """Whether a field, or what holds it, has another value that is the same to the reader."""
+    document = before
+    for length, key in enumerate(path, 1):
+        try:
             before, after = before[key], after[key]
-    except (LookupError, TypeError):  # it is not there any more
-        return False
-    return alike.are(before, after)
+        except (LookupError, TypeError):  # it is not there any more
+            return False
+        alike = ALIKE.get(sample, {}).get(named(document, path[:length]))
+        if alike is not None and alike.are(before, after):
+            return True
+    return False
 
 
 @cache

@@ -9,6 +9,8 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from difflib import SequenceMatcher
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
@@ -103,24 +105,30 @@ def different_places(before: Any, after: Any, path: tuple[Any, ...] = ()) -> Ite
         for key, one in before.items():
             yield from different_places(one, after.get(key), (*path, key))
     elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and after:
-        same = _same_beginning(before, after)
-        if len(before) == len(after):
-            for at, (one, other) in enumerate(zip(before, after, strict=True)):
-                yield from different_places(one, other, (*path, at))
-        elif len(after) < len(before) and list(after[same:]) != list(before[same + len(before) - len(after) :]):
-            yield (*path, min(same, len(before) - 1))
-    elif after not in (None, "", [], {}) and before != after and _bare(before) != _bare(after):
+        was, now = ([repr(one) for one in those] for those in (before, after))
+        for how, at, end, to, until in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
+            if how == "replace":
+                least = min(end - at, until - to)
+                ways = product(combinations(range(at, end), least), combinations(range(to, until), least))
+                found = (
+                    [
+                        place
+                        for key, other in zip(*way, strict=True)
+                        for place in different_places(before[key], after[other], (*path, key))
+                    ]
+                    for way in ways
+                )
+                yield from min(found, key=len)  # something may have come in, or gone
+    elif not _says_nothing(after) and before != after and _bare(before) != _bare(after):
         yield path
+
+
+def _says_nothing(value: Any) -> bool:
+    return all(map(_says_nothing, value)) if isinstance(value, list) else value in (None, "", {})
 
 
 def _bare(value: Any) -> str:
     return "".join(str(value).split())
-
-
-def _same_beginning(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many values two lists begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _copy(value: Any) -> Any:

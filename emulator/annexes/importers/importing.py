@@ -215,7 +215,7 @@ def check_agreement(trace: ImportedTrace) -> None:
     for (_, ranks), sequences in by_group.items():
         present = [one.rank for one in trace.ranks if one.rank in (ranks or world)]
         _check_collectives({rank: sequences.get(rank, []) for rank in present}, ranks or world, trace)
-    _check_messages(trace.ranks, world)
+    _check_messages(trace.ranks, world, trace.losses)
 
 
 def _check_collectives(
@@ -229,11 +229,12 @@ def _check_collectives(
         _settle_splits(row, members, trace.losses)
         for one in row.values():
             _count_other_size(one, len(members), trace.losses)
-        seen = {rank: _description(one) for rank, one in row.items()}
-        usual = Counter(seen.values()).most_common(1)[0][0]
-        for rank, described in seen.items():
-            if described != usual:
-                other = next(one for one, text in seen.items() if text == usual)
+        seen = {rank: (one.kind, one.kind not in _SIZES_DIFFER and one.size_bytes) for rank, one in row.items()}
+        most = Counter(seen.values()).most_common(1)[0][0] if len(set(seen.values())) > 1 else None
+        for rank, what in seen.items() if most else ():
+            if what != most:
+                other = next(one for one, same in seen.items() if same == most)
+                described, usual = _description(row[rank]), _description(row[other])
                 if row[rank].kind is row[other].kind and row[rank].kind in _SHARDED:
                     usual += f" (inputs and outputs are not those of unequal shards of one {row[rank].kind.label})"
                 _disagree(row[rank], rank, f"{described} is collective {number + 1}", row[other], other, usual)
@@ -244,8 +245,8 @@ def _check_collectives(
             has = f"{number} collective{'s' * (number != 1)}"
             raise TraceError(
                 f"{', '.join(shortest.files)}: has {has} of a process group in which rank {other} has "
-                f"{len(sequences[other])}; the next one is {seen[other]} ({row[other].where}): record all ranks over "
-                "the same steps",
+                f"{len(sequences[other])}; the next one is {_description(row[other])} ({row[other].where}): record all "
+                "ranks over the same steps",
                 rank=rank,
             )
         _check_roots(row, members)
@@ -374,7 +375,7 @@ def _check_splits(row: Mapping[int, RecordedOperation], members: Sequence[int]) 
                 _disagree(mine, rank, f"{sent} bytes to rank {other}", theirs, other, f"{expected} bytes from it")
 
 
-def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int]) -> None:
+def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int], losses: Losses) -> None:
     """Sends and receives between ranks that are there."""
     sends: defaultdict[tuple[int, int, int], list[RecordedOperation]] = defaultdict(list)
     receives: defaultdict[tuple[int, int, int], list[RecordedOperation]] = defaultdict(list)
@@ -401,6 +402,8 @@ def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int]) -> None
                 _disagree(
                     mine, source, f"{mine.size_bytes} bytes sent", theirs, target, f"{theirs.size_bytes} bytes received"
                 )
+            if mine.ranks != theirs.ranks and None not in (mine.group, theirs.group):
+                losses.count(Fate.GUESSED, "messages whose two ends are in other process groups: by ranks", mine.where)
         if len(sent) != len(received):
             lone = max(sent, received, key=len)[min(len(sent), len(received))]
             lacking = target if len(sent) > len(received) else source

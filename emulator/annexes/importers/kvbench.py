@@ -4,7 +4,8 @@ A pattern begins when all its senders are there, waits if the file says so, and 
 sends begins its next pattern when its cells have arrived. Receivers take part in nothing else: writes are one-sided.
 
 Source: ai-dynamo/nixl at 8770b65, benchmark/kvbench: README.md and main.py (files), test/traffic_pattern.py and
-test/sequential_custom_traffic_perftest.py (order), test/inference_workload_matgen.py (units, sleep_before_launch_sec).
+test/sequential_custom_traffic_perftest.py (order), test/inference_workload_matgen.py (units, sleep_before_launch_sec);
+docs/storage-simulation.md at 415dc2a (storage, patterns without a matrix).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -42,18 +44,25 @@ MAX_CELLS = 10_000_000
 """Transfers of a job."""
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _CELL = re.compile(rb"^(\d{1,19}(?:\.\d{1,19})?(?:e[+-]?\d{1,2})?)([bkmgBKMG])?$")
-_YAML = re.compile(rb"^[ \t]*(-[ \t]+)?(\"?matrix_file\"?|'matrix_file')\s*:", re.MULTILINE)
+_YAML = re.compile(rb"^[ \t]*(-[ \t]+)?([\"']?)(matrix(_file)?|storage)\2\s*:", re.MULTILINE)
 _PATTERNS = re.compile(rb"^(\"?traffic_patterns?\"?)\s*:", re.MULTILINE)
 
 
 class _PatternFile(msgspec.Struct):
-    """A pattern as the YAML file has it; other keys say nothing about traffic."""
+    """A pattern as the YAML file has it."""
 
-    matrix_file: str
+    matrix_file: str | None = None
+    matrix: str | None = None
     shards: int = 1
     xfer_op: str = "WRITE"
     sleep_before_launch_sec: float | None = None
     sleep_after_launch_sec: float | None = None
+    decode_compute_sec: float | None = None
+    storage: Any = None
+
+
+_KNOWN = {*_PatternFile.__struct_fields__, "metadata", "mem_type", "dtype", "id"}
+"""Of a pattern; the last four say nothing about traffic."""
 
 
 class _Config(msgspec.Struct):
@@ -146,37 +155,51 @@ def _main_file(path: Path) -> Path:
 def _patterns(file: Path, losses: Losses) -> list[_Pattern]:
     if not _PATTERNS.search(file_head(file)):
         return [_Pattern(0, str(file), *_matrix(file, losses))]
-    config = _config(file)
+    config, keys = _config(file)
     found = config.traffic_patterns or ([config.traffic_pattern] if config.traffic_pattern is not None else [])
     if not found:
         raise TraceError("has no traffic pattern", path=file)
     patterns, matrices = [], {}
     for number, one in enumerate(found):
         where = f"{file}, pattern {number}"
-        matrix = _beside(file, one.matrix_file, where)
+        for key in sorted(map(str, keys[number] - _KNOWN)):
+            losses.count(Fate.DROPPED, f"{key[:40]!r} of a pattern, which is not known", where)
+        if one.storage is not None:
+            losses.count(Fate.DROPPED, "what the ranks of a pattern read from storage and write to it", where)
+        name = one.matrix_file or one.matrix
+        if name is None:
+            losses.count(Fate.DROPPED, "patterns without a matrix: nothing is sent", where)
+            continue
+        matrix = _beside(file, name, where)
         if matrix not in matrices:
             matrices[matrix] = _matrix(matrix, losses)
         if one.shards != 1:
             losses.count(Fate.MERGED, "shards of a buffer: one message each cell", where)
         if one.xfer_op.upper() not in ("WRITE", "READ"):
             raise TraceError(f"xfer_op {one.xfer_op[:40]!r} is neither WRITE nor READ", path=where)
-        sleeps = [_sleep_ns(one.sleep_before_launch_sec, where), _sleep_ns(one.sleep_after_launch_sec, where)]
-        patterns.append(_Pattern(number, str(matrix), *matrices[matrix], *sleeps))
+        before = _sleep_ns(one.sleep_before_launch_sec, where)
+        after = _sleep_ns(one.sleep_after_launch_sec, where) + _sleep_ns(one.decode_compute_sec, where)
+        patterns.append(_Pattern(number, str(matrix), *matrices[matrix], before, after))
+    if not patterns:
+        raise TraceError("has no pattern with a matrix: nothing is sent between ranks", path=file)
     return patterns
 
 
-def _config(file: Path) -> _Config:
+def _config(file: Path) -> tuple[_Config, list[set[Any]]]:
+    """The file, and the keys of its patterns."""
     data = read_whole(file)
     if len(data) > MAX_YAML_BYTES:
         raise TraceError(f"has more than {MAX_YAML_BYTES >> 20} MiB", path=file)
     try:
         document = parse_document(data, file)
-        return decode(document.value, _Config)
+        config = decode(document.value, _Config)
     except TopologyError as error:
         raise TraceError(error.problem, path=of_line(file, error.line or 1)) from error
     except SchemaProblem as error:
         problem = document.error(error.problem, error.path)
         raise TraceError(f"{problem.key}: {problem.problem}", path=of_line(file, problem.line or 1)) from error
+    listed = document.value.get("traffic_patterns") or [document.value.get("traffic_pattern")]
+    return config, [set(one or ()) for one in listed]
 
 
 def _beside(file: Path, name: str, where: str) -> Path:

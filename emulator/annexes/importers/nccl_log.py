@@ -33,7 +33,7 @@ _CALL = re.compile(
 _MESSAGES = {"Send", "Recv"}
 _INIT_BEGIN = re.compile(_PREFIX)
 _INIT_END = re.compile(rb"- Init (?:START|COMPLETE)\s*$")
-_NAME, _VALUE = re.compile(rb"[A-Za-z]\w*"), re.compile(rb"-?\d{1,20}|(?:0x)?[0-9a-f]{1,16}|\(nil\)")
+_NAME, _VALUE = re.compile(rb"[A-Za-z]\w*"), re.compile(rb"(?!-0)-?\d{1,20}|(?:0x)?[0-9a-f]{1,16}|\(nil\)")
 _NUMBERS = {b"rank", b"nranks", b"cudaDev", b"nvmlDev", b"childCount", b"color", b"key"}
 _OTHER_NAMES = {b"nRanks": b"nranks", b"splitCount": b"childCount"}
 """Older ones of what an Init line says."""
@@ -43,7 +43,7 @@ Process = tuple[str, int, int]
 """Host, process id, device."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Line:
     """A call; `communicator` is unique in the job where Init lines name it, else None."""
 
@@ -82,14 +82,14 @@ def _init(line: bytes) -> tuple[re.Match[bytes], dict[bytes, bytes]] | None:
     begin = None if end is None else _INIT_BEGIN.search(line)
     if end is None or begin is None:
         return None
-    words = line[begin.end() : end.start()].split(b" ")[:-1]
+    *words, rest = line[begin.end() : end.start()].split(b" ")
     if words[:1] != [b"comm"]:  # the function, which older versions do not name
         words = words[1:] if words and _NAME.fullmatch(words[0]) else [b""]
     said = {_OTHER_NAMES.get(name, name): value for name, value in zip(words[::2], words[1::2], strict=False)}
     is_whole = len(words) == 2 * len(said) and said.keys() >= {b"comm", b"rank", b"nranks"}
     is_plain = all(_NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in said.items())
     are_numbers = all(said[name].removeprefix(b"-").isdigit() for name in _NUMBERS & said.keys())
-    return (begin, said) if is_whole and is_plain and are_numbers else None
+    return (begin, said) if is_whole and is_plain and are_numbers and not rest else None
 
 
 def read_nccl_log(

@@ -10,13 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rich.console import Group, RenderableType
 
-from emulator.annexes.importers.model import Fate, ImportedNode, ImportedRank, ImportedTrace, NodeResource, Tally
+from emulator.annexes.importers.model import (
+    Fate,
+    ImportedNode,
+    ImportedRank,
+    ImportedTrace,
+    NodeResource,
+    RecordedOperation,
+    Tally,
+)
 from emulator.errors import HostError
 from emulator.host.resources import die_with_parent
 from emulator.trace.files.load import IMPORTED_SCHEMA, REPORT_FILE
@@ -142,7 +150,7 @@ def _work_nodes(
 def _work_node(
     node: ImportedNode, micros: int, groups: Mapping[tuple[str, tuple[int, ...]], int], world: tuple[int, ...]
 ) -> WorkNode:
-    plain = WorkNode(
+    return WorkNode(
         node_id=node.node_id,
         name=node.name,
         deps=node.deps,
@@ -150,24 +158,24 @@ def _work_node(
         on_cpu=node.place is NodeResource.CPU,
         start_micros=node.start_ns // NS_PER_US,
         attributes={"charkha.start_ns": node.start_ns, "charkha.duration_ns": node.duration_ns},
+        **({} if node.operation is None else _traffic(node.operation, groups, world)),
     )
-    operation = node.operation
-    if operation is None:
-        return plain
+
+
+def _traffic(
+    operation: RecordedOperation, groups: Mapping[tuple[str, tuple[int, ...]], int], world: tuple[int, ...]
+) -> dict[str, Any]:
+    """What a node has of an operation."""
     members = operation.ranks or world
+    facts = {"kind": operation.kind, "size_bytes": operation.size_bytes}
     if not operation.kind.is_collective:
-        return replace(
-            plain, kind=operation.kind, size_bytes=operation.size_bytes, peer=members[operation.peer], tag=operation.tag
-        )
-    return replace(
-        plain,
-        kind=operation.kind,
-        size_bytes=operation.size_bytes,
-        group=groups.get((operation.group or "", operation.ranks or ()), WORLD_GROUP),
-        root=members[operation.root] if 0 <= operation.root < len(members) else -1,
-        send_splits=operation.send_splits,
-        recv_splits=operation.recv_splits,
-    )
+        return facts | {"peer": members[operation.peer], "tag": operation.tag}
+    return facts | {
+        "group": groups.get((operation.group or "", operation.ranks or ()), WORLD_GROUP),
+        "root": members[operation.root] if 0 <= operation.root < len(members) else -1,
+        "send_splits": operation.send_splits,
+        "recv_splits": operation.recv_splits,
+    }
 
 
 _PLACED = (Fate.DROPPED, Fate.GUESSED)

@@ -22,6 +22,10 @@ _ROUTING = re.compile(r"frr|quagga|\bbird|gobgp|vyos|openbgpd|cumulus|ip_forward
 _COMMANDS = re.compile(r"&&|\|\||[;|\n]")
 _VERBS = ("add", "replace", "change", "append")
 _WRAPPERS = ("sudo", "env", "busybox", "nohup", "exec")
+_LIMITS = re.compile(r"tc (qdisc|class|filter)\b|ip .*\bmtu \d|ifconfig .*\bmtu \d|ethtool -s\b")
+"""Commands that change the rate, the latency or the MTU of a port."""
+_UNCLEAR = {"generic_vm", "ext-container", "host", "k8s-kind"}
+"""Kinds that may be of a host as well as of a router."""
 _UNMAPPED = ("startup-config", "binds", "env", "ports", "cmd", "sysctls", "license")
 _ROLES = ("host", "router", "bridge", "ovs")
 
@@ -95,11 +99,16 @@ def _add_node(imported: ImportedTopology, name: str, node: Mapping[str, Any]) ->
     if role is None and kind == "linux" and (found := _ROUTING.search(_said(node))):
         role = "router"
         imported.notes.append(f"node {name}: a router, as {found[0]!r} says; the label charkha: host makes it a host")
+    elif role is None and kind in _UNCLEAR:
+        imported.notes.append(f"node {name}: a router, as all of kind {kind}; the label charkha: host makes it a host")
     role = role or ("host" if kind == "linux" else _KINDS.get(kind, "router"))
     if role == "host":
         imported.hosts[name] = {}
     else:
         imported.switches[name] = role
+    for words in (words for line in node["exec"] for words in _words(str(line))):
+        if _LIMITS.match(command := " ".join(words)):
+            imported.notes.append(f"node {name}: {command!r} is not used: give rate, latency and mtu at the link")
     unmapped = [field for field in _UNMAPPED if node.get(field)]
     if unmapped:
         imported.notes.append(f"node {name}: {', '.join(unmapped)} {'is' if len(unmapped) == 1 else 'are'} not used")

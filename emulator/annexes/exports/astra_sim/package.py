@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,9 @@ from emulator.trace.files.et import read_rank
 from emulator.trace.files.files import find_trace
 from emulator.trace.files.records import read_nodes
 from emulator.trace.files.rewrite import write_trace
-from emulator.trace.meaning.model import CommKind
+from emulator.trace.meaning.model import CommKind, RankTrace
 from emulator.trace.meaning.program import exclusive_micros
-from emulator.units import format_duration
+from emulator.units import NS_PER_US, format_duration
 
 PREFIX = "trace"
 TRUE_TYPE = "charkha.comm_type"
@@ -123,11 +123,12 @@ def write_workload(run: Run, folder: Path) -> tuple[Groups, Mapping[str, int]]:
         raise ResultError("has no measured trace: only a run that was played to its end has one", path=run.folder)
     source = find_trace(run.folder / "trace", ranks=run.manifest.trace.ranks)
     played, groups = _played(run)
+    stored = _stored(run)
     changes: Counter[str] = Counter()
     for rank, path in enumerate(source.paths):
         trace = read_rank(path, rank)
-        micros = np.rint(exclusive_micros(trace) * _compute_factor(run)).astype(np.int64)
-        encoder = _Encoder(rank, played[rank], dict(zip(trace.node_id.tolist(), micros.tolist(), strict=True)), changes)
+        micros = _micros(trace, stored[rank], _compute_factor(run))
+        encoder = _Encoder(rank, played[rank], stored[rank].keys(), micros, changes)
         nodes = map(encoder.encode, read_nodes(path))
         write_trace(folder / f"{PREFIX}.{rank}.et", nodes, attributes={"schema": "charkha.astra-sim"})
     return groups, {what: count for what, count in changes.items() if count}
@@ -167,13 +168,43 @@ def _played(run: Run) -> tuple[Sequence[Mapping[int, PlayedNode]], Groups]:
     return found, Groups({number: ranks for ranks, number in numbers.items() if number})
 
 
+def _stored(run: Run) -> Sequence[Mapping[int, int]]:
+    """Per rank the nodes whose files were played as traffic with a storage host → their duration in the trace, µs."""
+    table = run.table(RunTable.SAMPLES, ["rank", "node_id", "kind", "traced_ns"])
+    labels, codes = labels_and_codes(table["kind"])
+    is_stored = np.array([CommKind[label.upper()].is_storage for label in labels], bool)[codes]
+    found: list[dict[int, int]] = [{} for _ in range(run.manifest.trace.ranks)]
+    columns = to_ints(table["rank"]), table["node_id"].to_numpy(), to_ints(table["traced_ns"])
+    for rank, node_id, traced_ns in zip(*(column[is_stored].tolist() for column in columns), strict=True):
+        found[rank][node_id] = max(0, traced_ns) // NS_PER_US
+    return found
+
+
+def _micros(trace: RankTrace, stored: Mapping[int, int], factor: float) -> Mapping[int, int]:
+    """Node id → duration as played, µs: traffic with a storage host as measured, the rest exclusive and scaled."""
+    ids = trace.node_id.tolist()
+    rows = [row for row, node_id in enumerate(ids) if node_id in stored]
+    start, duration = trace.start_micros.copy(), trace.duration_micros.copy()
+    start[rows], duration[rows] = 0, [stored[ids[row]] for row in rows]  # of the trace, which its callers contain
+    recorded = replace(trace, start_micros=start, duration_micros=duration)
+    micros = np.rint(exclusive_micros(recorded) * factor).astype(np.int64)
+    micros[rows] = trace.duration_micros[rows]
+    return dict(zip(ids, micros.tolist(), strict=True))
+
+
 class _Encoder:
     """Converts the nodes of one rank for ASTRA-sim and counts the changes."""
 
     def __init__(
-        self, rank: int, played: Mapping[int, PlayedNode], micros: Mapping[int, int], changes: Counter[str]
+        self,
+        rank: int,
+        played: Mapping[int, PlayedNode],
+        stored: Collection[int],
+        micros: Mapping[int, int],
+        changes: Counter[str],
     ) -> None:
-        self._rank, self._played, self._micros, self._changes = rank, played, micros, changes
+        self._rank, self._played, self._stored = rank, played, stored
+        self._micros, self._changes = micros, changes
 
     def encode(self, node: Node) -> Node:
         self._drop_dangling(node)
@@ -197,7 +228,8 @@ class _Encoder:
 
     def _encode_compute(self, node: Node) -> None:
         """A node that is not traffic takes the time it was played with, on the device."""
-        is_cpu = is_cpu_op(node) and takes_time(node)
+        is_stored = node.id in self._stored
+        is_cpu = is_cpu_op(node) and takes_time(node) and not is_stored
         self._changes["compute on the CPU: compute of the device, which runs one node at a time"] += is_cpu
         if takes_time(node):
             self._changes["duration as played: without that of called operators, scaled"] += int(
@@ -207,7 +239,10 @@ class _Encoder:
         else:
             node.duration_micros = 0
         kind = make_compute(node)
-        if kind is not None:
+        if is_stored:
+            what = "traffic with a storage host: compute of the device for its measured duration"
+            self._changes[f"{what}, without its bytes"] += 1
+        elif kind is not None:
             self._changes[f"{kind} that is not traffic: a COMP_NODE of its duration"] += 1
         replace_attributes(node, {"is_cpu_op": False})
 

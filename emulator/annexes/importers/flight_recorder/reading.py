@@ -115,6 +115,10 @@ class _Job:
             if operation is None:
                 continue
             operation.ranks = self._ranks(entry, operation.where, rank)
+            own, members = own_rank(entry), operation.ranks or range(self.world_size)
+            if own is not None and (own >= len(members) or members[own] != rank):
+                problem = f"is a message of rank {own} of its process group, which has ranks {list(members[:8])}"
+                raise TraceError(f"{operation.where}: {problem}, not of the rank that its file is of", rank=rank)
             self._settle(operation, entry, rank)
             calls.append(_call(operation, entry))
         return calls

@@ -74,7 +74,7 @@ class Call:
         """Take the bytes of the tensors from their type (`dtype`) and the number of their elements."""
         elements = self.number(said, sent), self.number(said, received)
         width = element_bytes(str(said.get("dtype", "")))
-        if width is None and said.get("dtype") not in (None, ""):
+        if width is None and (said.get("dtype") not in (None, "") or elements != (None, None)):
             self.unread |= {"dtype"}
         if width is not None and elements[0] is not None:
             self.sent_bytes = elements[0] * width

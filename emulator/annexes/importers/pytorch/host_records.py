@@ -96,20 +96,19 @@ def _is_tensor(value: list[Any]) -> bool:
     return len(value) >= _TENSOR_FIELDS and all(type(one) is int for one in value[: _TENSOR_FIELDS - 1])
 
 
-def is_no_tensor(value: Any) -> bool:
-    """Whether something stands where tensors should, and not even none."""
-    if isinstance(value, list):
-        return not _is_tensor(value) and any(map(is_no_tensor, value))
-    return value not in (None, "", "<None>")
+def has_unread_tensor(value: Any, *, all_are: bool = False) -> bool:
+    """Whether something in an argument looks like a tensor, by its place in memory, and cannot be read.
 
-
-def has_unread_tensor(value: Any) -> bool:
-    """Whether something in an argument looks like a tensor, by its place in memory, and cannot be read."""
+    Args:
+        all_are: tensors stand there, or none: anything else is one that cannot be read.
+    """
     if not isinstance(value, list):
+        return all_are and value not in (None, "", "<None>")
+    if _is_tensor(value):
         return False
     if len(value) == _TENSOR_FIELDS and isinstance(value[-1], str) and _DEVICE.fullmatch(value[-1]):
-        return sum(type(one) is int for one in value) < _TENSOR_FIELDS - 1
-    return any(map(has_unread_tensor, value))
+        return True
+    return any(has_unread_tensor(one, all_are=all_are) for one in value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from emulator.annexes.importers.pytorch.host_records import (
     HostRecords,
     Integers,
     has_unread_tensor,
-    is_no_tensor,
     tensors_of,
 )
 from emulator.trace.files.attributes import parse_process_groups
@@ -252,7 +251,8 @@ def parameter_call(node: HostNode, where: str) -> Call:
         elif isinstance(group, int):
             call.handle = group
         _set_rank(call, number)
-        if has_unread_tensor(values[: at - 2]) or is_no_tensor([*values[: max(0, at - 3)], *node.output_values]):
+        tensors_alone = [*values[: max(0, at - 3)], *node.output_values]
+        if has_unread_tensor(values[: at - 2]) or has_unread_tensor(tensors_alone, all_are=True):
             call.unread |= {"tensors"}
         following = [*values[at + 1 : at + 3], None, None]
         call.send_splits, call.recv_splits = _splits(following[0]), _splits(following[1])
@@ -321,7 +321,7 @@ def _operator_call(node: HostNode, where: str) -> Call:
     ):
         if at >= 0:
             tensors = list(tensors_of(value(at)))
-            if is_no_tensor(value(at)):
+            if has_unread_tensor(value(at), all_are=True):
                 call.unread |= {"tensors"}
             setattr(call, target, sum(one.size_bytes for one in tensors))
             setattr(call, storages, frozenset(one.storage for one in tensors))

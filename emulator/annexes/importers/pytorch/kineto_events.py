@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
 from itertools import accumulate
 from typing import Annotated, Any, NamedTuple
 
@@ -15,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from emulator.annexes.importers.model import Fate
 from emulator.annexes.importers.pytorch.call import (
     CALL,
     DISPATCHED,
@@ -31,10 +35,13 @@ _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime", "xpu_runtime"})
 _WITHOUT_EFFECT = frozenset({"Trace"})
 """Categories that carry nothing to play: how long the profiler recorded."""
-WAITS = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "MemcpyWithStream")
-"""Ends of names of calls of the runtime that wait for the device."""
-STREAM_WAIT = "StreamWaitEvent"
-"""End of the name of the call that makes a stream wait for another."""
+_WAIT = re.compile(
+    r"(?:cuda|cu|hip|musa|tops)(?:(?P<host>(?:Stream|Device|Event|Ctx|Thread)Synchronize|MemcpyWithStream)"
+    r"|StreamWaitEvent)(?:_ptsz|_ptds|_spt)?"
+)
+"""Calls of the runtime that wait for the device, or make a stream wait; the ends are of a default stream per thread."""
+_LIKE_WAIT = re.compile("synchronize|wait_?(?:event|stream)", re.IGNORECASE)
+_Wait = Enum("_Wait", ["HOST", "STREAM", "UNKNOWN"])
 _LARGEST_NUMBER = 1 << 62
 _NONE = -1
 
@@ -136,10 +143,10 @@ class KinetoEvents:
         operators, runtime: number of events.
         calls: operators of collectives, by start.
         notes: annotations of libraries, and those that name a process group, by start.
-        waits: calls of the runtime that wait or make a stream wait, by start.
+        waits: calls of the runtime that wait for the device, by start.
+        stream_waits: those that make a stream wait for another, by start.
         recorded: record function id → operator, of those asked for.
-        others: kernels that look like communication of other libraries: their number, and one of them.
-        ignored: category → number of other events.
+        doubts: fate and what for, of events that are not played as what they may be → their number, and the first.
         processes: ids of the processes of threads: several, if traces were merged.
     """
 
@@ -152,9 +159,9 @@ class KinetoEvents:
     calls: Sequence[KinetoEvent]
     notes: Sequence[KinetoEvent]
     waits: Sequence[KinetoEvent]
+    stream_waits: Sequence[KinetoEvent]
     recorded: dict[int, KinetoEvent]
-    others: tuple[int, KinetoEvent | None]
-    ignored: dict[str, int]
+    doubts: dict[tuple[Fate, str], tuple[int, KinetoEvent]]
     processes: Sequence[int | str]
 
 
@@ -199,9 +206,9 @@ class EventCollector:
         self._calls: list[KinetoEvent] = []
         self._notes: list[KinetoEvent] = []
         self._waits: list[KinetoEvent] = []
+        self._stream_waits: list[KinetoEvent] = []
         self._recorded: dict[int, KinetoEvent] = {}
-        self._others: tuple[int, KinetoEvent | None] = 0, None
-        self._ignored: dict[str, int] = {}
+        self._doubts: dict[tuple[Fate, str], tuple[int, KinetoEvent]] = {}
         self._processes: dict[int | str, None] = {}
         self._record_id = msgspec.json.Decoder(_OperatorArguments).decode
         self._said = msgspec.json.Decoder(_DeviceArguments).decode
@@ -225,8 +232,7 @@ class EventCollector:
             if LIBRARY.match(event.name) or GROUP_NOTE.search(event.name):
                 self._notes.append(_whole(event))
         elif category not in _WITHOUT_EFFECT:
-            category = category or "uncategorized"
-            self._ignored[category] = self._ignored.get(category, 0) + 1
+            self._doubt(Fate.DROPPED, f"events of category {category or 'uncategorized'}", event)
 
     def finish(self) -> KinetoEvents:
         """What was collected; the collector is of no use afterwards."""
@@ -234,7 +240,7 @@ class EventCollector:
         number_of = {one.tid: number for number, one in enumerate(threads)}
         numbers = np.array([number_of[tid] for tid in self._thread_numbers], dtype=np.int32)
         tasks, order = self._finished_tasks(numbers)
-        for found in (self._calls, self._notes, self._waits):
+        for found in (self._calls, self._notes, self._waits, self._stream_waits):
             found.sort(key=lambda one: (one.ts, -one.dur))
         return KinetoEvents(
             names=list(self._names),
@@ -246,11 +252,15 @@ class EventCollector:
             calls=self._calls,
             notes=self._notes,
             waits=self._waits,
+            stream_waits=self._stream_waits,
             recorded=self._recorded,
-            others=self._others,
-            ignored=self._ignored,
+            doubts=self._doubts,
             processes=list(self._processes),
         )
+
+    def _doubt(self, fate: Fate, what: str, event: RawEvent) -> None:
+        number, first = self._doubts.get((fate, what)) or (0, _timed(event))
+        self._doubts[fate, what] = number + 1, first
 
     def _name(self, event: RawEvent) -> int:
         return self._names.setdefault(event.name, len(self._names))
@@ -283,16 +293,19 @@ class EventCollector:
             correlations.append(number)
             starts.append(event.ts)
             threads.append(thread)
-        if event.name.endswith((*WAITS, STREAM_WAIT)):
-            self._waits.append(_timed(event))
+        wait = _wait(event.name)
+        if wait is _Wait.UNKNOWN:
+            self._doubt(Fate.GUESSED, "calls of the runtime that may wait, of a name not known: as if none did", event)
+        elif wait is not None:
+            (self._waits if wait is _Wait.HOST else self._stream_waits).append(_timed(event))
 
     def _add_task(self, event: RawEvent) -> None:
         said = self._said(event.args)
         if is_library_kernel(event.name):
             self._library[len(self._streams)] = _whole(event)
         elif is_other_communication(event.name):
-            number, first = self._others
-            self._others = number + 1, first or _timed(event)
+            what = "kernels that look like communication of libraries other than NCCL: played as compute"
+            self._doubt(Fate.GUESSED, what, event)
         self._tasks.add(event, self._name(event))
         stream = (_key(said.device), _key(event.tid if said.stream is None else said.stream))
         self._streams.append(self._stream_numbers.setdefault(stream, len(self._stream_numbers)))
@@ -341,6 +354,14 @@ class EventCollector:
             launch = None if thread < 0 else KinetoEvent("", threads[thread].tid, float(tasks.launch[row]), 0.0)
             found.append(LibraryTask(row, event, launch))
         return sorted(found, key=lambda one: one.row)
+
+
+@lru_cache
+def _wait(name: str) -> _Wait | None:
+    """Who waits in a call of the runtime; None: nobody."""
+    if found := _WAIT.fullmatch(name):
+        return _Wait.HOST if found["host"] else _Wait.STREAM
+    return _Wait.UNKNOWN if _LIKE_WAIT.search(name) else None
 
 
 def _timed(event: RawEvent) -> KinetoEvent:

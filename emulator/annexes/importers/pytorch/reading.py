@@ -99,12 +99,8 @@ def _read(process: Process) -> ImportedRank:
     nodes: Collection[ImportedNode]
     if kineto is not None:
         nodes = time_line(kineto, issued, losses)
-        number, first = kineto.events.others
-        if first is not None:
-            what = "kernels that look like communication of libraries other than NCCL: played as compute"
-            losses.count(Fate.GUESSED, what, kineto.where(first), number=number)
-        for category, number in kineto.events.ignored.items():
-            losses.count(Fate.DROPPED, f"events of category {category}", kineto.name, number=number)
+        for (fate, what), (number, first) in kineto.events.doubts.items():
+            losses.count(fate, what, kineto.where(first), number=number)
     else:
         assert host is not None
         nodes = host_order(host, by_record, losses)

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.annexes.importers.pytorch.kineto_events import (
-    STREAM_WAIT,
     Floats,
     Integers,
     Intervals,
@@ -80,8 +79,7 @@ def waits_between_streams(
     """
     tasks, intervals = events.tasks, Intervals(calls)
     launched = tasks.launched
-    stream_waits = (one for one in events.waits if one.name.endswith(STREAM_WAIT))
-    waits = np.array([one.ts for one in stream_waits if intervals.around(one) is None])
+    waits = np.array([one.ts for one in events.stream_waits if intervals.around(one) is None])
     until = _last_wait(waits, since=np.where(previous >= 0, launched[previous], -np.inf), before=launched)
     for task in events.library:  # its stream waits for the one of the caller in every call
         until[task.row] = launched[task.row]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
-from emulator.annexes.importers.pytorch.kineto_events import WAITS, Floats, Integers, KinetoEvent, LibraryTask
+from emulator.annexes.importers.pytorch.kineto_events import Floats, Integers, KinetoEvent, LibraryTask
 from emulator.annexes.importers.pytorch.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeTable
 from emulator.annexes.importers.pytorch.streams import (
     SLACK_US,
@@ -167,8 +167,6 @@ class _Graph:
         """Calls of the runtime that wait for the device: for the last task of each stream that ended meanwhile."""
         ends = self._tasks.start + self._tasks.duration
         for event in self._events.waits:
-            if not event.name.endswith(WAITS):
-                continue
             within = event.ts, event.end + SLACK_US
             found = (one.last_ended(launched_before=event.ts, ended_within=within) for one in self._streams)
             rows = [row for row in found if row is not None]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
@@ -129,3 +130,38 @@ def test_several_matrices_need_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "metadata.yaml").unlink()
     with pytest.raises(TraceError, match="holds 2 matrices and no YAML file: name one file"):
         read(tmp_path)
+
+
+def test_storage_of_newer_patterns_is_counted_and_their_decode_time_played(tmp_path: Path) -> None:
+    """Of nixl's docs/storage-simulation.md: a pattern with storage, one of storage alone, one under another name."""
+    write_kvbench(tmp_path)
+    patterns = [
+        {
+            "matrix_file": "matrix_1.txt",
+            "mem_type": "cpu",
+            "decode_compute_sec": 0.002,
+            "storage": {"read": [1, 0, 0, 0]},
+        },
+        {"mem_type": "cpu", "storage": {"write": ["1M", "1M", 0, 0]}},
+        {"matrix": "matrices/matrix_0.txt", "mem_type": "cuda", "priority": 7},
+    ]
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump({"traffic_patterns": patterns}))
+    trace = read(tmp_path)
+    assert [(one.name, one.duration_ns) for one in trace.ranks[0].nodes if one.name != "barrier of senders"] == [
+        ("pattern 0", 0),
+        ("sleep", 2_000_000),
+        ("pattern 2", 0),
+        ("pattern 2", 0),
+    ]
+    assert {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED} == {
+        "what the ranks of a pattern read from storage and write to it": 2,
+        "patterns without a matrix: nothing is sent": 1,
+        "'priority' of a pattern, which is not known": 1,
+        "what a rank sends to itself": 1,
+    }
+
+
+def test_patterns_of_storage_alone_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("traffic_patterns:\n- {mem_type: cpu, storage: {read: [1M, 1M]}}\n")
+    with pytest.raises(TraceError, match="has no pattern with a matrix: nothing is sent between ranks"):
+        read(tmp_path / "a.yaml")

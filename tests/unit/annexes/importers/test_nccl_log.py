@@ -80,6 +80,7 @@ def test_a_part_of_the_world_needs_the_init_lines(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ("count 1024 ", "count ", "rank1.log, line 5: a call of NCCL in a form that is not known"),
+        ("key 1 - Init", "key 1 9- Init", "rank1.log, line 3: an Init line of NCCL in a form that is not known"),
         ("datatype 7", "datatype 77", "rank1.log, line 4: data type 77 is not known; known: 0 to "),
         ("root 2 comm", "root 9 comm", "rank1.log, line 7: root 9 is not a rank of a communicator of 4 ranks"),
         ("[nranks=4]", "[nranks=5]", "rank1.log, line 4: a communicator of 5 ranks, which had 4 at its start"),

@@ -405,6 +405,7 @@ def test_an_attribute_of_a_call_that_is_not_known_is_counted(tmp_path: Path) -> 
         (lambda node: None, []),
         (lambda node: node["attrs"].append({"name": "pg_name", "type": "", "value": "1"}), ["attribute pg_name"]),
         (lambda node: node["attrs"].append({"name": "dtype", "type": "", "value": "x"}), ["dtype"]),
+        (lambda node: node["attrs"].append({"name": "in_msg_nelems", "type": "", "value": 5}), ["dtype"]),
         (lambda node: node["outputs"].update(values=[7]), ["tensors"]),
         (lambda node: node["outputs"].update(values=[[tensor(8, 16), [8, 8, 0, "16", 4, "cuda:0"]]]), ["tensors"]),
     ],
@@ -522,3 +523,35 @@ def test_ranks_of_a_recorder_may_be_a_list_and_hold_the_rank_that_calls(tmp_path
             assert [len(own) for own in operations(import_trace(importer_named("flight-recorder"), tmp_path))] == [1, 1]
     with pytest.raises(TraceError, match=r"process group '0' has ranks \[1, 2\], not the rank that calls in it"):
         import_trace(importer_named("flight-recorder"), tmp_path)
+
+
+def test_calls_of_the_runtime_that_look_like_waits_are_counted(tmp_path: Path) -> None:
+    def calls(_: int, document: KinetoDocument) -> None:
+        document.collective("allreduce", 1024, 0, (30, 10), **WORLD)
+        for name in ("aclrtSynchronizeStream", "zeEventHostSynchronize", "cudaEventSynchronize", "cudaEventQuery"):
+            document.runtime(name, 50, 1)
+
+    trace = imported(tmp_path, calls)
+    assert guesses(trace) == ["calls of the runtime that may wait, of a name not known: as if none did"]
+    assert trace.losses.number(Fate.GUESSED) == 2 * 4
+
+
+def recorded_message(folder: Path, sent: str, received: str, *, groups: tuple[str, str] = ("0", "0")) -> ImportedTrace:
+    """A message of rank 0 to rank 1 of three, of which two have a process group of their own."""
+    config = {"0": {"desc": "default_pg", "ranks": "[0, 1, 2]"}, "1": {"desc": "pair", "ranks": "[0, 1]"}}
+    for rank, (name, group) in enumerate(zip((sent, received), groups, strict=True)):
+        entries = [recorder_entry(0, name, [64], seq=1, at_us=100, group=group)]
+        dump = {"version": "2.10", "pg_config": config, "entries": entries}
+        (folder / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
+    return import_trace(importer_named("flight-recorder"), folder)
+
+
+def test_a_message_in_two_process_groups_is_a_guess(tmp_path: Path) -> None:
+    assert guesses(recorded_message(tmp_path, "send 0->1", "recv 1<-0")) == []
+    trace = recorded_message(tmp_path, "send 0->1", "recv 1<-0", groups=("0", "1"))
+    assert guesses(trace) == ["messages whose two ends are in other process groups: by ranks"]
+
+
+def test_a_message_of_another_rank_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"is a message of rank 99 of its process group, .* not of the rank that"):
+        recorded_message(tmp_path, "send 0->1", "recv 99<-0", groups=("0", "1"))

@@ -115,6 +115,29 @@ def test_addresses_are_read_as_people_spell_them(command: str, tmp_path: Path) -
     assert topology.addresses == ("10.0.0.9", "198.18.0.1")
 
 
+@pytest.mark.parametrize(
+    ("command", "is_noted"),
+    [
+        ("tc qdisc add dev eth1 root tbf rate 1gbit burst 32k latency 1ms", True),
+        ("sh -c 'ip addr add 10.0.0.1/24 dev eth1 && ip link set dev eth1 mtu 4200'", True),
+        ("ip link set eth1 up", False),
+    ],
+)
+def test_commands_that_limit_a_port_are_noted(command: str, is_noted: bool, tmp_path: Path) -> None:
+    notes = load(tmp_path, CLAB.replace('"rm -rf /"', f'"{command}"')).notes
+    assert any(
+        one.startswith("node c1: ") and one.endswith("give rate, latency and mtu at the link") for one in notes
+    ) is (is_noted)
+
+
+@pytest.mark.parametrize(("label", "role"), [("", "switch"), ("charkha: host", "host")])
+def test_a_virtual_machine_may_be_a_host(label: str, role: str, tmp_path: Path) -> None:
+    topology = load(tmp_path, CLAB.replace("c2: {kind: linux}", f"c2: {{kind: generic_vm, labels: {{{label}}}}}"))
+    assert ("c2" in [one.name for one in topology.hosts]) is (role == "host")
+    note = "node c2: a router, as all of kind generic_vm; the label charkha: host makes it a host"
+    assert (note in topology.notes) is (role == "switch")
+
+
 def test_addresses_of_links_are_used(tmp_path: Path) -> None:
     text = CLAB.replace('"ip addr add 10.0.0.1/24 dev eth1", ', "").replace(
         "mtu: 9000,", "mtu: 9000, ipv4: [10.0.0.5/24, 10.0.0.6/24],"

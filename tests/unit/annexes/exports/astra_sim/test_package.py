@@ -90,6 +90,30 @@ def test_what_it_stops_at_is_gone(tmp_path: Path) -> None:
     assert changed["compute on the CPU: compute of the device, which runs one node at a time"] == 2
 
 
+def test_traffic_with_a_storage_host_keeps_its_measured_duration(tmp_path: Path) -> None:
+    """Recorded were 100 µs for the checkpoint and 30 for the file in it; the file took 9, and compute half."""
+    cpu = [attribute("is_cpu_op", bool_val=True)]
+    nodes = [
+        et_pb2.Node(id=1, type=et_pb2.CHECKPOINT_NODE, duration_micros=100, attr=cpu),
+        et_pb2.Node(id=2, type=et_pb2.STORAGE_NODE, duration_micros=9, start_time_micros=4, ctrl_deps=[1], attr=cpu),
+        et_pb2.Node(id=3, type=et_pb2.STORAGE_NODE, duration_micros=6, data_deps=[2], attr=cpu),
+        comm(4, data_deps=[3]),
+    ]
+    storage = {"kind": "storage_write", "size_bytes": 700, "node_id": 2, "peer": 2, "traced_ns": 30 * MICROS}
+    stored = [one for rank in range(2) for one in collective([0], [9 * MICROS], instance=rank, **storage)]
+    for rank, one in enumerate(stored):
+        one["rank"] = rank
+    samples = [*stored, *collective([0, 0], [9000, 9000], node_id=4, instance=2)]
+    run = played(tmp_path, nodes, samples, scaling=Scaling(compute="0.5"))
+    got = exported(run, tmp_path / "out")
+    assert [got[n].type for n in (1, 2, 3, 4)] == [et_pb2.COMP_NODE] * 3 + [et_pb2.COMM_COLL_NODE]
+    assert [got[n].duration_micros for n in (1, 2, 3, 4)] == [(100 - 30) // 2, 9, 3, 7]
+    assert [facts_of(got[n])["is_cpu_op"] for n in (1, 2, 3, 4)] == [False] * 4
+    changed = json.loads((tmp_path / "out" / "fit.json").read_text())["changed_for_astra_sim"]
+    what = "traffic with a storage host: compute of the device for its measured duration, without its bytes"
+    assert (changed[what], changed["STORAGE_NODE that is not traffic: a COMP_NODE of its duration"]) == (2, 2)
+
+
 def uneven(folder: Path, sizes: list[int], *splits: tuple[int, ...]) -> Run:
     """An all-to-all of two ranks."""
     samples = collective([0, 0], [9000, 9000], kind="all_to_all", node_id=1)

@@ -74,11 +74,12 @@ def test_a_stream_that_waits_for_a_collective_depends_on_it(tmp_path: Path) -> N
     assert collectives[-1] in named(nodes, "sgd").deps
 
 
-def test_a_wait_of_the_cpu_is_a_dependency_in_place_of_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wait", ["cudaStreamSynchronize", "cudaStreamSynchronize_ptsz", "hipDeviceSynchronize"])
+def test_a_wait_of_the_cpu_is_a_dependency_in_place_of_time(wait: str, tmp_path: Path) -> None:
     trace = trace_of_one()
     trace.operator("aten::item", 0, 130)
     trace.kernel("reduce", 20, 80, launch=10)
-    trace.runtime("cudaStreamSynchronize", 15, 90)
+    trace.runtime(wait, 15, 90)
     nodes = nodes_of(trace, tmp_path)
     reduce = named(nodes, "reduce")
     [after] = [one for one in nodes if reduce.node_id in one.deps]
