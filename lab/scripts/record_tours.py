@@ -44,9 +44,10 @@ def page(tour: Tour, outputs: Sequence[str]) -> str:
     title = tour.title[0].lower() + tour.title[1:]
     opening = (
         f"# Tutorial: {title}\n{tour.reader}\n\n"
-        f"`charkha demo {tour.name}` plays these {len(tour.steps)} commands {place}.\n"
-        "It prints each before it runs; or type them in an empty folder. `python -m lab.scripts.record_tours` makes\n"
-        "this page.\n"
+        f"[Install](install.md) Charkha, and activate its environment. `charkha demo {tour.name}` plays these\n"
+        f"{len(tour.steps)} commands {place}. It prints each before it runs; or type them in an empty folder. What\n"
+        "commands say on stderr is left out here. With `--explain` they say what their columns mean, and a mark such\n"
+        "as `!`. `python -m lab.scripts.record_tours` makes this page.\n"
     )
     parts = [opening]
     for number, (step, output) in enumerate(zip(tour.steps, outputs, strict=True), 1):

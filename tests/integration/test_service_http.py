@@ -16,15 +16,18 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from charkha.service import Client, HostError, Role, State
+from charkha.service import Client, HostError, Refusal, Role, State
 from emulator.annexes.launch.authority import issue, make_authority
 from emulator.annexes.service.configuration import Configuration, ServiceFolder
 from emulator.annexes.service.http import COOKIE, LARGEST_BODY_BYTES
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.serving import opened, serving
 from emulator.control.certificates.roles import Role as Certified
+from emulator.control.parameter import Parameter
+from emulator.results.run_folder.writer import RunWriter
 from tests.support.command import EXAMPLE
 from tests.support.repeated import write_runs
+from tests.support.runs import manifest, ranks
 from tests.support.service import QUICK, add_users, in_this_process
 
 KEYED = ("GET", "/runs/1/live/1/state")
@@ -315,6 +318,43 @@ async def test_files_of_any_size_come_within_the_quota(tmp_path: Path, tokens: d
         assert kept.stat().st_size == 2 * LARGEST_BODY_BYTES
         status, text, _ = await ask("POST", path, data=large(bytes(2 * LARGEST_BODY_BYTES), form_name="other"))
         assert (status, "1 MiB that are left" in text) == (507, True), text
+
+
+async def test_a_client_sends_files_as_they_are(tmp_path: Path, tokens: dict[str, str]) -> None:
+    async with in_this_process(tmp_path) as (routes, url):
+        client = Client(url, tokens["operator"])
+        made = await asyncio.to_thread(client.add_trace, "mine", EXAMPLE.iterdir())
+        kept = {one.name: one.read_bytes() for one in (routes.service.place.uploads / made.name).iterdir()}
+        assert kept == {one.name: one.read_bytes() for one in EXAMPLE.iterdir()}
+        with pytest.raises(Refusal, match="operator has a trace mine"):
+            await asyncio.to_thread(client.add_trace, "mine", EXAMPLE.iterdir())
+
+
+async def test_the_progress_of_a_run_that_plays_is_on_every_page_and_in_every_answer(
+    tmp_path: Path, tokens: dict[str, str]
+) -> None:
+    async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:
+        ask = Asking(session, url, tokens["operator"])
+        for _ in range(2):
+            await ask("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK})
+        routes.service.store.start_run(1)
+        facts = manifest(parameters={"iterations": Parameter(4)})
+        with RunWriter(routes.service.place.run(1).results, facts) as writer:
+            writer.add_iteration(0, ranks((0, 2_500_000_000), (0, 2_500_000_000)))
+            writer.flush()
+            for path in ("/", "/runs", "/runs/1"):
+                text = (await ask("GET", path))[1]
+                assert text.count('<progress max="4" value="1" aria-label="progress of run 1">') == 1, path
+                assert "<span>about 7.5 s left</span>" in text, path
+            assert "<progress" not in (await ask("GET", "/runs/2"))[1]
+            for path in ("/runs", "/runs/1", "/duts/loopback/queue"):
+                assert '"progress":{"done":1,"planned":4,"left_s":7.5}' in (await ask("GET", f"/api/v1{path}"))[1], path
+            async with asyncio.timeout(60):
+                headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+                async with session.get(f"{url}/api/v1/runs/1/events", headers=headers) as events:
+                    assert b'"left_s":7.5' in await events.content.readline()
+        routes.service.store.end_run(1, State.COMPLETE)
+        assert "<progress" not in (await ask("GET", "/runs"))[1]
 
 
 async def test_one_trace_of_a_user_comes_at_a_time_and_in_time(

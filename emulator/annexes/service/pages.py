@@ -395,7 +395,7 @@ def _moment(when: datetime | None) -> str:
 
 
 PATH = "/back"
-_BODY = re.compile(r"<body[^<>]*>")
+_BEGIN = re.compile(r"<body[^<>]*>\s*(<a class=\"skip\"[^<>]*>[^<>]*</a>)?")
 _TARGET = re.compile(r"/(runs/\d+)?|/runs")
 """Reports are shown in a sandbox, as of another site: browsers send no session with what is opened from there. The link
 therefore leads to a page of the service that has no content, and that page leads on."""
@@ -403,10 +403,9 @@ therefore leads to a page of the service that has no content, and that page lead
 
 def with_way_back(page: str, *, to: str, name: str) -> str:
     """A page of results with a link to a page of the service above its content."""
-    link = (
-        f'<p style="margin:.4rem 1rem"><a id="way-back" href="{PATH}?to={escape(to)}">← {escape(visible(name))}</a></p>'
-    )
-    return _BODY.sub(lambda body: body[0] + link, page, count=1)
+    link = f'<a id="way-back" href="{PATH}?to={escape(to)}">← {escape(visible(name))}</a>'
+    back = f'<div role="navigation" aria-label="Back" style="margin:.4rem 1rem">{link}</div>'
+    return _BEGIN.sub(lambda begin: begin[0] + back, page, count=1)
 
 
 async def lead_back(request: web.Request) -> web.Response:
