@@ -126,7 +126,7 @@ def _start(browser: Browser, *, iterations: int) -> None:
     click(browser, "link text", "Start")
     browser.run(f"document.querySelector('[name=iterations]').value = {iterations}")
     click(browser, "xpath", "//button[.='Compose']")
-    assert f"iterations: {iterations}" in found(browser, "tag name", "textarea").get_attribute("value")
+    assert f"iterations: {iterations}" in found(browser, "name", "spec.1").get_attribute("value")
     click(browser, "id", "submit")
 
 

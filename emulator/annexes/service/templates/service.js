@@ -36,12 +36,19 @@
 
   if (events) {
     const source = new EventSource(events), log = document.getElementById("log");
-    let state = null;
+    let state = null, lines = [], isDrawn = true;
+    const draw = () => {
+      isDrawn = true;
+      lines = lines.slice(-1000);  // a run may say more than a browser can hold
+      log.textContent = lines.join("\n");
+      log.scrollTop = log.scrollHeight;
+    };
     source.addEventListener("message", message => {
       const { log: line, run } = JSON.parse(message.data);
       if (line !== undefined && line !== null) {
-        log.append(`${line}\n`);
-        log.scrollTop = log.scrollHeight;
+        lines.push(line);
+        if (isDrawn) setTimeout(draw, 200);
+        isDrawn = false;
       }
       if (run && state !== null && run.state !== state) { source.close(); location.reload(); }
       else if (run && state !== null) renew("state");
