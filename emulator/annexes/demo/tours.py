@@ -242,7 +242,7 @@ CI = Tour(
         TourStep("Can it be played? Bad input ends here with exit code 2.", "charkha trace check job"),
         TourStep("What the device has to meet.", written("rules.yaml", _LOSES_NOTHING)),
         TourStep(
-            "A run with rules. Its exit code is 0 for PASS, 5 FAIL, 6 TESTER-LIMITED, 7 UNDECIDED; JSON is for the job.",
+            "A run with rules: exit code 0 is PASS, 5 FAIL, 6 TESTER-LIMITED, 7 UNDECIDED; JSON is for the job.",
             "charkha run job --topology switch.yaml --profile fw-a --expect rules.yaml --json --out first > run.json"
             " && echo passed",
             what="released firmware",
