@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from emulator.annexes.service.client import Client
-from emulator.annexes.service.model import Dut, Event, Refusal, Reservation, Role, Run, State, TrendPoint, User
+from emulator.annexes.service.model import (
+    Dut,
+    Event,
+    Progress,
+    Refusal,
+    Reservation,
+    Role,
+    Run,
+    State,
+    TrendPoint,
+    User,
+)
 from emulator.errors import HostError
 
 __all__ = [
@@ -11,6 +22,7 @@ __all__ = [
     "Dut",
     "Event",
     "HostError",
+    "Progress",
     "Refusal",
     "Reservation",
     "Role",

@@ -258,11 +258,12 @@ def photograph(page: Path) -> None:
 
 def pictures(name: str, folder: Path, title: str, *, at: str = "") -> str:
     """Markdown of what `photograph` made of a page in a folder, which is `at` for the reader; "" if nothing."""
-    return "".join(
-        f"[![{title}]({at}{name}-{scheme}.png#only-{scheme})]({at}{name}.html)"
+    shown = " ".join(
+        f"![{title}]({at}{name}-{scheme}.png#only-{scheme})"
         for scheme in ("light", "dark")
         if (folder / f"{name}-{scheme}.png").exists()
     )
+    return shown and f"[{shown}]({at}{name}.html)"
 
 
 def page_name(example: Tour) -> str:

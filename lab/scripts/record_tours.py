@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from emulator.annexes.demo.command import shown
 from emulator.annexes.demo.playing import Played
 from emulator.annexes.demo.tours import DEMO, TOURS, Tour
-from emulator.views.terminal.console import WIDTH
 from lab.scripts.gallery import EXAMPLES, played
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -44,9 +44,10 @@ def page(tour: Tour, outputs: Sequence[str]) -> str:
     title = tour.title[0].lower() + tour.title[1:]
     opening = (
         f"# Tutorial: {title}\n{tour.reader}\n\n"
-        f"`charkha demo {tour.name}` plays these {len(tour.steps)} commands {place}.\n"
-        "It prints each before it runs; or type them in an empty folder. `python -m lab.scripts.record_tours` makes\n"
-        "this page.\n"
+        f"[Install](install.md) Charkha, and activate its environment. `charkha demo {tour.name}` plays these\n"
+        f"{len(tour.steps)} commands {place}. It prints each before it runs; or type them in an empty folder. What\n"
+        "commands say on stderr is left out here. With `--explain` they say what their columns mean, and a mark such\n"
+        "as `!`. `python -m lab.scripts.record_tours` makes this page.\n"
     )
     parts = [opening]
     for number, (step, output) in enumerate(zip(tour.steps, outputs, strict=True), 1):
@@ -126,17 +127,18 @@ def masked(line: str) -> str:
 
 
 def picture(done: Iterable[Played]) -> str:
-    """The terminal of a tour as SVG; no font comes from elsewhere."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), color_system="truecolor", force_terminal=True)
-    console.print(Text("$ charkha demo", style="bold green"))
+    """The terminal of a tour as SVG, as wide as its longest line; no font comes from elsewhere."""
+    parts = [Text("$ charkha demo", style="bold green")]
     for one in done:
         for part, longest in _IN_PICTURE.items():
             if part in one.step.command and ">" not in one.step.command:
                 why, *command = shown(one.step.why, one.step.command).strip().split("\n$ ")
-                console.print(Text(f"\n{why}", style="bright_black"))
-                console.print(Text(f"$ {command[0]}", style="bold green"))
-                console.print(Text("\n".join(line[:WIDTH] for line in one.output.splitlines()[:longest])))
-    console.print()  # the last line of the picture is cut
+                parts.append(Text(f"\n{why}", style="bright_black"))
+                parts.append(Text(f"$ {command[0]}", style="bold green"))
+                parts.append(Text("\n".join(one.output.splitlines()[:longest])))
+    width = max(cell_len(line) for part in parts for line in part.plain.splitlines()) + 1
+    console = Console(record=True, width=width, file=io.StringIO(), color_system="truecolor", force_terminal=True)
+    console.print(*parts, sep="\n", end="\n\n")  # the last line of the picture is cut
     return console.export_svg(title="charkha demo", code_format=_WITHOUT_FONTS, unique_id="demo")
 
 

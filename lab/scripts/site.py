@@ -19,6 +19,8 @@ from lab.scripts.gallery import EXAMPLES, EXHIBITS, index, page_name, with_pages
 ROOT = Path(__file__).resolve().parents[2]
 _AS_TEXT = ("topologies/*.yaml", "docs/ci/*", "LICENSE")
 """Files that pages link to, and that a browser shows as they are."""
+_DIALOG = 'data-md-component="search" role="dialog"'
+"""Of the theme, which gives it no name."""
 
 
 def collect(folder: Path, gallery: Path | None) -> None:
@@ -55,7 +57,7 @@ def collect(folder: Path, gallery: Path | None) -> None:
 
 
 def lists_apart(text: str) -> str:
-    """A page with an empty line before each list and table: CommonMark needs none, Python-Markdown does."""
+    """A page with empty lines around code and before lists and tables: Python-Markdown needs them, CommonMark not."""
     lines: list[str] = []
     is_code = False
     for line in text.splitlines():
@@ -63,6 +65,8 @@ def lists_apart(text: str) -> str:
         is_item = re.match(r"(?:[-*] |\d+\. |\|)", line) is not None
         goes_on = re.match(r"(?:[-*] |\d+\. |\|| )", before) is not None
         if is_item and before and not goes_on and not is_code:
+            lines.append("")
+        if line and before.startswith("```") and not is_code:
             lines.append("")
         is_code ^= line.startswith("```")
         if is_code and line.startswith("```") and before:
@@ -85,6 +89,9 @@ def build(site: Path, gallery: Path | None) -> None:
         subprocess.run(
             [*command, "--config-file", str(Path(__file__).with_name("mkdocs.yml"))], env=environment, check=True
         )
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace(_DIALOG, f'{_DIALOG} aria-label="Search"'), encoding="utf-8")
     wanted = [*(one.name for one in EXHIBITS), *map(page_name, EXAMPLES)]
     missing = [name for name in wanted if not (site / "gallery" / f"{name}.html").exists()]
     if missing:

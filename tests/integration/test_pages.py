@@ -30,6 +30,54 @@ CLIPPED = """
 return [...document.querySelectorAll('.figure, .figure *')].filter(one => one.scrollWidth > one.clientWidth)
   .map(one => one.textContent.trim());
 """
+# What a checker of accessibility would complain about, each as a text.
+UNREACHABLE = """
+const shown = one => one.checkVisibility({visibilityProperty: true}), found = [];
+let level = 0;
+for (const one of [...document.querySelectorAll('h1, h2, h3, h4')].filter(shown)) {
+  if (one.tagName[1] > level + 1) found.push(`${one.tagName} after H${level}: ${one.textContent}`);
+  level = Number(one.tagName[1]);
+}
+if (document.querySelectorAll('h1').length !== 1) found.push('not one h1');
+const labels = one => [...(one.labels || [])].map(label => label.textContent).join(' ') + one.textContent;
+for (const one of document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')) {
+  if (!(one.getAttribute('aria-label') || labels(one)).trim()) found.push(`no name: ${one.outerHTML}`);
+}
+const landmarks = document.querySelectorAll('nav, [role=navigation], section[aria-labelledby], [role=region]');
+const names = [...landmarks].map(one =>
+  one.getAttribute('aria-label') || document.getElementById(one.getAttribute('aria-labelledby'))?.textContent);
+found.push(...names.filter((name, at) => !name || names.indexOf(name) !== at).map(name => `landmark twice: ${name}`));
+for (const one of document.querySelectorAll('*')) {
+  const scrolls = ['auto', 'scroll'].includes(getComputedStyle(one).overflowX) && one.scrollWidth > one.clientWidth;
+  const keys = 'a[href], button, input, select, textarea, [tabindex]';
+  if (scrolls && shown(one) && !one.matches(keys) && !one.querySelector(keys)) found.push(`no key: ${one.className}`);
+}
+const target = document.querySelector('body > a.skip')?.hash;
+if (!target || !document.querySelector(target)) found.push('no skip link');
+return found;
+"""
+# Text whose colour differs too little from what is behind it: WCAG 2.2, 1.4.3.
+FAINT = """
+const channels = text => (text.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+const light = ([r, g, b]) => [r, g, b].map(c => c / 255).map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+  .reduce((sum, c, at) => sum + c * [.2126, .7152, .0722][at], 0);
+const behind = one => {
+  for (; one; one = one.parentElement) {
+    const colour = channels(getComputedStyle(one).backgroundColor);
+    if (colour.length < 4 || colour[3] === 1) return colour;
+  }
+  return [255, 255, 255];
+};
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = new Set();
+while (walker.nextNode()) {
+  const text = walker.currentNode.textContent.trim(), one = walker.currentNode.parentElement;
+  if (!text || one.closest('svg, script, style, .skip') || !one.checkVisibility({visibilityProperty: true})) continue;
+  const [a, b] = [light(channels(getComputedStyle(one).color)), light(behind(one))].sort((x, y) => y - x);
+  const large = parseFloat(getComputedStyle(one).fontSize) >= 24;
+  if ((a + .05) / (b + .05) < (large ? 3 : 4.5)) found.add(`${text} ${getComputedStyle(one).color}`);
+}
+return [...found];
+"""
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +100,15 @@ def test_a_page_fits_the_window(browser: Browser, pages: dict[str, Path], kind: 
     assert browser.run("return document.documentElement.scrollWidth - innerWidth") <= 0
     assert browser.run(CLIPPED) == []
     assert browser.run(OUTSIDE) == []
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_page_can_be_read_and_used_by_everybody(browser: Browser, pages: dict[str, Path], kind: str) -> None:
+    for scheme in ("light", "dark"):
+        _open(browser, pages[kind], 420, scheme=scheme)
+        assert browser.run(FAINT) == []
+    browser.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert browser.run(UNREACHABLE) == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -79,8 +136,8 @@ def test_a_phone_shows_the_verdict_beside_the_class(browser: Browser, pages: dic
     assert browser.run("return document.querySelector('.answer').textContent").startswith("SLOWER")
 
 
-def _open(browser: Browser, page: Path, width: int) -> None:
-    browser.show(width, 900)
+def _open(browser: Browser, page: Path, width: int, *, scheme: str = "light") -> None:
+    browser.show(width, 900, scheme=scheme)
     browser.driver.get(page.as_uri())  # the pages of a service have their script elsewhere, and no pictures
     drawn = "!document.querySelector('[data-chart]') || document.documentElement.dataset.ready"
     wait_for(lambda: browser.run(f"return document.readyState === 'complete' && ({drawn})") or None)

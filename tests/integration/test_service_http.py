@@ -4,7 +4,9 @@ import asyncio
 import gzip
 import html
 import io
+import json
 import re
+import shutil
 import ssl
 from datetime import timedelta
 from pathlib import Path
@@ -14,14 +16,18 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from charkha.service import Client, HostError, Role
+from charkha.service import Client, HostError, Refusal, Role, State
 from emulator.annexes.launch.authority import issue, make_authority
 from emulator.annexes.service.configuration import Configuration, ServiceFolder
 from emulator.annexes.service.http import COOKIE, LARGEST_BODY_BYTES
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.serving import opened, serving
 from emulator.control.certificates.roles import Role as Certified
+from emulator.control.parameter import Parameter
+from emulator.results.run_folder.writer import RunWriter
 from tests.support.command import EXAMPLE
+from tests.support.repeated import write_runs
+from tests.support.runs import manifest, ranks
 from tests.support.service import QUICK, add_users, in_this_process
 
 KEYED = ("GET", "/runs/1/live/1/state")
@@ -114,8 +120,7 @@ async def test_a_browser_logs_in_and_its_forms_cannot_be_forged(tmp_path: Path, 
                 upload.add_field("files", file.read_bytes(), filename=file.name)
             status, _, headers = await page("POST", "/traces", data=upload)
             assert (status, headers.get("Location", None) and headers["Location"][:29]) == expected
-        damaged = {"Content-Type": "multipart/form-data; boundary=x"}
-        assert (await page("POST", "/traces", data=b"--y", headers=damaged))[0] == 400
+        assert (await page("POST", "/traces", data=b"--y", headers=PARTS))[0] == 400
         assert 'value="trace:operator/mine" selected' in (await page("GET", headers["Location"]))[1]
 
         assert (await page("POST", "/logout", data={"form_token": form_token[1]}))[0] == 303
@@ -278,6 +283,144 @@ async def test_what_users_submit_counts_towards_their_quota(tmp_path: Path, toke
         assert status == 507
         assert re.search(r"the files of operator use 19.76 KiB of 19.53 KiB, the disk_quota of a user", text), text
         assert (await bob("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK}))[0] == 200
+
+
+def large(file: bytes, *, name: str = "trace.0.et", form_name: str = "mine") -> aiohttp.FormData:
+    form = aiohttp.FormData({"name": form_name})
+    for content, filename in ((file, name), (b"", "trace.1.et")):
+        form.add_field("files", io.BytesIO(content), filename=filename)
+    return form
+
+
+async def test_files_of_any_size_come_within_the_quota(tmp_path: Path, tokens: dict[str, str]) -> None:
+    quota = 3 * LARGEST_BODY_BYTES
+    async with in_this_process(tmp_path, quota_bytes=quota) as (routes, url), aiohttp.ClientSession() as session:
+        ask, path = Asking(session, url, tokens["operator"]), "/api/v1/traces"
+        refused = (
+            (large(bytes(quota + 1)), 507, "the files are larger than the 3 MiB that are left of disk_quota"),
+            (large(b"", name="../trace.0.et"), 400, "name: "),
+            (large(b"", form_name="../mine"), 400, "name: "),
+            (large(b"", form_name="x" * 5000), 413, "too large"),
+            (large(b"", name="notes.txt"), 400, "charkha trace convert"),
+            (large(b"", name="trace.1.et"), 400, "such a file already"),
+        )
+        nested = aiohttp.FormData({"name": "mine"})
+        nested.add_field("files", io.BytesIO(b"--y--"), content_type="multipart/mixed; boundary=y")
+        for form, expected, problem in (*refused, (nested, 400, "form as a part")):
+            status, text, _ = await ask("POST", path, data=form)
+            assert (status, problem in text) == (expected, True), text
+        assert (await ask("POST", path, json={"name": "mine"}))[0] == 415
+        for ending in (b"", b"--x", b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nmi'):
+            assert (await ask("POST", path, data=ending, headers=PARTS))[0] == 400, ending
+        assert list(routes.service.place.uploads.iterdir()) == [], "nothing of them is left"
+        assert (await ask("POST", path, data=large(bytes(2 * LARGEST_BODY_BYTES))))[0] == 200
+        kept, _ = sorted((routes.service.place.uploads / "operator" / "mine").iterdir())
+        assert kept.stat().st_size == 2 * LARGEST_BODY_BYTES
+        status, text, _ = await ask("POST", path, data=large(bytes(2 * LARGEST_BODY_BYTES), form_name="other"))
+        assert (status, "1 MiB that are left" in text) == (507, True), text
+
+
+async def test_a_client_sends_files_as_they_are(tmp_path: Path, tokens: dict[str, str]) -> None:
+    async with in_this_process(tmp_path) as (routes, url):
+        client = Client(url, tokens["operator"])
+        made = await asyncio.to_thread(client.add_trace, "mine", EXAMPLE.iterdir())
+        kept = {one.name: one.read_bytes() for one in (routes.service.place.uploads / made.name).iterdir()}
+        assert kept == {one.name: one.read_bytes() for one in EXAMPLE.iterdir()}
+        with pytest.raises(Refusal, match="operator has a trace mine"):
+            await asyncio.to_thread(client.add_trace, "mine", EXAMPLE.iterdir())
+
+
+async def test_the_progress_of_a_run_that_plays_is_on_every_page_and_in_every_answer(
+    tmp_path: Path, tokens: dict[str, str]
+) -> None:
+    async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:
+        ask = Asking(session, url, tokens["operator"])
+        for _ in range(2):
+            await ask("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK})
+        routes.service.store.start_run(1)
+        facts = manifest(parameters={"iterations": Parameter(4)})
+        with RunWriter(routes.service.place.run(1).results, facts) as writer:
+            writer.add_iteration(0, ranks((0, 2_500_000_000), (0, 2_500_000_000)))
+            writer.flush()
+            for path in ("/", "/runs", "/runs/1"):
+                text = (await ask("GET", path))[1]
+                assert text.count('<progress max="4" value="1" aria-label="progress of run 1">') == 1, path
+                assert "<span>about 7.5 s left</span>" in text, path
+            assert "<progress" not in (await ask("GET", "/runs/2"))[1]
+            for path in ("/runs", "/runs/1", "/duts/loopback/queue"):
+                assert '"progress":{"done":1,"planned":4,"left_s":7.5}' in (await ask("GET", f"/api/v1{path}"))[1], path
+            async with asyncio.timeout(60):
+                headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+                async with session.get(f"{url}/api/v1/runs/1/events", headers=headers) as events:
+                    assert b'"left_s":7.5' in await events.content.readline()
+        routes.service.store.end_run(1, State.COMPLETE)
+        assert "<progress" not in (await ask("GET", "/runs"))[1]
+
+
+async def test_one_trace_of_a_user_comes_at_a_time_and_in_time(
+    tmp_path: Path, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr("emulator.annexes.service.http.REQUEST_S", 0.5)
+    monkeypatch.setattr("emulator.annexes.service.http.LEAST_BYTES_PER_S", 1 << 30)
+
+    async def slow():
+        yield parts("A: b", name='name="name"').removesuffix(b"--x--\r\n")
+        yield b'--x\r\nContent-Disposition: form-data; name="files"; filename="t.0.et"\r\n\r\n' + bytes(1 << 20)
+        began.set()
+        await release.wait()
+
+    async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:
+        ask, path = Asking(session, url, tokens["operator"]), "/api/v1/traces"
+        first = asyncio.create_task(ask("POST", path, data=slow(), headers=PARTS))
+        await began.wait()
+        status, text, _ = await ask("POST", path, data=large(b""))
+        assert (status, "uploading another trace" in text) == (429, True), text
+        status, text, _ = await first
+        assert (status, "did not come" in text) == (408, True), text
+        release.set()
+        assert list(routes.service.place.uploads.iterdir()) == []
+        status, text, _ = await ask("POST", path, data=large(b""))
+        assert status == 200, text
+
+
+async def test_rules_are_stored_and_runs_judged_again_by_them(tmp_path: Path, tokens: dict[str, str]) -> None:
+    met, failed = (f"rules: [{{metric: jct, at_most: {limit}}}]" for limit in ("100 s", "1 ns"))
+    async with (
+        in_this_process(tmp_path) as (routes, url),
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+    ):
+        ask, page = Asking(session, url, tokens["operator"]), Asking(session, url, None)
+        await ask("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK})
+        assert (await ask("POST", "/api/v1/runs/1/judge", json={}))[0] == 409, "it has not been played"
+        (made,) = write_runs(tmp_path / "made", runs=1, seed=1)
+        shutil.copytree(made.folder, routes.service.place.run(1).results)
+        routes.service.store.start_run(1)
+        routes.service.store.end_run(1, State.COMPLETE)
+        assert (await ask("POST", "/api/v1/rules", json={"name": "strict", "text": failed}))[0] == 200
+        for asked, outcome in (({"expect": "operator/strict"}, "FAIL"), ({"rules": met}, "PASS"), ({}, None)):
+            status, text, _ = await ask("POST", "/api/v1/runs/1/judge", json=asked)
+            assert status == 200, text
+            assert outcome in (None, json.loads(text)["outcome"])
+        both = {"expect": "example", "rules": met}
+        for wrong, problem in ((both, "not both"), ({"rules": "rules: []"}, "rules:1"), ({"expect": "x"}, "USER/NAME")):
+            status, text, _ = await ask("POST", "/api/v1/runs/1/judge", json=wrong)
+            assert (status, problem in text) == (400, True), text
+
+        await page("POST", "/login", data={"token": tokens["operator"]})
+        token = re.search(r'name="form_token" value="(\w+)"', (await page("GET", "/runs/1"))[1])
+        assert token is not None
+        own = {"form_token": token[1], "expect": "operator/strict", "rules": "\r\n"}
+        assert (await page("POST", "/runs/1/judge", data={**own, "form_token": "0"}))[0] == 403
+        status, text, headers = await page("POST", "/runs/1/judge", data=own)
+        assert (status, "FAIL" in text, 'id="way-back"' in text) == (200, True, True)
+        assert headers["Content-Security-Policy"] == "sandbox allow-scripts"
+        for file, typed, status in ((met, "", 303), ("", met, 303), (met, met, 400), ("", "", 400), ("\xff", "", 400)):
+            form = aiohttp.FormData({"form_token": token[1], "name": f"of-{len(file)}-{len(typed)}", "text": typed})
+            form.add_field("file", file.encode("latin-1"), filename="rules.yaml" if file else "")
+            found, text, headers = await page("POST", "/rules", data=form)
+            assert found == status, text
+        assert f'<option value="operator/of-{len(met)}-0">' in (await page("GET", "/start"))[1]
 
 
 async def test_pages_escape_what_users_wrote(tmp_path: Path, tokens: dict[str, str]) -> None:

@@ -31,6 +31,7 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> Non
         loaded = [one[1] for one in _LOADED.finditer(text) if 'rel="canonical"' not in one[0]]
         assert loaded
         assert [one for one in loaded if re.match(r"(?:https?:)?//", one)] == []
+        assert all("aria-label" in one for one in re.findall(r'<div[^>]*role="dialog"[^>]*>', text))
 
 
 def test_styles_name_no_font_from_elsewhere(site: Path) -> None:
@@ -41,14 +42,15 @@ def test_styles_name_no_font_from_elsewhere(site: Path) -> None:
 def test_an_example_shows_its_page_where_there_is_one(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     assert with_pages(text, tmp_path) == text
-    for name in ("trace-dense.html", "trace-dense-light.png"):
+    for name in ("trace-dense.html", "trace-dense-light.png", "trace-dense-dark.png"):
         (tmp_path / name).touch()
     changed = with_pages(text, tmp_path)
     assert "two each. [Open its page](../gallery/trace-dense.html).\n" in changed
-    assert "](../gallery/trace-dense-light.png#only-light)](../gallery/trace-dense.html)" in changed
-    assert changed.count("../gallery/") == 3
+    assert "](../gallery/trace-dense-dark.png#only-dark)](../gallery/trace-dense.html)" in changed
+    assert changed.count("../gallery/") == 4, "one link has both pictures, of which a theme shows one"
 
 
 def test_a_list_begins_a_block_of_its_own() -> None:
     assert lists_apart("Text:\n- one\n- two\n") == "Text:\n\n- one\n- two\n"
     assert lists_apart("```\nText\n- no list\n```\n") == "```\nText\n- no list\n```\n"
+    assert lists_apart("Text\n```\ncode\n```\nText\n") == "Text\n\n```\ncode\n```\n\nText\n"

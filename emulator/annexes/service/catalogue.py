@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from emulator.annexes.service.configuration import Configuration
-from emulator.annexes.service.model import MOST_REPEATS, Compose, Composed, Dut, Refusal, Stored, StoredFile
+from emulator.annexes.service.model import MOST_FILES, MOST_REPEATS, Compose, Composed, Dut, Refusal, Stored, StoredFile
 from emulator.errors import TraceError
 from emulator.experiment.series.suite.document import Case, read_suite, shipped_suites
 from emulator.experiment.series.sweep.grid import make_sweep, parse_axis
@@ -23,7 +25,7 @@ from emulator.experiment.spec.readers import is_algorithm_file
 from emulator.experiment.spec.settings import ALGORITHMS, SETTINGS, is_set
 from emulator.experiment.spec.spec import Experiment, Job
 from emulator.host.files import write_text
-from emulator.results.verdict.rules import EXAMPLE
+from emulator.results.verdict.rules import EXAMPLE, Rules, load_rules, rules_from
 from emulator.schema import SchemaProblem
 from emulator.shipped import PROFILES, TOPOLOGIES, TRACES, first_line
 from emulator.suggestions import did_you_mean
@@ -35,6 +37,9 @@ SPEC = Path("run spec")
 """Stands for its file in errors."""
 MOST_SPEC_VALUES = 20_000
 """Values and keys of a user's run spec."""
+_RULES = Path("rules")
+"""Stands for the file of rules in errors."""
+_MOST_RULES_VALUES = 5_000
 _DEPTH = 3
 """Folders below a configured one in which traces are looked for."""
 PAIRS = "pairs"
@@ -48,7 +53,7 @@ class Catalogue:
     Args:
         configuration: names the folders.
         rules: folder for the rules of cases, which are no files of their own.
-        uploads: folder for the traces of users.
+        uploads: folder for the traces and rules of users.
     """
 
     def __init__(self, configuration: Configuration, *, rules: Path, uploads: Path) -> None:
@@ -60,33 +65,69 @@ class Catalogue:
         """All of them."""
         listed = {
             kind: tuple(StoredFile(name=name, about=first_line(path)) for name, path in self._paths(kind).items())
-            for kind in _KINDS
+            for kind in (*_KINDS, "rules")
         }
         return Stored(**listed)
 
-    def add_trace(self, user: str, name: str, files: Mapping[str, bytes]) -> StoredFile:
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """An empty folder for the files of a trace that comes; it goes away."""
+        with tempfile.TemporaryDirectory(dir=self._uploads, prefix=".") as folder:
+            made = Path(folder) / "trace"
+            made.mkdir()
+            yield made
+
+    def add_trace(self, user: str, name: str, made: Path) -> StoredFile:
         """Store a trace of a user; other users may play it, too.
+
+        Args:
+            user, name: it becomes USER/NAME.
+            made: a folder in `scratch` with its files.
 
         Raises:
             Refusal: there is one of that name, or the files are no trace.
         """
+        try:
+            find_trace(made)
+        except TraceError as error:
+            problem = error.problem or str(error)
+            raise Refusal(f"{problem}: upload .et files, as charkha trace convert writes them") from error
         target = self._uploads / user / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._uploads, prefix=".") as scratch:
-            made = Path(scratch) / name
-            made.mkdir()
-            for file, content in files.items():
-                (made / file).write_bytes(content)
-            try:
-                find_trace(made)
-            except TraceError as error:
-                problem = error.problem or str(error)
-                raise Refusal(f"{problem}: upload .et files, as charkha trace convert writes them") from error
-            try:
-                made.rename(target)
-            except OSError:  # of a folder that is not empty
-                raise Refusal(f"{user} has a trace {name}: give another name", status=409) from None
+        try:
+            made.rename(target)
+        except OSError:  # of a folder that is not empty
+            raise Refusal(f"{user} has a trace {name}: give another name", status=409) from None
         return StoredFile(name=f"{user}/{name}")
+
+    def add_rules(self, user: str, name: str, text: str) -> StoredFile:
+        """Store rules of a user; other users may name them, too.
+
+        Raises:
+            Refusal: there are some of that name, or as many as a user may have.
+            InputError: the text is no rules file.
+        """
+        parse_rules(text)
+        target = self._uploads / user / f"{name}.yaml"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if len(list(target.parent.glob("*.yaml"))) >= MOST_FILES:
+            raise Refusal(f"{user} has {MOST_FILES} files of rules, the most that one user may store", status=507)
+        with tempfile.NamedTemporaryFile(dir=self._uploads, prefix=".") as scratch:
+            scratch.write(text.encode())
+            scratch.flush()
+            try:
+                os.link(scratch.name, target)
+            except FileExistsError:
+                raise Refusal(f"{user} has rules {name}: give another name", status=409) from None
+        return StoredFile(name=f"{user}/{name}", about=first_line(target))
+
+    def rules(self, name: str) -> Rules:
+        """Rules that are stored, by a name as in `Compose`.
+
+        Raises:
+            Refusal: there are none of this name.
+        """
+        return load_rules(name if name == EXAMPLE else str(self._rules_of(name)))
 
     def compose(self, choice: Compose) -> Composed:
         """Run specs of a choice.
@@ -112,7 +153,7 @@ class Catalogue:
             return self._compose_suite(choice.suite, over)
         if choice.expect is not None:
             if choice.expect != EXAMPLE:
-                self._case(choice.expect)
+                self._rules_of(choice.expect)
             over["observe"] = {"expect": choice.expect}
         name = choice.bench or str(choice.trace)
         try:
@@ -176,7 +217,7 @@ class Catalogue:
             for one in written.events
         )
         if observe.expect not in (None, EXAMPLE):
-            observe = replace(observe, expect=str(self._kept_rules(self._case(str(observe.expect)))))
+            observe = replace(observe, expect=str(self._rules_of(str(observe.expect))))
         jobs = tuple(map(self._with_stored_trace, written.jobs))
         observe = replace(observe, report=True)
         found = replace(written, jobs=jobs, events=events, network=network, device=device, observe=observe)
@@ -224,12 +265,18 @@ class Catalogue:
         trace = replace(job.trace, path=str(self._find("traces", job.trace.path)))
         return replace(job, trace=trace)
 
-    def _case(self, name: str) -> Case:
+    def _rules_of(self, name: str) -> Path:
+        """The file of stored rules, or one for those of a case; a suite goes before a user of its name."""
         suite, _, wanted = name.rpartition("/")
-        found = next((one for one in read_suite(self._find("suites", suite)).cases if one.name == wanted), None)
+        stored, suites = self._paths("rules"), self._paths("suites")
+        if name in stored and suite not in suites:
+            return stored[name]
+        cases = read_suite(suites[suite]).cases if suite in suites else ()
+        found = next((one for one in cases if one.name == wanted), None)
         if found is None:
-            raise Refusal(f"observe.expect: {name!r}: write SUITE/CASE of a stored suite, or {EXAMPLE}")
-        return found
+            problem = f"observe.expect: {name!r}: write USER/NAME of stored rules, SUITE/CASE of a stored suite"
+            raise Refusal(f"{problem}, or {EXAMPLE}{did_you_mean(name, stored)}")
+        return self._kept_rules(found)
 
     def _kept_rules(self, case: Case) -> Path:
         """A file with the rules of a case, named by its content."""
@@ -255,6 +302,8 @@ class Catalogue:
         raise Refusal(f"{given!r} is none of the stored {kind}{did_you_mean(given, paths)}")
 
     def _paths(self, kind: str) -> Mapping[str, Path]:
+        if kind == "rules":
+            return {f"{one.parent.name}/{one.stem}": one for one in sorted(self._uploads.glob("*/*.yaml"))}
         if kind == "suites":
             shipped: Mapping[str, Path] = shipped_suites()
         else:
@@ -265,6 +314,15 @@ class Catalogue:
         return dict(sorted(found.items()))
 
 
+def parse_rules(text: str) -> Rules:
+    """Rules that were typed or uploaded.
+
+    Raises:
+        InputError: they are none; the message has line and key.
+    """
+    return rules_from(parse_document(text.encode(), _RULES, most_values=_MOST_RULES_VALUES))
+
+
 def _files_below(root: Path) -> Iterator[tuple[str, Path]]:
     for path in root.rglob("*.yaml"):
         yield path.relative_to(root).with_suffix("").as_posix(), path
@@ -273,7 +331,7 @@ def _files_below(root: Path) -> Iterator[tuple[str, Path]]:
 def _traces_below(root: Path) -> Iterator[tuple[str, Path]]:
     for depth in range(1, _DEPTH + 1):
         for folder in root.glob("/".join("*" * depth)):
-            if folder.is_dir():
+            if folder.is_dir() and not folder.relative_to(root).parts[0].startswith("."):
                 try:
                     find_trace(folder)
                 except TraceError:

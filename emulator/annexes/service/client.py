@@ -8,11 +8,12 @@ for event in client.follow_run(run.id):
 
 from __future__ import annotations
 
+import secrets
 import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from http.client import HTTPResponse
 from pathlib import Path
@@ -29,6 +30,7 @@ from emulator.errors import HostError
 Q = TypeVar("Q", bound=msgspec.Struct)
 A = TypeVar("A")
 TIMEOUT_S = 60.0
+_CHUNK_BYTES = 256 << 10
 
 
 class Client:
@@ -84,9 +86,14 @@ class Client:
         """Traces, topologies, profiles and suites."""
         return self.call(api.LIST_STORED, model.Nothing())
 
-    def add_trace(self, name: str, files: Mapping[str, bytes]) -> model.StoredFile:
-        """Store a trace of the user's own: name → content of its files."""
-        return self.call(api.ADD_TRACE, model.Upload(name=name, files=files))
+    def add_trace(self, name: str, files: Iterable[Path]) -> model.StoredFile:
+        """Store a trace of the user's own, of any size that their quota allows: its .et files, and the group file."""
+        with self._open(api.ADD_TRACE, model.Upload(name=name), list(files)) as answer:
+            return msgspec.json.decode(answer.read(), type=model.StoredFile)
+
+    def add_rules(self, name: str, text: str) -> model.StoredFile:
+        """Store rules of the user's own, the text of a rules file."""
+        return self.call(api.ADD_RULES, model.Rules(name=name, text=text))
 
     def compose(self, **choice: Any) -> model.Composed:
         """Run specs of stored files; arguments as `Compose`."""
@@ -123,6 +130,10 @@ class Client:
         """The facts of its report."""
         return self.call(api.GET_REPORT, model.RunName(run=run))
 
+    def judge(self, run: int, *, expect: str | None = None, rules: str | None = None) -> dict[str, Any]:
+        """The verdict on a run by stored rules, or by the text of a rules file."""
+        return self.call(api.JUDGE, model.Judge(run=run, expect=expect, rules=rules))
+
     def compare(self, baseline: Sequence[int], other: Sequence[int], *, force: bool = False) -> dict[str, Any]:
         """Groups of runs, class by class."""
         return self.call(api.COMPARE, model.CompareQuery(baseline=baseline, other=other, force=force))
@@ -143,16 +154,19 @@ class Client:
         """End a reservation."""
         self.call(api.RELEASE, model.ReservationName(reservation=reservation))
 
-    def _open(self, operation: ServiceOperation[Q, A], asked: Q) -> HTTPResponse:
+    def _open(self, operation: ServiceOperation[Q, A], asked: Q, files: Sequence[Path] = ()) -> HTTPResponse:
         fields = {name: value for name, value in msgspec.to_builtins(asked).items() if value is not None}
         path = operation.path.format_map({name: urllib.parse.quote(str(value), "") for name, value in fields.items()})
         fields = {name: value for name, value in fields.items() if f"{{{name}}}" not in operation.path}
-        body = None
-        if operation.method == "POST":
+        body: bytes | Iterable[bytes] | None = None
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        if operation.takes_files:
+            form = _Form(fields, files)
+            body, headers = form.chunks(), headers | form.headers
+        elif operation.method == "POST":
             body = msgspec.json.encode(fields)
         elif fields:
             path += "?" + urllib.parse.urlencode(fields, doseq=True)
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, data=body, headers=headers, method=operation.method)
         try:
             answer: HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._tls)
@@ -162,6 +176,30 @@ class Client:
         except OSError as error:
             raise HostError(f"{self._url}: the service does not answer ({error})") from error
         return answer
+
+
+class _Form:
+    """Fields and files as multipart/form-data, in pieces."""
+
+    def __init__(self, fields: Mapping[str, Any], files: Sequence[Path]) -> None:
+        boundary, kind = secrets.token_hex(16), "Content-Disposition: form-data; name="
+        line = f"--{boundary}\r\n{kind}"
+        self._fields = "".join(f'{line}"{name}"\r\n\r\n{value}\r\n' for name, value in fields.items()).encode()
+        self._files = {one: f'{line}"files"; filename="{one.name}"\r\n\r\n'.encode() for one in files}
+        self._end = f"--{boundary}--\r\n".encode()
+        length = len(self._fields) + len(self._end)
+        length += sum(len(head) + one.stat().st_size + 2 for one, head in self._files.items())
+        self.headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Content-Length": str(length)}
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of it."""
+        yield self._fields
+        for one, head in self._files.items():
+            yield head
+            with one.open("rb") as file:
+                yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
+            yield b"\r\n"
+        yield self._end
 
 
 def _problem(body: bytes) -> str:

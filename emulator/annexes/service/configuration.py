@@ -69,7 +69,7 @@ class ServiceFolder:
 
     @property
     def uploads(self) -> Path:
-        """Traces that users stored, a folder for each user."""
+        """Traces and rules that users stored, a folder for each user."""
         return self.folder / "uploads"
 
     @property

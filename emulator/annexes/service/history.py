@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from emulator.annexes.service.model import Refusal, Run, TrendPoint
+import pyarrow.compute as pc
+
+from emulator.annexes.service.model import Progress, Refusal, Run, TrendPoint
+from emulator.errors import ResultError
 from emulator.results.comparison.comparability import check_comparability
 from emulator.results.comparison.groups import groups_of
 from emulator.results.comparison.verdicts import ComparisonRules, GroupComparison, compare
 from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import is_session
 from emulator.results.run_folder.store import find_runs, firmware_of, is_run_folder, stored_run
 from emulator.results.statistics.method.distribution import distributions
 from emulator.results.statistics.samples.iterations import measurements
-from emulator.results.verdict.judge import Outcome
+from emulator.results.verdict.judge import Outcome, judge
+from emulator.results.verdict.rules import EXAMPLE, Rules, load_rules, rules_of
 from emulator.views.columns.figures import count_of
 from emulator.views.columns.result_columns import RunResult, result_of
+from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page.document import Page, PageSection
 from emulator.views.html.sections.over_time import TimedMedian, over_time
 
+_LOOK_S = 1.0
+"""Shortest time between two looks at a run that plays, s."""
+_SHARE = 0.03
+"""Most of a core that these looks take; as for a live page."""
 TREND_CLASSES = 8
 """Classes of a trend: the iteration (JCT), and those that take most time."""
 
@@ -41,6 +52,52 @@ def result_of_run(run: Run, folder: Path) -> RunResult:
     return replace(found, verdict=verdict, figures=found.figures if is_one_run else RunFigures())
 
 
+class ProgressReader:
+    """Looks at the folders of runs that play, so seldom that this takes a small share of a core."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, float, Progress | None]] = {}
+        """By device: its run, when to look again, and what was seen."""
+
+    def of(self, run: Run, folder: Path) -> Progress | None:
+        """How far a run is; None: no measurement has begun.
+
+        Args:
+            run: that plays.
+            folder: of its results; it need not exist.
+        """
+        number, due_s, progress = self._seen.get(run.dut, (None, 0.0, None))
+        began_s = time.monotonic()
+        if number != run.id or began_s >= due_s:
+            progress = progress_of(folder)
+            took_s = time.monotonic() - began_s
+            self._seen[run.dut] = run.id, began_s + max(_LOOK_S, took_s / _SHARE), progress
+        return progress
+
+
+def progress_of(folder: Path) -> Progress | None:
+    """How far a run is: of a session, its job that ends last. None: no measurement has begun, or all has ended."""
+    runs = [folder] if is_run_folder(folder) else list(find_runs(folder)) if folder.is_dir() else []
+    found = [one for one in map(_progress, runs) if one is not None]
+    return max(found, key=lambda one: (one.left_s is None, one.left_s), default=None)
+
+
+def _progress(folder: Path) -> Progress | None:
+    try:
+        run = read_run(folder)
+        times = run.table(RunTable.ITERATIONS, ["start_ns", "end_ns"])
+    except ResultError:  # its files are being renamed
+        return None
+    planned, trials = run.manifest.parameters.get("iterations"), run.manifest.trials
+    if run.closed or planned is None or not isinstance(planned.value, int):
+        return None
+    played, left_s = trials.included + trials.warmup, None
+    if played:
+        took_ns = pc.max(times["end_ns"]).as_py() - pc.min(times["start_ns"]).as_py()
+        left_s = took_ns / played * max(0, planned.value - trials.included) / 1e9
+    return Progress(done=trials.included, planned=planned.value, left_s=left_s)
+
+
 def compare_folders(groups: Mapping[str, Sequence[Path]], *, force: bool) -> GroupComparison:
     """Groups of runs, class by class, against the first group.
 
@@ -53,6 +110,17 @@ def compare_folders(groups: Mapping[str, Sequence[Path]], *, force: bool) -> Gro
     if comparability.refused and not force:
         raise Refusal(comparability.refusal, status=409)
     return compare(read, comparability, ComparisonRules())
+
+
+def judged(folder: Path, rules: Rules | None) -> PageFacts:
+    """The facts of a run, judged by other rules; None: its own, or the example, as `charkha runs judge` has it.
+
+    Raises:
+        ResultError: it is no run, or is damaged.
+    """
+    run = read_run(folder)
+    facts = read_facts(run)
+    return replace(facts, verdict=judge(facts.summary, rules or rules_of(run) or load_rules(EXAMPLE)))
 
 
 def trend_of(runs: Sequence[Run], folders: Sequence[Path]) -> list[TrendPoint]:

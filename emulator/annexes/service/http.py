@@ -9,24 +9,32 @@ import hashlib
 import hmac
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import BodyPartReader, MultipartReader, hdrs, web
 
 from emulator.annexes.service.connections import REQUEST_S, ConnectionLimits
-from emulator.annexes.service.model import Event, Refusal, Role, User
+from emulator.annexes.service.model import MOST_FILES, Event, Refusal, Role, Upload, User
 from emulator.annexes.service.operations import OPERATIONS, PREFIX, ServiceOperation, in_path_of, openapi
 from emulator.annexes.service.service import Service
 from emulator.annexes.service.store import Store
 from emulator.errors import EmulatorError, HostError, RunError
 from emulator.host.stderr_log import write_traceback
 from emulator.schema import SchemaProblem, decode, parse_json
+from emulator.units import format_size
 
 LARGEST_BODY_BYTES = 1 << 20
+"""Of a request without files."""
+LEAST_BYTES_PER_S = 32 << 10
+"""At which files have to come."""
+_CHUNK_BYTES = 256 << 10
+_LARGEST_FIELD_BYTES = 4096
+"""Beside files."""
 MOST_STREAMS = 64
 """Streams of events that a user may have open."""
 COOKIE = "charkha_session"
@@ -64,19 +72,32 @@ class Routes:
         self.application = web.Application(middlewares=[self._answer], client_max_size=LARGEST_BODY_BYTES)
         self._roles: dict[web.AbstractRoute, Role | None] = {}
         self._takes_basic: set[web.AbstractRoute] = set()
+        self._takes_files: set[web.AbstractRoute] = set()
 
-    def add(self, method: str, path: str, handler: Handler, *, role: Role | None, takes_basic: bool = False) -> None:
+    def add(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        role: Role | None,
+        takes_basic: bool = False,
+        takes_files: bool = False,
+    ) -> None:
         """Add a route.
 
         Args:
             method, path, handler: of the route.
             role: the least that it needs; None: it answers everybody.
             takes_basic: a token may also be the password of HTTP Basic, for clients that know nothing else.
+            takes_files: the handler reads the body, with `FormWithFiles`.
         """
         route = self.application.router.add_route(method, path, handler)
         self._roles[route] = role
         if takes_basic:
             self._takes_basic.add(route)
+        if takes_files:
+            self._takes_files.add(route)
 
     def roles(self) -> dict[web.AbstractRoute, Role | None]:
         """The role that each route needs."""
@@ -96,7 +117,7 @@ class Routes:
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._let_in(request)
-            await _read_whole(request)
+            await _read_whole(request, is_later=request.match_info.route in self._takes_files)
             answer = await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
@@ -178,24 +199,107 @@ def checked(found: User | None, needed: Role) -> User:
     return found
 
 
-async def _read_whole(request: web.Request) -> None:
-    """Read the body, which handlers then have at once.
+async def _read_whole(request: web.Request, *, is_later: bool) -> None:
+    """Read the body, which handlers then have at once; of one that is read later, see only that it is not compressed.
 
     Raises:
         Refusal: it does not come in time, is a damaged form, or comes compressed: few bytes would cost much.
     """
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
         raise Refusal("the body has a Content-Encoding: send it as it is", status=415)
-    if request.body_exists:
-        try:
-            async with asyncio.timeout(REQUEST_S):
-                await (request.post() if request.content_type == _FORM_WITH_FILES else request.read())
-        except TimeoutError:
-            raise Refusal(f"the body did not come in {REQUEST_S:.0f} s", status=408) from None
-        except (OSError, web.HTTPException):
-            raise
-        except Exception as error:  # boundaries, headers, encodings and charsets of parts each have errors of their own
-            raise Refusal(f"the form is damaged: {error}") from error
+    if request.body_exists and not is_later:
+        async with _coming(asyncio.get_running_loop().time() + REQUEST_S):
+            await (request.post() if request.content_type == _FORM_WITH_FILES else request.read())
+
+
+@contextlib.asynccontextmanager
+async def _coming(deadline_s: float) -> AsyncIterator[None]:
+    """Around what reads a body.
+
+    Raises:
+        Refusal: it has not come at a time of the loop, or is damaged.
+    """
+    try:
+        async with asyncio.timeout_at(deadline_s):
+            yield
+    except TimeoutError:
+        problem = f"the body did not come in {REQUEST_S:.0f} s, or files at {LEAST_BYTES_PER_S >> 10} KiB/s"
+        raise Refusal(problem, status=408) from None
+    except (OSError, Refusal, web.HTTPException):
+        raise
+    except Exception as error:  # boundaries, headers, encodings and charsets of parts each have errors of their own
+        raise Refusal(f"the form is damaged: {error}") from error
+
+
+class FormWithFiles:
+    """A form whose fields come before its files, which are written as they come and never held whole."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._began_s, self._bytes = asyncio.get_running_loop().time(), 0
+        self._parts: MultipartReader | None = None
+        self._next: BodyPartReader | None = None
+
+    async def fields(self) -> dict[str, str]:
+        """The fields.
+
+        Raises:
+            Refusal: it comes in another way, too slowly, damaged, or with fields that are too large or too many.
+        """
+        if self._request.content_type != _FORM_WITH_FILES:
+            raise Refusal(f"the form does not come as {_FORM_WITH_FILES}", status=415)
+        found: dict[str, str] = {}
+        async with self._in_time():
+            self._parts = await self._request.multipart()
+            while (part := await self._part()) is not None and part.filename is None:
+                content = await self._chunk(part, _LARGEST_FIELD_BYTES + 1)
+                if len(content) > _LARGEST_FIELD_BYTES or len(found) == MOST_FIELDS:
+                    raise Refusal("the form has fields that are too large or too many", status=413)
+                found[part.name or ""] = decoded(content, f"the field {part.name}")
+        self._next = part
+        return found
+
+    async def write(self, folder: Path, most_bytes: int) -> None:
+        """Write the files into a folder.
+
+        Raises:
+            Refusal: as `fields`; names that do not fit or are there twice, too many files, or more than `most_bytes`.
+            OSError: the disk is full.
+        """
+        part, count = self._next, 0
+        while part is not None:
+            name, count = asked_of({"name": part.filename or ""}, Upload, is_text=True).name, count + 1
+            if count > MOST_FILES or (folder / name).exists():
+                raise Refusal(f"{name}: there is such a file already, or more than {MOST_FILES} come")
+            with (folder / name).open("xb") as file:
+                while content := await self._timed_chunk(part):
+                    self._bytes += len(content)
+                    if self._bytes > most_bytes:
+                        problem = f"the files are larger than the {format_size(most_bytes)} that are left of disk_quota"
+                        raise Refusal(f"{problem} or on the disk", status=507)
+                    await asyncio.to_thread(file.write, content)
+            async with self._in_time():
+                part = await self._part()
+
+    async def _timed_chunk(self, part: BodyPartReader) -> bytes:
+        async with self._in_time():
+            return bytes(await part.read_chunk(_CHUNK_BYTES))
+
+    async def _chunk(self, part: BodyPartReader, most_bytes: int) -> bytes:
+        content = b""
+        while len(content) < most_bytes and (more := await part.read_chunk(most_bytes)):
+            content += more
+        return content
+
+    async def _part(self) -> BodyPartReader | None:
+        assert self._parts is not None
+        part = await self._parts.next()
+        if part is not None and not isinstance(part, BodyPartReader):
+            raise Refusal("the form has a form as a part")
+        return part
+
+    def _in_time(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return _coming(self._began_s + REQUEST_S + self._bytes / LEAST_BYTES_PER_S)
 
 
 ProblemPage = Callable[[web.Request, int, str], web.Response]
@@ -237,16 +341,28 @@ async def fields_of(request: web.Request) -> dict[str, str]:
         raise Refusal(f"the form cannot be read: it has at most {MOST_FIELDS:,} fields, of UTF-8 text") from error
 
 
-async def form_of(request: web.Request) -> dict[str, str]:
+async def form_of(request: web.Request, form: FormWithFiles | None = None) -> dict[str, str]:
     """The fields of a form that a page of this service sent.
 
     Raises:
         Refusal: it cannot be read, or lacks the token of the session.
     """
-    found = await fields_of(request)
+    found = await (fields_of(request) if form is None else form.fields())
     if not is_same(found.pop(FORM_TOKEN, ""), form_token_of(request)):
         raise Refusal("the form is not of this session: load its page again", status=403)
     return found
+
+
+def decoded(content: bytes, what: str) -> str:
+    """Text that was sent as bytes.
+
+    Raises:
+        Refusal: it is not UTF-8; the message begins with `what`.
+    """
+    try:
+        return content.decode()
+    except ValueError as error:
+        raise Refusal(f"{what} is not UTF-8 text") from error
 
 
 def is_same(given: str, secret: str) -> bool:
@@ -258,7 +374,7 @@ def add_operations(routes: Routes) -> None:
     """The operations as routes, their description, and the health check."""
     for one in OPERATIONS.values():
         handler = _streaming(routes, one) if one.is_stream else _answering(routes.service, one)
-        routes.add(one.method, one.path, handler, role=one.role)
+        routes.add(one.method, one.path, handler, role=one.role, takes_files=one.takes_files)
 
     async def describe(request: web.Request) -> web.Response:
         return web.json_response(openapi())
@@ -274,7 +390,11 @@ def _answering(service: Service, one: ServiceOperation[Any, Any]) -> Handler:
     perform = getattr(service, one.name)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        answer = await perform(user(), await _asked(request, one))
+        if one.takes_files:
+            form = FormWithFiles(request)
+            answer = await perform(user(), asked_of(await form.fields(), one.request, is_text=True), form.write)
+        else:
+            answer = await perform(user(), await _asked(request, one))
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
     return handle

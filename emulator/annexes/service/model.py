@@ -13,6 +13,9 @@ from emulator.errors import InputError
 from emulator.schema import Section
 
 LARGEST_SPEC_BYTES = 256 << 10
+LARGEST_RULES_BYTES = 64 << 10
+MOST_FILES = 1000
+"""Of a trace, and rules of a user."""
 MOST_REPEATS = 99
 MOST_COMPARED = 200
 """Runs in a comparison."""
@@ -123,17 +126,24 @@ class Stored(Section, frozen=True, kw_only=True):
     topologies: tuple[StoredFile, ...]
     profiles: tuple[StoredFile, ...]
     suites: tuple[StoredFile, ...]
+    rules: tuple[StoredFile, ...]
 
 
 class Upload(Section, frozen=True, kw_only=True):
-    """A trace of a user's own; it is stored as USER/NAME.
+    """A trace of a user's own; it is stored as USER/NAME. Its files, .et files and the group file, follow."""
+
+    name: Name
+
+
+class Rules(Section, frozen=True, kw_only=True):
+    """Rules of a user's own; they are stored as USER/NAME.
 
     Attributes:
-        files: name → content of each .et file, and of the group file; base64 in JSON.
+        text: a rules file, YAML.
     """
 
     name: Name
-    files: Annotated[Mapping[Name, bytes], Meta(min_length=1, max_length=1000)]
+    text: Annotated[str, Meta(max_length=LARGEST_RULES_BYTES)]
 
 
 class Compose(Section, frozen=True, kw_only=True):
@@ -143,7 +153,7 @@ class Compose(Section, frozen=True, kw_only=True):
         bench: a collective, or `pairs`; it needs `ranks`.
         sizes: of a bench, `64K,1M`; None: as `charkha bench` has them.
         vary: a setting and its values, `qps=1,2,4`: a run spec for each.
-        expect: rules: `example`, or `SUITE/CASE`. Cases of a suite have their own.
+        expect: rules: `example`, `USER/NAME` of stored ones, or `SUITE/CASE`. Cases of a suite have their own.
         topology, profile: None: loopback, a clean device.
     """
 
@@ -192,6 +202,20 @@ class RunName(Section, frozen=True, kw_only=True):
     run: RunId
 
 
+class Progress(Section, frozen=True, kw_only=True):
+    """How far a run is that plays.
+
+    Attributes:
+        done: measured iterations that all ranks have completed.
+        planned: measured iterations in all.
+        left_s: as long as the others take at the pace so far, s; None before the first is complete.
+    """
+
+    done: int
+    planned: int
+    left_s: float | None = None
+
+
 class Run(Section, frozen=True, kw_only=True):
     """A run: waiting, running, or over.
 
@@ -200,6 +224,7 @@ class Run(Section, frozen=True, kw_only=True):
         profile: firmware profile of its spec.
         reason: why it did not complete.
         verdict: PASS, FAIL, TESTER-LIMITED or UNDECIDED, if its spec has rules.
+        progress: of its job that ends last, while it plays.
     """
 
     id: int
@@ -214,6 +239,7 @@ class Run(Section, frozen=True, kw_only=True):
     ended: datetime | None = None
     reason: str | None = None
     verdict: str | None = None
+    progress: Progress | None = None
 
 
 class RunQuery(Section, frozen=True, kw_only=True):
@@ -227,6 +253,19 @@ class RunQuery(Section, frozen=True, kw_only=True):
     series: Name | None = None
     before: RunId | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class Judge(Section, frozen=True, kw_only=True):
+    """A run that is judged again; without any rules, by its own, or by the example.
+
+    Attributes:
+        expect: rules, as in `Compose`.
+        rules: a rules file, YAML.
+    """
+
+    run: RunId
+    expect: Choice = None
+    rules: Annotated[str, Meta(max_length=LARGEST_RULES_BYTES)] | None = None
 
 
 class Reserve(Section, frozen=True, kw_only=True):
@@ -282,7 +321,7 @@ class TrendPoint(Section, frozen=True, kw_only=True):
 
 
 class Event(Section, frozen=True, kw_only=True):
-    """What happened to a run: a line of its log, or its new state."""
+    """What happened to a run: a line of its log, or its new state or progress."""
 
     log: str | None = None
     run: Run | None = None

@@ -30,6 +30,7 @@ class ServiceOperation(Generic[Q, A]):
         role: the least that its user needs.
         summary: what it does, in a line.
         is_stream: it answers with server-sent events of type `answer`.
+        takes_files: its request is a form whose fields come before its files.
     """
 
     name: str
@@ -40,13 +41,14 @@ class ServiceOperation(Generic[Q, A]):
     role: Role
     summary: str
     is_stream: bool = False
+    takes_files: bool = False
 
 
 def _operation(
-    name: str, route: str, request: type[Q], answer: type[A], role: Role, summary: str, *, is_stream: bool = False
+    name: str, route: str, request: type[Q], answer: type[A], role: Role, summary: str, **kind: bool
 ) -> ServiceOperation[Q, A]:
     method, path = route.split()
-    return ServiceOperation(name, method, PREFIX + path, request, answer, role, summary, is_stream)
+    return ServiceOperation(name, method, PREFIX + path, request, answer, role, summary, **kind)
 
 
 _VIEWER, _OPERATOR, _ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
@@ -60,11 +62,14 @@ REMOVE_USER = _operation("remove_user", "DELETE /users/{name}", model.UserName, 
 LIST_DUTS = _operation("list_duts", "GET /duts", Nothing, list[model.Dut], _VIEWER, "all devices under test")
 ADD_DUT = _operation("add_dut", "POST /duts", model.Dut, model.Dut, _ADMIN, "add or change a device under test")
 LIST_STORED = _operation(
-    "list_stored", "GET /stored", Nothing, model.Stored, _VIEWER, "traces, topologies, profiles and suites"
+    "list_stored", "GET /stored", Nothing, model.Stored, _VIEWER, "traces, topologies, profiles, suites and rules"
 )
 ADD_TRACE = _operation(
-    "add_trace", "POST /traces", model.Upload, model.StoredFile, _OPERATOR, "store a trace of your own"
+    *("add_trace", "POST /traces", model.Upload, model.StoredFile, _OPERATOR),
+    "store a trace of your own",
+    takes_files=True,
 )
+ADD_RULES = _operation("add_rules", "POST /rules", model.Rules, model.StoredFile, _OPERATOR, "store rules of your own")
 COMPOSE = _operation("compose", "POST /compose", model.Compose, model.Composed, _VIEWER, "run specs of stored files")
 SUBMIT = _operation("submit", "POST /runs", model.Submit, list[model.Run], _OPERATOR, "put a run spec into a queue")
 LIST_RUNS = _operation("list_runs", "GET /runs", model.RunQuery, list[model.Run], _VIEWER, "runs, newest first")
@@ -86,6 +91,9 @@ FOLLOW_RUN = _operation(
 )
 GET_REPORT = _operation(
     "get_report", "GET /runs/{run}/report", model.RunName, dict[str, Any], _VIEWER, "the facts of its report"
+)
+JUDGE = _operation(
+    "judge", "POST /runs/{run}/judge", model.Judge, dict[str, Any], _VIEWER, "the verdict on a run by other rules"
 )
 COMPARE = _operation(
     "compare", "GET /compare", model.CompareQuery, dict[str, Any], _VIEWER, "groups of runs, class by class"
@@ -149,11 +157,15 @@ def _describe(one: ServiceOperation[Any, Any], request: Mapping[str, Any], answe
     if parameters := list(_parameters(one, request, in_path)):
         described["parameters"] = parameters
     if one.method == "POST" and in_path != set(request.get("properties", {})):
-        reference = {"$ref": _REFERENCE.format(name=one.request.__name__)}
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+        asked: dict[str, Any] = {"$ref": _REFERENCE.format(name=one.request.__name__)}
+        if one.takes_files:
+            asked = {"allOf": [asked, {"type": "object", "properties": {"files": _FILES}, "required": ["files"]}]}
+        kind = "multipart/form-data" if one.takes_files else "application/json"
+        described["requestBody"] = {"required": True, "content": {kind: {"schema": asked}}}
     return described
 
 
+_FILES = {"type": "array", "items": {"type": "string", "format": "binary"}}
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 
 

@@ -21,8 +21,10 @@ from emulator.annexes.service.catalogue import PAIRS
 from emulator.annexes.service.http import (
     COOKIE,
     PROBLEM_PAGE,
+    FormWithFiles,
     Routes,
     asked_of,
+    decoded,
     fields_of,
     form_of,
     form_token_of,
@@ -36,12 +38,15 @@ from emulator.annexes.service.service import ReadSpec
 from emulator.annexes.service.store import SESSION_S
 from emulator.errors import InputError, TopologyError
 from emulator.results.run_folder.manifest import REPORT
+from emulator.results.run_folder.store import is_run_folder
 from emulator.trace.meaning.names import COLLECTIVES
+from emulator.units import format_duration
 from emulator.views.columns.columns import Header, filled
 from emulator.views.columns.figures import NONE
 from emulator.views.columns.result_columns import RESULT_COLUMNS
 from emulator.views.html.comparison_page import comparison_page
 from emulator.views.html.page.document import Page, render, shown
+from emulator.views.html.run_page import run_page
 from emulator.views.html.sections.overview import TONES
 from emulator.visible import visible, visible_lines
 
@@ -53,6 +58,7 @@ _SANDBOX = "sandbox allow-scripts"
 """Reports and live pages have scripts inside; in a sandbox they cannot act for their readers, whatever a run holds."""
 _CHOICES = ("topology", "profile", "iterations", "ranks", "sizes", "vary", "expect")
 """Fields of the form that are those of `Compose`."""
+_SAMPLE_RULES = "rules:\n  - {metric: retransmissions, at_most: 0}"
 _LINES_AROUND = 3
 """Lines of a run spec that are shown before and after the one with a mistake."""
 _ABOUT_STATE = {State.COMPLETE: "good", State.FAILED: "bad", State.INTERRUPTED: "bad", State.RUNNING: "busy"}
@@ -99,10 +105,12 @@ class Pages:
             ("GET", "/start", self._start, Role.OPERATOR),
             ("POST", "/start", self._submit, Role.OPERATOR),
             ("POST", "/traces", self._upload, Role.OPERATOR),
+            ("POST", "/rules", self._add_rules, Role.OPERATOR),
+            ("POST", "/runs/{run:\\d+}/judge", self._judge, Role.VIEWER),
             ("POST", "/reservations", self._reserve, Role.OPERATOR),
             ("POST", "/reservations/{reservation:\\d+}/release", self._release, Role.OPERATOR),
         ):
-            routes.add(method, path, handler, role=role)
+            routes.add(method, path, handler, role=role, takes_files=handler == self._upload)
 
     async def _login(self, request: web.Request) -> web.Response:
         return _show(request, "login.html")
@@ -130,33 +138,39 @@ class Pages:
 
     async def _overview(self, request: web.Request) -> web.Response:
         store, reservations = self._service.store, self._service.store.reservations(datetime.now(UTC).timestamp())
+        queues = {dut.name: await self._service.get_queue(user(), model.DutName(dut=dut.name)) for dut in store.duts()}
         devices = [
-            (dut, store.queue(dut.name), [one for one in reservations if one.dut == dut.name]) for dut in store.duts()
+            (dut, queues[dut.name], [one for one in reservations if one.dut == dut.name]) for dut in store.duts()
         ]
         latest = await self._listed(_over(store.runs(model.RunQuery(limit=30))))
         return _show(request, "overview.html", devices=devices, latest=latest)
 
     async def _runs(self, request: web.Request) -> web.Response:
         which: model.RunQuery = asked_of(query_of(request, model.RunQuery), model.RunQuery, is_text=True)
-        runs, duts = self._service.store.runs(which), self._service.store.duts()
+        runs, duts = await self._service.list_runs(user(), which), self._service.store.duts()
         chosen = {name: value for name, value in request.query.items() if value and name not in ("before", "limit")}
         older = {**chosen, "before": str(runs[-1].id)} if len(runs) == which.limit else None
-        listed = await self._listed(runs)
-        return _show(request, "runs.html", listed=listed, duts=duts, which=which, older=older, states=list(State))
+        listed, plays = await self._listed(runs), any(run.progress for run in runs)
+        return _show(
+            request, "runs.html", listed=listed, plays=plays, duts=duts, which=which, older=older, states=list(State)
+        )
 
     async def _listed(self, runs: Sequence[Run]) -> _Listed:
         folders = [self._service.place.run(run.id).results for run in runs]
         return await asyncio.to_thread(_list_results, runs, folders)
 
     async def _run(self, request: web.Request) -> web.Response:
-        run, viewer = self._asked_run(request), user()
+        viewer = user()
+        run = await self._service.get_run(viewer, model.RunName(run=self._asked_run(request).id))
         files = self._service.place.run(run.id)
+        can_be_judged = run.state.is_over and is_run_folder(files.results)
         return _show(
             request,
             "run.html",
             run=run,
             spec=files.submitted.read_text(encoding="utf-8"),
             has_report=(files.results / REPORT).is_file(),
+            rules=(await self._service.list_stored(viewer, model.Nothing())).rules if can_be_judged else None,
             may_cancel=not run.state.is_over and (run.user == viewer.name or viewer.role.includes(Role.ADMIN)),
         )
 
@@ -250,13 +264,28 @@ class Pages:
         return _see(f"/runs/{runs[0].id}" if len(runs) == 1 else "/")
 
     async def _upload(self, request: web.Request) -> web.Response:
-        form = await form_of(request)
-        given = [one for one in (await request.post()).getall("files", []) if isinstance(one, web.FileField)]
-        files = {one.filename: one.file.read() for one in given}
-        asked: model.Upload = asked_of({"name": form.get("name", ""), "files": files}, model.Upload, is_text=True)
-        stored = await self._service.add_trace(user(), asked)
+        files = FormWithFiles(request)
+        asked: model.Upload = asked_of(await form_of(request, files), model.Upload, is_text=True)
+        stored = await self._service.add_trace(user(), asked, files.write)
         first = self._service.store.duts()[0].name
         return _see(f"/start?{urlencode({'dut': first, 'workload': f'trace:{stored.name}'})}")
+
+    async def _add_rules(self, request: web.Request) -> web.Response:
+        form, file = await form_of(request), (await request.post()).get("file")
+        if isinstance(file, web.FileField) and file.filename:
+            if form.get("text", "").strip():
+                raise Refusal("choose a file or paste the rules, not both")
+            form["text"] = decoded(file.file.read(), "the file of rules")
+        asked: model.Rules = asked_of(form, model.Rules, is_text=True)
+        stored = await self._service.add_rules(user(), asked)
+        return _see(f"/start?{urlencode({'dut': self._service.store.duts()[0].name, 'expect': stored.name})}")
+
+    async def _judge(self, request: web.Request) -> web.Response:
+        form, run = await form_of(request), self._asked_run(request)
+        given = {name: value for name, value in form.items() if value.strip()}
+        facts = await self._service.judged(asked_of({**given, "run": run.id}, model.Judge, is_text=True))
+        page = await asyncio.to_thread(lambda: render(run_page(facts)))
+        return _sandboxed(page, to=f"/runs/{run.id}", name=f"Run {run.id}: {run.name}")
 
     async def _reserve(self, request: web.Request) -> web.Response:
         form = await form_of(request)
@@ -346,12 +375,14 @@ def _environment() -> jinja2.Environment:
         finalize=shown,
     )
     environment.filters["moment"] = _moment
+    environment.filters["duration"] = lambda seconds: format_duration(seconds * 1e9)
     environment.filters["lines"] = lambda text: escape(visible_lines(text))
     environment.filters["as_typed"] = escape
     environment.globals["style"] = Markup(page.get_source(environment, "page.css")[0] + _source("service.css"))
     environment.globals["tones"] = _ABOUT_STATE | {outcome.value: tone for outcome, tone in TONES.items()}
     environment.globals["Role"] = Role
     environment.globals["dash"] = NONE
+    environment.globals["sample"] = _SAMPLE_RULES
     return environment
 
 
@@ -364,7 +395,7 @@ def _moment(when: datetime | None) -> str:
 
 
 PATH = "/back"
-_BODY = re.compile(r"<body[^<>]*>")
+_BEGIN = re.compile(r"<body[^<>]*>\s*(<a class=\"skip\"[^<>]*>[^<>]*</a>)?")
 _TARGET = re.compile(r"/(runs/\d+)?|/runs")
 """Reports are shown in a sandbox, as of another site: browsers send no session with what is opened from there. The link
 therefore leads to a page of the service that has no content, and that page leads on."""
@@ -372,10 +403,9 @@ therefore leads to a page of the service that has no content, and that page lead
 
 def with_way_back(page: str, *, to: str, name: str) -> str:
     """A page of results with a link to a page of the service above its content."""
-    link = (
-        f'<p style="margin:.4rem 1rem"><a id="way-back" href="{PATH}?to={escape(to)}">← {escape(visible(name))}</a></p>'
-    )
-    return _BODY.sub(lambda body: body[0] + link, page, count=1)
+    link = f'<a id="way-back" href="{PATH}?to={escape(to)}">← {escape(visible(name))}</a>'
+    back = f'<div role="navigation" aria-label="Back" style="margin:.4rem 1rem">{link}</div>'
+    return _BEGIN.sub(lambda begin: begin[0] + back, page, count=1)
 
 
 async def lead_back(request: web.Request) -> web.Response:

@@ -253,8 +253,8 @@ class DiskQuota:
     place: ServiceFolder
     most_bytes: int
 
-    async def check(self, user: str) -> None:
-        """Whether a user may write more.
+    async def check(self, user: str) -> int:
+        """Whether a user may write more, and how many bytes.
 
         Raises:
             Refusal: they use their quota, or the disk is nearly full.
@@ -269,6 +269,7 @@ class DiskQuota:
         if free < LEAST_FREE_BYTES:
             problem = f"the service's disk has {free >> 20} MiB left, less than {LEAST_FREE_BYTES >> 20} MiB"
             raise Refusal(f"{problem}: {remedy}", status=507)
+        return min(self.most_bytes - used, free - LEAST_FREE_BYTES)
 
 
 def _measure(folders: Sequence[Path], disk: Path) -> tuple[int, int]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from emulator.annexes.service import history, model
-from emulator.annexes.service.catalogue import Catalogue, series_of, workload_of
+from emulator.annexes.service.catalogue import Catalogue, parse_rules, series_of, workload_of
 from emulator.annexes.service.configuration import ServiceFolder
 from emulator.annexes.service.model import Refusal, Role, Run, State, User
 from emulator.annexes.service.queues import Changes, Queues
@@ -19,11 +21,14 @@ from emulator.experiment.series.stored import stored_result
 from emulator.experiment.spec.document import to_yaml
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.comparison.verdicts import GroupComparison
-from emulator.views.as_json import comparison_to_json
+from emulator.results.verdict.rules import Rules
+from emulator.views.as_json import comparison_to_json, verdict_to_json
+from emulator.views.html.facts import PageFacts
 from emulator.visible import visible
 
 _LONGEST_RESERVATION_S = 31 * 24 * 3600
 _MOST_IN_TREND = 200
+WriteFiles = Callable[[Path, int], Awaitable[None]]
 MOST_WAITING = 1000
 """Runs of one user that wait or play."""
 _LOOK_S = 0.3
@@ -59,6 +64,8 @@ class Service:
     ) -> None:
         self.store, self.place, self.changes = store, place, changes
         self._catalogue, self._queues = catalogue, queues
+        self._progress = history.ProgressReader()
+        self._uploading: set[str] = set()
 
     async def who(self, user: User, asked: model.Nothing) -> User:
         """The user."""
@@ -95,14 +102,36 @@ class Service:
         """Stored files."""
         return await asyncio.to_thread(self._catalogue.stored)
 
-    async def add_trace(self, user: User, asked: model.Upload) -> model.StoredFile:
+    async def add_trace(self, user: User, asked: model.Upload, write: WriteFiles) -> model.StoredFile:
         """Store a trace of the user's own.
 
+        Args:
+            user: who has it then.
+            asked: its name.
+            write: writes its files, as they come, into a folder, up to so many bytes.
+
         Raises:
-            Refusal: as for `queue`, they have one of that name, or the files are no trace.
+            Refusal: as for `queue`, another one is coming, they have one of that name, or the files are no trace.
+        """
+        if user.name in self._uploading:
+            raise Refusal(f"{user.name} is uploading another trace: wait until it is there", status=429)
+        self._uploading.add(user.name)
+        try:
+            most_bytes = await self._queues.quota.check(user.name)
+            with self._catalogue.scratch() as folder:
+                await write(folder, most_bytes)
+                return await asyncio.to_thread(self._catalogue.add_trace, user.name, asked.name, folder)
+        finally:
+            self._uploading.discard(user.name)
+
+    async def add_rules(self, user: User, asked: model.Rules) -> model.StoredFile:
+        """Store rules of the user's own.
+
+        Raises:
+            InputError: as for `queue`, they have some of that name, or the text is no rules file.
         """
         await self._queues.quota.check(user.name)
-        return await asyncio.to_thread(self._catalogue.add_trace, user.name, asked.name, asked.files)
+        return await asyncio.to_thread(self._catalogue.add_rules, user.name, asked.name, asked.text)
 
     async def compose(self, user: User, asked: model.Compose) -> model.Composed:
         """Run specs of a choice of stored files."""
@@ -161,15 +190,24 @@ class Service:
 
     async def list_runs(self, user: User, asked: model.RunQuery) -> list[Run]:
         """The selected runs, newest first."""
-        return self.store.runs(asked)
+        return await self._with_progress(self.store.runs(asked))
 
     async def get_queue(self, user: User, asked: model.DutName) -> list[Run]:
         """What plays and waits for a device, in order."""
-        return self.store.queue(self.store.dut(asked.dut).name)
+        return await self._with_progress(self.store.queue(self.store.dut(asked.dut).name))
 
     async def get_run(self, user: User, asked: model.RunName) -> Run:
         """One run."""
-        return self.store.run(asked.run)
+        (run,) = await self._with_progress([self.store.run(asked.run)])
+        return run
+
+    async def _with_progress(self, runs: Sequence[Run]) -> list[Run]:
+        return [
+            replace(run, progress=await asyncio.to_thread(self._progress.of, run, self.place.run(run.id).results))
+            if run.state is State.RUNNING
+            else run
+            for run in runs
+        ]
 
     async def cancel_run(self, user: User, asked: model.RunName) -> Run:
         """Stop a run; it is over once it has closed its folder."""
@@ -181,13 +219,13 @@ class Service:
         return self.store.run(run.id)
 
     async def follow_run(self, user: User, asked: model.RunName) -> AsyncGenerator[model.Event]:
-        """Its log and its states, from the start to the end of the run."""
+        """Its log, its states and its progress, from the start to the end of the run."""
         seen: Run | None = None
         log, offset = self.place.run(self.store.run(asked.run).id).log, 0
         with self.changes.noticed() as changed:
             while seen is None or not seen.state.is_over:
                 changed.clear()
-                run = self.store.run(asked.run)
+                run = await self.get_run(user, asked)
                 lines, offset = await asyncio.to_thread(_new_lines, log, offset, is_last=run.state.is_over)
                 for line in lines:
                     yield model.Event(log=line)
@@ -202,6 +240,26 @@ class Service:
         """The facts of the report."""
         folder = self.results(self.store.run(asked.run))
         return await asyncio.to_thread(lambda: stored_result(folder).to_json())
+
+    async def judge(self, user: User, asked: model.Judge) -> dict[str, Any]:
+        """The verdict on a run by other rules; its folder does not change."""
+        return verdict_to_json((await self.judged(asked)).verdict)
+
+    async def judged(self, asked: model.Judge) -> PageFacts:
+        """The facts of a run with the verdict by other rules.
+
+        Raises:
+            InputError: rules in two ways, or none that are stored; no results, or those of several jobs.
+        """
+        folder = self.results(self.store.run(asked.run))
+        return await asyncio.to_thread(lambda: history.judged(folder, self._rules(asked)))
+
+    def _rules(self, asked: model.Judge) -> Rules | None:
+        if None not in (asked.expect, asked.rules):
+            raise Refusal("give expect or rules, not both")
+        if asked.rules is not None:
+            return parse_rules(asked.rules)
+        return None if asked.expect is None else self._catalogue.rules(asked.expect)
 
     async def compare(self, user: User, asked: model.CompareQuery) -> dict[str, Any]:
         """Two groups of runs, class by class."""

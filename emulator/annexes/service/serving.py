@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -99,6 +100,8 @@ async def serving(store: Store, place: ServiceFolder, configuration: Configurati
     with listening(address, what="the service", remedy="choose another with --listen") as listener:
         async with Queues(store, place, changes, quota_bytes=configuration.disk_quota_bytes) as queues:
             catalogue = Catalogue(configuration, rules=place.rules.absolute(), uploads=place.uploads.absolute())
+            for unfinished in place.uploads.glob(".*"):  # of a service that was killed
+                shutil.rmtree(unfinished, ignore_errors=True)
             service = Service(store, place, catalogue, queues, changes)
             async with LivePages(service) as live:
                 routes = routes_of(service, live, is_secret=tls is not None)

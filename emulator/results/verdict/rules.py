@@ -156,7 +156,7 @@ def rules_of(run: Run) -> Rules | None:
         InputError: as for `load_rules`.
     """
     stored = run.folder / RULES_FILE
-    return _read(stored, is_example=False) if stored.is_file() else None
+    return rules_from(read_document(stored)) if stored.is_file() else None
 
 
 def load_rules(name: str) -> Rules:
@@ -166,16 +166,20 @@ def load_rules(name: str) -> Rules:
         InputError: the file cannot be read, or is not a rules file; the message has file, line and key.
     """
     path = rules_file(name)
-    return _read(path, is_example=path != Path(name))
+    return rules_from(read_document(path), is_example=path != Path(name))
 
 
-def _read(path: Path, *, is_example: bool) -> Rules:
-    document = read_document(path)
+def rules_from(document: Document, *, is_example: bool = False) -> Rules:
+    """The rules of a document, which is a whole rules file.
+
+    Raises:
+        InputError: it is none; the message has file, line and key.
+    """
     try:
         sections = decode(document.value, RulesFile)
     except SchemaProblem as problem:
         raise document.error(problem.problem, problem.path) from problem
-    return Rules(sections.name or path.stem, rules_in(sections.rules, document, ("rules",)), is_example)
+    return Rules(sections.name or document.path.stem, rules_in(sections.rules, document, ("rules",)), is_example)
 
 
 def rules_in(sections: Sequence[RuleSection], document: Document, place: tuple[str | int, ...]) -> tuple[Rule, ...]:

@@ -1,21 +1,25 @@
 """Tours are commands that parse; their pages and the picture are what lab.scripts.record_tours wrote of them."""
 
 import re
+from html import unescape
 
 import pytest
 
 from emulator.annexes.demo.command import shown
+from emulator.annexes.demo.playing import Played
 from emulator.annexes.demo.tours import DEMO, DEMO_LOOPBACK, TOURS, Tour, without_lab
 from emulator.cli.main import _parser
 from emulator.exit_codes import DONE, EXPECTATION_FAILED
 from emulator.results.statistics import metric
 from emulator.results.statistics.metrics import METRICS
 from lab.scripts.gallery import EXAMPLES, EXHIBITS
-from lab.scripts.record_tours import DOCS, PICTURE, examples_page, excerpt, outputs_of, page, recorded_of
+from lab.scripts.record_tours import DOCS, PICTURE, examples_page, excerpt, outputs_of, page, picture, recorded_of
 from tests.support.blocks import charkha_words
 
 ALL = [*TOURS.values(), DEMO_LOOPBACK, *EXHIBITS, *EXAMPLES]
 TUTORIALS = [tour for tour in TOURS.values() if tour is not DEMO]
+CELL = 12.2
+"""Width of a character in the picture."""
 
 
 @pytest.mark.parametrize("tour", ALL, ids=lambda tour: f"{tour.name}-{tour.has_lab}")
@@ -55,6 +59,23 @@ def test_the_picture_shows_the_commands_of_the_demo_and_needs_no_font() -> None:
     assert "font-face" not in svg
 
 
+def lines_of(svg: str) -> tuple[int, list[str]]:
+    """The columns of a pictured terminal, and its lines."""
+    drawn = re.findall(r'<text class="demo-r\d+" x="([\d.]+)"[^>]*>(.*?)</text>', svg)
+    (width,) = re.findall(r'<clipPath id="demo-clip-terminal">\s*<rect x="0" y="0" width="([\d.]+)"', svg)
+    return round(float(width) / CELL), [
+        unescape(text).replace("\xa0", " ").rstrip("\n") for x, text in drawn if x == "0"
+    ]
+
+
+def test_no_line_of_the_picture_is_cut() -> None:
+    verdict = f"FAIL: {'a rule of many words ' * 12}end"
+    done = [Played(step, 0, 1.0, verdict) for step in DEMO.steps]
+    columns, lines = lines_of(picture(done))
+    assert lines.count(verdict) == 3
+    assert columns > len(verdict)
+
+
 def test_only_the_demo_can_do_without_a_lab() -> None:
     assert without_lab(DEMO) is DEMO_LOOPBACK
     assert all(without_lab(tour) is tour for tour in TUTORIALS)
@@ -76,3 +97,4 @@ def test_a_step_is_shown_as_a_comment_and_a_command() -> None:
 def test_an_excerpt_says_what_it_leaves_out() -> None:
     assert excerpt("a\nb  \nc\nd\n", 2) == "a\nb\n… 2 more lines\n"
     assert excerpt("a\nb\n", 2) == "a\nb\n"
+    assert excerpt("long " * 99 + "end\n") == "long " * 99 + "end\n"

@@ -9,7 +9,7 @@ import yaml
 
 from emulator.annexes.service.catalogue import Catalogue, series_of, workload_of
 from emulator.annexes.service.configuration import Configuration
-from emulator.annexes.service.model import Compose, Dut, Refusal
+from emulator.annexes.service.model import Compose, Dut, Refusal, StoredFile
 from emulator.errors import InputError
 from emulator.experiment.spec.settings import SETTINGS
 from emulator.shipped import TOPOLOGIES
@@ -30,6 +30,7 @@ def files(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def catalogue(files: Path) -> Catalogue:
+    (files / "uploads").mkdir()
     folders = {"traces": (str(files / "traces"),), "topologies": (str(files / "topologies"),)}
     return Catalogue(Configuration(**folders), rules=files / "rules", uploads=files / "uploads")
 
@@ -63,18 +64,48 @@ def test_a_choice_becomes_a_run_spec_that_may_be_played(catalogue: Catalogue, fi
 
 
 def test_an_uploaded_trace_may_be_played_and_is_replaced_by_none(catalogue: Catalogue, files: Path) -> None:
-    source = {file.name: file.read_bytes() for file in (files / "traces/of-ann/small").iterdir()}
-    assert catalogue.add_trace("ann", "mine", source).name == "ann/mine"
+    source = files / "traces/of-ann/small"
+    with catalogue.scratch() as folder:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        assert {one.name for one in catalogue.stored().traces} == {"of-ann/small", "transformer-8r"}, "not yet"
+        assert catalogue.add_trace("ann", "mine", folder).name == "ann/mine"
     (text,) = catalogue.compose(Compose(trace="ann/mine")).specs.values()
     job = catalogue.read(text, LOOPBACK, others=[LOOPBACK]).job
     assert job.trace is not None
     assert job.trace.path == str(files / "uploads/ann/mine")
-    with pytest.raises(Refusal, match="ann has a trace mine"):
-        catalogue.add_trace("ann", "mine", source)
-    with pytest.raises(Refusal, match="charkha trace convert"):
-        catalogue.add_trace("ann", "other", {"notes.txt": b"x"})
+    with catalogue.scratch() as folder:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        with pytest.raises(Refusal, match="ann has a trace mine"):
+            catalogue.add_trace("ann", "mine", folder)
+    with catalogue.scratch() as folder:
+        (folder / "notes.txt").touch()
+        with pytest.raises(Refusal, match="charkha trace convert"):
+            catalogue.add_trace("ann", "other", folder)
     assert [one.name for one in (files / "uploads").iterdir()] == ["ann"]
     assert [one.name for one in (files / "uploads/ann").iterdir()] == ["mine"]
+
+
+def test_stored_rules_are_checked_named_by_run_specs_and_replaced_by_none(catalogue: Catalogue, files: Path) -> None:
+    text = "# nothing is lost\nrules: [{metric: retransmissions, at_most: 0}]"
+    assert catalogue.add_rules("ann", "strict", text) == StoredFile(name="ann/strict", about="nothing is lost")
+    assert [one.name for one in catalogue.stored().rules] == ["ann/strict"]
+    (made,) = catalogue.compose(Compose(trace="of-ann/small", expect="ann/strict")).specs.values()
+    found = catalogue.read(made, LOOPBACK, others=[LOOPBACK]).observe.expect
+    assert found == str(files / "uploads/ann/strict.yaml")
+    assert [str(one) for one in catalogue.rules("ann/strict").rules] == ["retransmissions at most 0"]
+    assert catalogue.rules("example").is_example
+    with pytest.raises(Refusal, match="ann has rules strict"):
+        catalogue.add_rules("ann", "strict", text)
+    with pytest.raises(InputError, match=r"there is no metric 'retransmission'; did you mean 'retransmissions'"):
+        catalogue.add_rules("ann", "wrong", text.replace("retransmissions", "retransmission"))
+    with pytest.raises(InputError, match="more than 5,000 values"):
+        catalogue.add_rules("ann", "long", f"rules: [{'1,' * 6000}]")
+    with pytest.raises(Refusal, match="did you mean 'ann/strict'"):
+        catalogue.rules("ann/strictly")
+    assert [one.name for one in (files / "uploads/ann").iterdir()] == ["strict.yaml"]
+    catalogue.add_rules("smoke", "mine", text)
+    with pytest.raises(Refusal, match="SUITE/CASE of a stored suite"):
+        catalogue.rules("smoke/mine")  # nobody takes the name of a suite
 
 
 @pytest.mark.parametrize(
@@ -159,8 +190,8 @@ def test_a_choice_of_nothing_both_or_what_is_not_stored_is_refused(catalogue: Ca
         (spec(observe={"mqtt": "mqtt://10.0.0.1"}), "observe.mqtt: only an administrator"),
         (spec(observe={"metrics": "0.0.0.0:9"}), "observe.metrics: only an administrator"),
         (spec(observe={"calibration": "/etc/x"}), "observe.calibration: only an administrator"),
-        (spec(observe={"expect": "/etc/passwd"}), "none of the stored suites"),
-        (spec(observe={"expect": "smoke/none"}), "write SUITE/CASE"),
+        (spec(observe={"expect": "/etc/passwd"}), "write USER/NAME of stored rules"),
+        (spec(observe={"expect": "smoke/none"}), "SUITE/CASE of a stored suite"),
         (spec(campaign={"repeat": 9}), "`repeat` in place of it"),
         (spec(jobs=[{"trace": {"path": "transformer-8r"}, "iteration": 2}]), "iterations"),
         ("{", "run spec:1: is not valid YAML"),

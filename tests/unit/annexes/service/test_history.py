@@ -6,14 +6,26 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from emulator.annexes.service.history import compare_folders, result_of_run, trend_of, trend_page
-from emulator.annexes.service.model import Refusal, Run, State
+from emulator.annexes.service.history import (
+    ProgressReader,
+    compare_folders,
+    judged,
+    progress_of,
+    result_of_run,
+    trend_of,
+    trend_page,
+)
+from emulator.annexes.service.model import Progress, Refusal, Run, State
+from emulator.control.parameter import Parameter
 from emulator.errors import InputError
 from emulator.results.run_folder.manifest import RunFigures
+from emulator.results.run_folder.writer import RunWriter
 from emulator.results.verdict.judge import Outcome
+from emulator.results.verdict.rules import EXAMPLE, load_rules
 from emulator.views.columns.result_columns import RunResult
 from emulator.views.html.page.document import Chart
 from tests.support.repeated import SIZES, write_runs
+from tests.support.runs import manifest, ranks
 
 BEGIN = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 
@@ -81,3 +93,35 @@ def test_a_list_has_the_figures_of_a_run_and_before_its_end_its_profile(tmp_path
     assert (done.verdict, done.figures, done.profile) == (Outcome.PASS, figures, "2.1")
     waiting = result_of_run(replace(run(2), profile="slow"), tmp_path / "none")
     assert waiting == RunResult(profile="slow")
+
+
+def test_progress_is_that_of_the_job_that_ends_last(tmp_path: Path) -> None:
+    assert progress_of(tmp_path / "session") is None
+    facts = manifest(parameters={"iterations": Parameter(4)})
+    second_ns = 1_000_000_000
+    with RunWriter(tmp_path / "session" / "job=a", facts) as a, RunWriter(tmp_path / "session" / "job=b", facts) as b:
+        for writer in (a, b):
+            writer.flush()
+        assert progress_of(tmp_path / "session") == Progress(done=0, planned=4)
+        for number, end in ((-1, 1), (0, 3), (1, 6)):
+            a.add_iteration(number, ranks((0, end * second_ns), (0, end * second_ns)))
+        a.flush()
+        assert progress_of(tmp_path / "session") == Progress(done=0, planned=4), "b has not begun"
+        assert progress_of(tmp_path / "session" / "job=a") == Progress(done=2, planned=4, left_s=4.0)
+        b.add_iteration(0, ranks((0, second_ns), (0, second_ns)))
+        b.flush()
+        assert progress_of(tmp_path / "session") == Progress(done=2, planned=4, left_s=4.0)
+    assert progress_of(tmp_path / "session") is None, "both have ended"
+
+
+def test_a_run_that_plays_is_looked_at_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter(Progress(done=done, planned=9) for done in range(9))
+    monkeypatch.setattr("emulator.annexes.service.history.progress_of", lambda folder: next(seen))
+    reader = ProgressReader()
+    assert [reader.of(run(1), tmp_path) for _ in range(3)] == [Progress(done=0, planned=9)] * 3
+    assert reader.of(run(2), tmp_path) == Progress(done=1, planned=9), "another run is looked at at once"
+
+
+def test_a_run_is_judged_by_its_own_rules_or_by_others(folders: list[Path]) -> None:
+    assert judged(folders[0], None).verdict == judged(folders[0], load_rules(EXAMPLE)).verdict
+    assert judged(folders[0], None).verdict.findings
