@@ -95,6 +95,7 @@ BEFORE = {
     "sweep": ("rm run.yaml", "charkha bench all_reduce -n 2 --print-spec > run.yaml"),
     "telemetry": (),
     "timeline": (),
+    "uncertainty": (),
 }
 """Page with traffic → what its reader did before."""
 OWN_FILES = {"box": "one-lost.yaml", "jobs": "session.yaml"}
@@ -105,7 +106,7 @@ name: plan
 rules: [{metric: incomplete, at_most: 0}]
 cases: [{name: one, spec: {job: {sweep: {collective: all_reduce, ranks: 2, sizes: [64K]}, iterations: 3}}}]
 """
-LATER = ("charkha report runs/both", "charkha suite history")
+LATER = ("charkha report runs/both", "charkha runs show measured", "charkha suite history")
 """Lines that send nothing, but need what a line before them in their block has played."""
 
 BLOCKS = [block for page in PAGES for block in blocks(page) if page.stem.removeprefix("tutorial-") not in TOURS]

@@ -20,7 +20,7 @@ from emulator.results.statistics.samples.classes import JCT, ClassKey
 MEDIAN, TAIL = 0.5, 0.99
 DILUTED_PERCENT, MOST_DILUTED_PERCENT = 5.0, 90.0
 """From this share of the tester in the time on, a row says so; a larger share than the second is taken for that one."""
-BURST_PERCENT = 2.0
+BURST_PERCENT, LARGE_TO_BURST = 2.0, 10
 """In a class so much faster than its ports' rates allow, a burst hides a lower rate: of 3 % less, 1 MiB through a
 bucket of 48 KB showed 1.7 % (lab.benchmarks.verdicts compare)."""
 
@@ -162,8 +162,10 @@ class ClassComparison:
 
     @property
     def is_burst(self) -> bool:
-        """A burst that passes at once hides a part of the device's lower rate."""
-        return self.burst_percent is not None and self.burst_percent >= BURST_PERCENT
+        """A burst that passes at once hides a notable part of the difference: a large one shows all the same."""
+        if self.burst_percent is None or self.burst_percent < BURST_PERCENT:
+            return False
+        return self.effect is None or abs(self.effect.ratio - 1) < LARGE_TO_BURST * self.burst_percent / 100
 
     @property
     def device_interval(self) -> Interval | None:

@@ -107,6 +107,7 @@ def test_a_class_faster_than_its_ports_hides_a_lower_rate_behind_a_burst(
         assert one.is_burst is expected
         assert ("diluted by a burst" in verdict_text(one)) is expected
         assert not one.is_diluted
+    assert not replace(one, effect=Effect(3.77, None)).is_burst
 
 
 def test_what_the_tester_adds_hides_a_difference_of_the_device() -> None:
