@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
 import signal
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from tests.support import shared_traces
 from tests.support.full import IS_FULL, examples
 from tests.support.skips import skip_lines, skip_reason
 
+NICE = os.getpriority(os.PRIO_PROCESS, 0)
 PROPERTIES = Path(__file__).parent / "property"
 
 # Shared machines are noisy, so there is no deadline. The same commit gives the same answer: `--full` looks further.
@@ -53,6 +56,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         measured.start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """An agent in the process of a test has made it come before other workers: they would starve from then on."""
+    try:
+        return (yield)
+    finally:
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
 
 
 @pytest.hookimpl(tryfirst=True)

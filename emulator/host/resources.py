@@ -126,10 +126,12 @@ long instead of 4 times (p90; lab.benchmarks.verdicts busy)."""
 def raise_priority(kernel: Any = os) -> None:
     """Let this thread, and those that it starts later, come before other processes, if it has the right to.
 
+    Where a parent has done so already, that is enough.
     `kernel` has the functions of `os` about priorities, here and below.
     """
+    usual = kernel.getpriority(os.PRIO_PROCESS, 0)
     with contextlib.suppress(PermissionError):
-        kernel.nice(-FIRST)
+        kernel.setpriority(os.PRIO_PROCESS, 0, min(usual, max(usual - FIRST, -FIRST)))
 
 
 def lower_priority(kernel: Any = os) -> None:

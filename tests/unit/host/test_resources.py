@@ -123,6 +123,14 @@ def test_an_agent_comes_first_where_it_may() -> None:
     assert kernel.value == -FIRST
 
 
+@pytest.mark.parametrize(("before", "after"), [(LATER, LATER - FIRST), (-FIRST, -FIRST), (-19, -19)])
+def test_an_agent_of_a_process_that_comes_first_goes_no_further(before: int, after: int) -> None:
+    kernel = Kernel(user=0)
+    kernel.value = before
+    raise_priority(kernel)
+    assert kernel.value == after
+
+
 def test_an_agent_without_the_right_plays_as_it_is() -> None:
     kernel = Kernel(user=1000, may_undo=False)
     raise_priority(kernel)
