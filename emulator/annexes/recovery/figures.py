@@ -135,6 +135,10 @@ class _Pauses:
         cut_ns = None if run.manifest.status == COMPLETE else self._end_ns
         self._waiting = _waiting(run, cut_ns)
         self._pauses = list(_pauses(columns, cut_ns))
+        if cut_ns is not None:  # a rank that completed nothing waited all the time
+            first_ns = int(columns["start_ns"].min(initial=cut_ns))
+            for one in self._pauses:
+                self._waiting.setdefault(one.receiver, _Waiting(np.array([first_ns]), np.array([cut_ns])))
         self._usual: dict[int, int] = {}
         for one in self._pauses:
             if not any(one.meets(begin, end, self._bin_ns) for begin, end in disturbed):

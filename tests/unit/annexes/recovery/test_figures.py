@@ -41,6 +41,7 @@ class Played:
     has_timeline: bool = True
     status: Status = COMPLETE
     watched_until: int = 0
+    has_samples: bool = True
 
     def spans(self) -> list[tuple[int, int]]:
         found, at = [], 0
@@ -56,7 +57,8 @@ class Played:
             for number, (begin, end) in enumerate(self.spans()):
                 done = end if self.waits_ms is None else begin + self.waits_ms
                 both = collective([begin * MS] * 2, [done * MS] * 2, iteration=number)
-                writer.add(RunTable.SAMPLES, columns(both))
+                if self.has_samples:
+                    writer.add(RunTable.SAMPLES, columns(both))
                 writer.add_iteration(number, ranks((begin * MS, end * MS), (begin * MS, end * MS)))
             writer.add_flows([FlowCounters(0, 1, bytes=1, retransmits=7, qpn=17)])
             writer.add_flow_events(4, [FlowCounters(0, 1, bytes=1, retransmits=7, qpn=17)])
@@ -143,8 +145,16 @@ def test_two_events_have_their_own_outage(tmp_path: Path) -> None:
     assert (first.event.name, first.outage_ns, second.outage_ns) == ("a", 41 * MS, 101 * MS)
 
 
-def test_a_run_that_breaks_off_says_from_when_to_when_nothing_came(tmp_path: Path) -> None:
-    played = Played({0: [(450, 500)]}, ends=5, status=ABORTED, events=[("cut", 450, 895)], watched_until=900)
+@pytest.mark.parametrize("has_samples", [True, False])
+def test_a_run_that_breaks_off_says_from_when_to_when_nothing_came(tmp_path: Path, *, has_samples: bool) -> None:
+    played = Played(
+        {0: [(450, 500)]},
+        ends=5,
+        status=ABORTED,
+        events=[("cut", 450, 895)],
+        watched_until=900,
+        has_samples=has_samples,
+    )
     lost = figures(tmp_path, played)
     assert (lost.is_over, lost.flows, lost.recovery_ns) == (False, 2, None)
     assert (lost.lost_from_ns, lost.lost_until_ns) == (449 * MS + MS // 2, 900 * MS)
