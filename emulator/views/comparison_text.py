@@ -99,7 +99,7 @@ def fact_lines(comparison: GroupComparison) -> Iterator[tuple[str, str]]:
     yield "Verdicts", _counts(comparison)
     yield from (("Inconclusive", text) for text in _reasons(comparison))
     yield from (("To find", text) for text in _power(comparison))
-    yield from (("Diluted", text) for text in (*_diluted(comparison), *_bursts(comparison)))
+    yield from (("Diluted", text) for text in _diluted(comparison))
     yield "Rules", _rules_text(comparison)
     for group in comparison.groups:
         for one in group.excluded:
@@ -130,23 +130,24 @@ def _reasons(comparison: GroupComparison) -> Iterator[str]:
 
 
 def _diluted(comparison: GroupComparison) -> Iterator[str]:
-    shares = {one.key: one.tester_percent for pair in comparison.pairs for one in pair.classes if one.is_diluted}
+    """What hides a part of a difference, and in which classes."""
+    classes = [one for pair in comparison.pairs for one in pair.classes]
+    shares = [f"{one.tester_percent:.0f} % of {one.key}" for one in classes if one.is_diluted]
     if shares:
-        named = "; ".join(f"{percent:.0f} % of {key}" for key, percent in shares.items())
         yield (
-            f"the tester adds {named}, whatever the device does: the ratio of the device's own times is "
+            f"the tester adds {_each_once(shares)}, whatever the device does: the ratio of the device's own times is "
             'farther from 1. "finds" is about the device'
         )
-
-
-def _bursts(comparison: GroupComparison) -> Iterator[str]:
-    shares = {one.key: one.burst_percent for pair in comparison.pairs for one in pair.classes if one.is_burst}
-    if shares:
-        named = "; ".join(f"{key} is {percent:.0f} % faster" for key, percent in shares.items())
+    bursts = [f"{one.key} is {one.burst_percent:.0f} % faster" for one in classes if one.is_burst]
+    if bursts:
         yield (
-            f"{named} than the rates of its ports allow: a burst passes at once. A device of a lower rate passes it as "
-            "well, and shows less of the difference: compare larger sizes"
+            f"{_each_once(bursts)} than the rates of its ports allow: a burst passes at once. A device of a lower rate "
+            "passes it as well, and shows less of the difference: compare larger sizes"
         )
+
+
+def _each_once(texts: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys(texts))
 
 
 def _power(comparison: GroupComparison) -> Iterator[str]:

@@ -12,7 +12,7 @@ from tests.support.full import IS_FULL
 from tests.support.mutant_kinds import FIELDS, KINDS
 from tests.support.mutation_run import try_mutants
 
-MUTANTS = int(os.environ.get("CHARKHA_MUTANTS", "10000" if IS_FULL else "600"))
+MUTANTS = int(os.environ.get("CHARKHA_MUTANTS", "10000" if IS_FULL else "1000"))
 
 
 @pytest.mark.parametrize("name", [one.name for one in KINDS])
