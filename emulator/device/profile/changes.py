@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from emulator.device.lab.model import Design, LabPort, Node, Shaping
 from emulator.device.lab.recipe import CommandBatch, exec_prefix
 from emulator.device.lab.shaping import shape as shaping_of
+from emulator.device.lab.shaping import slowed
 from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
 from emulator.device.profile.profile import Above, Delay, Mark, Moment, Police, PortDown, ProfileRule, Shape
 from emulator.device.profile.schedule import Schedule
@@ -37,7 +38,7 @@ def shape_port(node: Node, rates: Sequence[tuple[LabPort, int]], queue_bytes: in
         shaping = port.shaping or shaping_of(bps, mtu=port.mtu, is_host=False)
         assert shaping is not None  # None only without a rate
         where = f"qdisc change dev {port.device} parent 1:1" if port.shaping else f"qdisc add dev {port.device} root"
-        lines.append(f"{where} handle 2: {_bucket(shaping, bps, queue_bytes)}")
+        lines.append(f"{where} handle 2: {_bucket(slowed(shaping), bps, queue_bytes)}")
     return _tc(node, lines)
 
 

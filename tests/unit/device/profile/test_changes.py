@@ -92,13 +92,10 @@ def test_shaping_a_port_changes_its_token_bucket_and_restores_it(tmp_path: Path)
     (change,) = changes(tmp_path, '{shape: {rate: 90%}, port: "sw0:p1"}')
     shaping = two_hosts(tmp_path).node("sw0").port("p1").shaping
     assert shaping is not None
-    bucket = f"burst {shaping.burst_bytes} limit {shaping.limit_bytes} overhead {shaping.overhead_bytes}"
-    assert commands(change, "start") == [
-        f"tc {IN}: qdisc change dev p1 parent 1:1 handle 2: tbf rate 90000000bit {bucket}"
-    ]
-    assert commands(change, "stop") == [
-        f"tc {IN}: qdisc change dev p1 parent 1:1 handle 2: tbf rate 100000000bit {bucket}"
-    ]
+    bucket, rest = f"tc {IN}: qdisc change dev p1 parent 1:1 handle 2: tbf", "limit 100000 overhead 24"
+    slow_burst = shaping.burst_bytes * 9 // 8
+    assert commands(change, "start") == [f"{bucket} rate 90000000bit burst {slow_burst} {rest}"]
+    assert commands(change, "stop") == [f"{bucket} rate 100000000bit burst {shaping.burst_bytes} {rest}"]
 
 
 def test_a_port_without_a_rate_gets_a_token_bucket_for_the_time_of_the_rule(tmp_path: Path) -> None:
