@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.results.comparison.verdicts import BURST_PERCENT, DILUTED_PERCENT
-from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha
 
 DEVICES = {"the same": "[]", "97 %": "[{shape: {rate: 97%}}]", "90 %": "[{shape: {rate: 90%}}]"}
 RATIO_AT_97, ERROR = 1 / 0.97, 0.005
@@ -44,7 +44,7 @@ def _compare(scratch: Path, rules: str) -> list[dict[str, Any]]:
     for name, content in (("a", "[]"), ("b", rules)):
         profiles.append(scratch / f"{name}.yaml")
         profiles[-1].write_text(f"name: {name}\nrules: {content}\n")
-    what = ("bench", "all_reduce", "-n", 2, "-b", "64K,1M,4M", "--iterations", 20, "--topology", TOPOLOGY)
+    what = ("bench", "all_reduce", "-n", 2, "-b", "64K,1M,4M", "--iterations", 20, *IN_LAB)
     turns = ("--profiles", ",".join(map(str, profiles)), "--repeat", 6, "--out", scratch / "runs")
     charkha(*what, *turns, "--no-report", timeout_s=_SERIES_S)
     found = charkha("compare", scratch / "runs" / "a", scratch / "runs" / "b", "--json")

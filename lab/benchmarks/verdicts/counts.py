@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha
 
 SWITCH = "charkha-two-hosts-switch-sw0"
 MOST_ERROR = 0.03
@@ -57,7 +57,7 @@ def _trial(name: str, script: str, out: Path) -> bool:
     _nft(script, "-f", "-")
     try:
         charkha("bench", "all_reduce", "-n", 2, "-b", "4M", "-e", "4M", "--iterations", 10, "--warmup", 0,
-                "--topology", TOPOLOGY, "--out", out, "--no-report")  # fmt: skip
+                *IN_LAB, "--out", out, "--no-report")  # fmt: skip
         printed = json.loads(_nft("", "-j", "list", "counters"))["nftables"]
     finally:
         _nft(REMOVE, "-f", "-")

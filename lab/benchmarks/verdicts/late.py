@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha
 
 LATE_MS = (0, 10, 400)
 CLEAN_PERCENT = 97.0, 101.0
@@ -60,7 +60,7 @@ def _trace(scratch: Path, late_ms: int) -> Path:
 
 
 def _share(trace: Path, out: Path, options: tuple[object, ...]) -> float | None:
-    charkha("run", trace, "--topology", TOPOLOGY, "--iterations", 1, "--out", out, "--no-report", *options)
+    charkha("run", trace, *IN_LAB, "--iterations", 1, "--out", out, "--no-report", *options)
     (row,) = json.loads(charkha("runs", "show", out, "--json"))["classes"]
     share: float | None = row["ideal_percent"]
     return share

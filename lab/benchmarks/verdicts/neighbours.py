@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha
 
 SWEEPS = ("256K,4M", "256K,4M,16M")
 SMALL, MIDDLE = 256 << 10, 4 << 20
@@ -40,6 +40,6 @@ def play(count: int) -> int:
 
 
 def _rows(sizes: str, out: Path) -> dict[int, dict[str, float]]:
-    what = ("bench", "all_reduce", "-n", 4, "-b", sizes, "--iterations", 20, "--topology", TOPOLOGY)
+    what = ("bench", "all_reduce", "-n", 4, "-b", sizes, "--iterations", 20, *IN_LAB)
     found = json.loads(charkha(*what, "--out", out, "--no-report", "--json"))
     return {row["size_bytes"]: row for row in found["rows"]}
