@@ -1,8 +1,8 @@
 """The galleries of the site: ten runs and ten traces, as `charkha demo` plays its tours, and what to look at in each.
 
 `python -m lab.scripts.gallery FOLDER [NAME …]`, as root on a quiet machine, writes into FOLDER a page and a report for
-each run, the page of each trace, and index.md; with chromium also pictures of them. Traces and topologies are those
-that come with Charkha, or are made by the commands shown. lab.scripts.record_tours records the traces' runs.
+each run, and the page of each trace; with chromium also pictures of them. Traces and topologies are those that come
+with Charkha, or are made by the commands shown. lab.scripts.record_tours records the traces' runs.
 """
 
 from __future__ import annotations
@@ -311,12 +311,11 @@ def with_pages(text: str, folder: Path) -> str:
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
-    """Write the exhibits and examples of these names, or all, and the index."""
+    """Write the exhibits and examples of these names, or all."""
     folder.mkdir(parents=True, exist_ok=True)
     for one, how in [*((one, write) for one in EXHIBITS), *((one, write_example) for one in EXAMPLES)]:
         if not names or one.name in names:
             how(one, folder)
-    (folder / "index.md").write_text(index(folder), encoding="utf-8")
 
 
 if __name__ == "__main__":

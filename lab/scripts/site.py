@@ -34,7 +34,8 @@ def collect(folder: Path, gallery: Path | None) -> None:
     for page in ("CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copyfile(ROOT / page, folder / page)
     shutil.copyfile(ROOT / "README.md", folder / "index.md")
-    shutil.copyfile(Path(__file__).with_name("site.css"), folder / "site.css")
+    for own in ("site.css", "site.js"):
+        shutil.copyfile(Path(__file__).with_name(own), folder / own)
     for pattern in _AS_TEXT:
         for file in ROOT.glob(pattern):
             target = folder / file.relative_to(ROOT)
@@ -47,13 +48,13 @@ def collect(folder: Path, gallery: Path | None) -> None:
     design.write_text(design.read_text(encoding="utf-8").replace("](adr/)", "](adr/index.md)"), encoding="utf-8")
     for file in folder.rglob("*.md"):
         file.write_text(lists_apart(file.read_text(encoding="utf-8")), encoding="utf-8")
+    reports = folder / "gallery"
     if gallery is not None:
-        shutil.copytree(gallery, folder / "gallery")
+        shutil.copytree(gallery, reports)
         examples = folder / "docs" / "examples.md"
         examples.write_text(with_pages(examples.read_text(encoding="utf-8"), gallery), encoding="utf-8")
-    else:
-        (folder / "gallery").mkdir()
-        (folder / "gallery" / "index.md").write_text(index(folder / "gallery"), encoding="utf-8")
+    reports.mkdir(exist_ok=True)
+    (reports / "index.md").write_text(index(reports), encoding="utf-8")
 
 
 def lists_apart(text: str) -> str:

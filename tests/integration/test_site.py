@@ -7,8 +7,10 @@ import pytest
 
 from lab.scripts.gallery import with_pages
 from lab.scripts.site import build, lists_apart
-from tests.support.command import ROOT
+from tests.support.browser import PHONE, Browser
+from tests.support.command import ROOT, wait_for
 
+_SCROLLS = "return [...document.querySelectorAll('pre > code')].filter(one => one.scrollWidth > one.clientWidth)"
 _LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=\"([^\"]+)\"[^>]*>")
 
 
@@ -32,6 +34,13 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> Non
         assert loaded
         assert [one for one in loaded if re.match(r"(?:https?:)?//", one)] == []
         assert all("aria-label" in one for one in re.findall(r'<div[^>]*role="dialog"[^>]*>', text))
+
+
+def test_the_keyboard_reaches_code_that_scrolls_on_a_phone(browser: Browser, site: Path) -> None:
+    browser.show(*PHONE)
+    browser.driver.get((site / "docs" / "tutorial-chakra.html").as_uri())
+    assert len(browser.run(_SCROLLS)) > 5
+    wait_for(lambda: browser.run(f"{_SCROLLS}.every(one => one.tabIndex === 0)") or None)
 
 
 def test_styles_name_no_font_from_elsewhere(site: Path) -> None:
