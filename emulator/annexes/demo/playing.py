@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,26 +70,28 @@ def play(
     Raises:
         StepFailed: a command has another exit code than the tour allows. It has been yielded before.
     """
-    with _charkha_on_path() as environment:
-        for step in tour.steps:
-            on_step(step)
-            began = time.monotonic()
-            code, output = _run(_words(step, folder, place), environment, record=record)
-            played = Played(step, code, time.monotonic() - began, output)
-            yield played
-            if code not in step.codes:
-                raise StepFailed(played)
+    for step in tour.steps:
+        on_step(step)
+        began = time.monotonic()
+        code, output = _run(_words(step, folder, place), record=record)
+        played = Played(step, code, time.monotonic() - began, output)
+        yield played
+        if code not in step.codes:
+            raise StepFailed(played)
 
 
 def _words(step: TourStep, folder: Path, place: LabNamespaces | None) -> Sequence[str]:
-    shell = ["sh", "-c", 'cd "$0" && eval "$1"', str(folder), step.command]
+    # `charkha` is this Charkha, also where it is not installed. A function leaves no file behind a demo that is killed.
+    charkha = f'charkha() {{ {shlex.quote(sys.executable)} -P -m emulator "$@"; }}'
+    shell = ["sh", "-c", f'{charkha}; cd "$0" && eval "$1"', str(folder), step.command]
     return place.words(*shell) if place is not None else shell
 
 
-def _run(words: Sequence[str], environment: dict[str, str], *, record: bool) -> tuple[int, str]:
+def _run(words: Sequence[str], *, record: bool) -> tuple[int, str]:
+    paths = [str(Path(__file__).resolve().parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         words,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if record else None,
         stderr=subprocess.DEVNULL if record else None,
@@ -103,19 +105,3 @@ def _run(words: Sequence[str], environment: dict[str, str], *, record: bool) -> 
         process.kill()
         raise
     return process.returncode, output or ""
-
-
-@contextmanager
-def _charkha_on_path() -> Iterator[dict[str, str]]:
-    """An environment in which `charkha` is this Charkha, also where it is not installed."""
-    with tempfile.TemporaryDirectory(prefix="charkha-demo-") as folder:
-        command = Path(folder) / "charkha"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m emulator "$@"\n', encoding="utf-8")
-        command.chmod(0o755)
-        source = str(Path(__file__).resolve().parents[3])
-        paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
-        yield {
-            **os.environ,
-            "PATH": f"{folder}:{os.environ.get('PATH', os.defpath)}",
-            "PYTHONPATH": os.pathsep.join(paths),
-        }
