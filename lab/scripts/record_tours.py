@@ -40,14 +40,14 @@ def page(tour: Tour, outputs: Sequence[str]) -> str:
         tour: what was played.
         outputs: of each of its commands, as the page shows them.
     """
-    place = "as root" if tour.has_lab else "on any machine, over loopback"
+    place = "It needs root" if tour.has_lab else "It runs on any machine, over loopback"
     title = tour.title[0].lower() + tour.title[1:]
     opening = (
         f"# Tutorial: {title}\n{tour.reader}\n\n"
-        f"[Install](install.md) Charkha, and activate its environment. `charkha demo {tour.name}` plays these\n"
-        f"{len(tour.steps)} commands {place}. It prints each before it runs; or type them in an empty folder. What\n"
-        "commands say on stderr is left out here. With `--explain` they say what their columns mean, and a mark such\n"
-        "as `!`. `python -m lab.scripts.record_tours` makes this page.\n"
+        f"[Install](install.md) Charkha and activate its environment. `charkha demo {tour.name}` plays these\n"
+        f"{len(tour.steps)} commands and prints each before it runs. {place}. You can also type them in an\n"
+        "empty folder. This page leaves out what they write to stderr. Add `--explain` to see what columns and marks\n"
+        "such as `!` mean. `python -m lab.scripts.record_tours` makes this page.\n"
     )
     parts = [opening]
     for number, (step, output) in enumerate(zip(tour.steps, outputs, strict=True), 1):
@@ -82,9 +82,9 @@ def examples_page(recorded: Sequence[RecordedExample]) -> str:
         parts += f"\n## {one.title}\n{one.reader}\n\n```console\n{commands}```\n```text\n{facts.output}```\n"
     opening = (
         "# Ten traces\n"
-        "Each is made by its first command in a clone of Charkha, looked at with the second, and played over loopback\n"
-        "with the last, whose table was recorded on a virtual machine with two cores. Imported ones come from small\n"
-        "files in `lab/recordings`, written by hand as those tools write them. The licence of all is Charkha's (MIT).\n"
+        "Type the commands in a clone of Charkha. They make a trace, write its page, and play it over loopback. The\n"
+        "tables were recorded on a virtual machine with two cores. Imported traces come from small files in\n"
+        "`lab/recordings`, written by hand in the formats of those tools. The licence of all is Charkha's (MIT).\n"
         "`python -m lab.scripts.record_tours examples` makes this page.\n"
     )
     return f"{opening}\n| trace | ranks | size |\n|---|---|---|\n{rows}{parts}"
