@@ -59,7 +59,7 @@ EXHIBITS = (
     _exhibit(
         "healthy",
         "A healthy switch",
-        "The first line says that nothing was lost; `ideal` how close the collectives came to the rate of the ports.",
+        "The first line says that nothing was lost; `ideal` says how close the collectives came to the ports' rate.",
         f"charkha lab up {_SWITCH}",
         _RING,
         _on_switch(profile="fw-a"),
@@ -100,7 +100,7 @@ EXHIBITS = (
     _exhibit(
         "tester-limited",
         "The tester is the limit",
-        "Ports of 100 Gbit/s exist on paper alone: this is loopback. The verdict does not blame the device.",
+        "Ports of 100 Gbit/s exist only on paper: this is loopback. The verdict does not blame the device.",
         _RING,
         "charkha run all-reduce --topology two-hosts --iterations 3 --expect example --out run",
     ),
@@ -122,7 +122,7 @@ EXHIBITS = (
     _exhibit(
         "failover",
         "Failover",
-        "Three seconds without an uplink. Look at the iterations: which one paid, and how soon the next is as before.",
+        "Three seconds without an uplink. Which iterations paid for it, and how soon were the next as fast as before?",
         written("uplink-down.yaml", _UPLINK_DOWN),
         f"charkha lab up {_FABRIC}",
         "charkha trace generate collective all_reduce -n 8 -b 512K --count 2 --out all-reduce",
@@ -202,7 +202,7 @@ EXAMPLES = (
     _converted(
         "aicb",
         "From AICB",
-        "A workload for SimAI: four layers on 8 ranks, sequence parallelism in pairs. Three quarters is compute.",
+        "A workload for SimAI: four layers on 8 ranks, with sequence parallelism in pairs.",
         "aicb.txt",
     ),
     _example(

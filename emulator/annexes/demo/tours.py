@@ -115,7 +115,7 @@ DEMO = Tour(
             what="bad firmware",
         ),
         TourStep(
-            "Is it slower, and by how much? Five runs of each, in turns, without a word on stdout.",
+            "Is it slower, and by how much? Five runs of each, in turns; their table goes to a file.",
             f"{_RUN} --profiles fw-a,fw-b --repeat 5 --no-report --out ab > ab.txt",
         ),
         TourStep(
@@ -233,7 +233,7 @@ CI = Tour(
         "[exit codes](exit-codes.md) lists every code, [compare](compare.md) says how many runs a difference needs."
     ),
     steps=(
-        TourStep("A lab stands for the device; in your pipeline it is the real one.", written("switch.yaml", _SWITCH)),
+        TourStep("A lab stands in for the device; your pipeline has the real one.", written("switch.yaml", _SWITCH)),
         TourStep("Bring it up.", "charkha lab up switch.yaml"),
         TourStep(
             "The job's traffic, made here; yours can be a recording of PyTorch.",
@@ -249,7 +249,7 @@ CI = Tour(
         ),
         TourStep("The new firmware, here a fault: ports at a fifth of their rate.", written("slow.yaml", _SLOW)),
         TourStep(
-            "Five runs of each version, in turns, so that a drift of the machine meets both.",
+            "Five runs of each version, in turns, so that a drift of the machine affects both.",
             "charkha run job --topology switch.yaml --profiles fw-a,slow.yaml --repeat 5 --no-report --out ab",
         ),
         TourStep(
@@ -258,7 +258,7 @@ CI = Tour(
             codes=(REGRESSION, UNDECIDED),
         ),
         TourStep("The same as Markdown, for a comment on the change.", "charkha compare ab/fw-a ab/slow --markdown"),
-        TourStep("What JUnit reads: one case per class.", "grep -o '<testcase [^>]*>' compare.xml"),
+        TourStep("What a reader of JUnit files sees: one case per class.", "grep -o '<testcase [^>]*>' compare.xml"),
         TourStep("Remove the lab.", "charkha lab down demo"),
     ),
 )
