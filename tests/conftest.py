@@ -10,7 +10,9 @@ import signal
 from collections import Counter
 from collections.abc import Generator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -82,9 +84,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the modules that read published traces, which are there only where the project is developed."""
     for item in items:
-        names = vars(item.module).values() if isinstance(item, pytest.Function) else ()
-        if any(getattr(one, "__module__", "") == shared_traces.__name__ for one in names):
+        if isinstance(item, pytest.Function) and _reads_published_traces(item.module):
             item.add_marker(pytest.mark.shared)
+
+
+@cache
+def _reads_published_traces(module: ModuleType) -> bool:
+    return any(getattr(one, "__module__", "") == shared_traces.__name__ for one in vars(module).values())
 
 
 def is_property(item: pytest.Item) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.bench_kit.audit.audit import audit_file
-from tests.support.command import charkha, succeed
+from tests.support.command import answer, charkha, here
 from tests.support.roce_capture import MTU, Conversation
 from tests.support.shared_traces import require_shared
 
@@ -110,7 +110,7 @@ def test_a_frame_that_is_swapped_ends_with_1_and_its_number(tmp_path: Path) -> N
 def test_a_capture_of_roce_v1_ends_with_2_and_says_so(tmp_path: Path) -> None:
     talk = Conversation()
     talk.frames = [bytes(12) + b"\x89\x15" + bytes(60)] * 3
-    done = charkha("runs", "audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
+    done = here("runs", "audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
     assert (done.code, done.stdout) == (2, "")
     assert "3 frames of RoCE v1 (EtherType 0x8915) ignored: only RoCEv2 is audited" in " ".join(done.stderr.split())
 
@@ -119,6 +119,6 @@ def test_a_clean_capture_ends_with_0_and_a_table(tmp_path: Path) -> None:
     talk = Conversation()
     talk.write(3 * MTU)
     talk.ack(messages=1)
-    done = succeed("runs", "audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path, quiet=True)
+    done = answer("runs", "audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
     assert "No rule is broken." in done.stdout
     assert "10.0.0.1 > 10.0.0.2" in done.stdout

@@ -76,16 +76,14 @@ def _write_ranks(folder: Path, ranks: Sequence[Nodes | bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_line_and_nothing_else(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_line_and_nothing_else(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     case = CASES[name]
     _write_ranks(tmp_path / "trace", case.ranks)
     for file, text in case.files.items():
         (tmp_path / ("trace" if file == "comm_group.json" else ".") / file).write_text(text)
     before = sorted(tmp_path.rglob("*"))
-    assert case.problem in refused("run", "trace", *FAST, *case.options, capsys=capsys)
+    assert case.problem in refused("run", "trace", *FAST, *case.options)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -95,9 +93,7 @@ def test_the_good_trace_that_all_cases_alter_is_played(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["pipe", "device", "folder", "nothing"])
-def test_a_rank_that_is_not_a_file_is_refused(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rank_that_is_not_a_file_is_refused(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _write_ranks(tmp_path / "trace", [GOOD])
     path = tmp_path / "trace" / "trace.1.et"
@@ -108,7 +104,7 @@ def test_a_rank_that_is_not_a_file_is_refused(
         "nothing": lambda: path.symlink_to("nowhere"),
     }
     make[what]()
-    assert "trace" in refused("run", "trace", *FAST, capsys=capsys)
+    assert "trace" in refused("run", "trace", *FAST)
 
 
 def test_escapes_in_a_name_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

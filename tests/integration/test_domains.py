@@ -5,7 +5,7 @@ from pathlib import Path
 
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
-from tests.support.command import charkha, succeed
+from tests.support.command import here, succeed
 from tests.support.loopback import NET
 
 DOMAIN = "{rate: 1GB/s, latency: 50us}"
@@ -19,7 +19,7 @@ def test_a_run_keeps_in_domains_what_the_plan_says(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(f"hosts:\n{HOSTS}")
     what = ("all_to_all", "-n", 4, "-b", SIZE, "--topology", "t.yaml", "--transport", "zmq")
     what += ("--algorithm", "all_to_all=parallel")
-    planned = charkha("plan", "--collective", *what, "--json", cwd=tmp_path)
+    planned = here("plan", "--collective", *what, "--json", cwd=tmp_path)
     plan = json.loads(planned.stdout)
     assert (plan["domain_bytes"], plan["local_bytes"], plan["network_bytes"]) == (SIZE, SIZE, 2 * SIZE)
     assert plan["operations"][0]["ideal_ns"]["domains"] == SIZE // 4

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from emulator import exit_codes
-from tests.support.command import EXAMPLE, charkha, succeed
+from tests.support.command import EXAMPLE, answer, charkha, here
 
 GOLDEN = Path(__file__).parents[1] / "data" / "run-0.1.0"
 WIDE = (
@@ -26,7 +26,7 @@ def test_a_stored_run_is_judged_by_rules(tmp_path: Path) -> None:
 
 
 def test_drops_of_the_device_fail_the_shipped_rules_and_come_first(tmp_path: Path) -> None:
-    found = charkha("runs", "judge", GOLDEN, "--json", cwd=tmp_path)
+    found = here("runs", "judge", GOLDEN, "--json", cwd=tmp_path)
     verdict = json.loads(found.stdout)
     assert found.code == exit_codes.EXPECTATION_FAILED
     assert (verdict["outcome"], verdict["is_example"]) == ("FAIL", True)
@@ -44,13 +44,13 @@ def test_a_run_answers_first_and_keeps_its_rules(tmp_path: Path) -> None:
     assert played.code == exit_codes.DONE, played.stderr
     assert played.stdout.splitlines()[0].startswith("# PASS: all 2 checks met; wide")
     path.unlink()
-    (listed,) = json.loads(charkha("runs", "list", ".", "--json", cwd=tmp_path).stdout)
+    (listed,) = json.loads(here("runs", "list", ".", "--json", cwd=tmp_path).stdout)
     assert (listed["verdict"], listed["lost"], listed["topology"]) == ("PASS", 0, "loopback")
     shown = json.loads(charkha("runs", "show", "run", "--json", cwd=tmp_path).stdout)
     assert listed["jct_ns"] == shown["jct_ns"] == shown["iteration"]["jct_ns"]
-    again = charkha("runs", "judge", "run", "--json", cwd=tmp_path)
+    again = here("runs", "judge", "run", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["rules"] == "wide"
-    succeed("runs", "export", "run", "--to", "junit", "--out", "run.xml", cwd=tmp_path)
+    answer("runs", "export", "run", "--to", "junit", "--out", "run.xml", cwd=tmp_path)
     cases = [one.get("name") for one in ElementTree.parse(tmp_path / "run.xml").iter("testcase")]
     assert cases[:3] == ["verdict", "jct at most 1000 s", "incomplete at most 0"]
     assert '<p class="answer good"><strong>PASS</strong>' in (tmp_path / "run" / "report.html").read_text()
@@ -63,5 +63,5 @@ def test_a_run_that_misses_a_bound_fails_with_its_exit_code(tmp_path: Path) -> N
     )
     assert played.code == exit_codes.EXPECTATION_FAILED, played.stderr
     assert played.stdout.startswith("FAIL: packets is ")
-    succeed("report", "run", "--out", "again.html", cwd=tmp_path)
+    answer("report", "run", "--out", "again.html", cwd=tmp_path)
     assert '<p class="answer bad"><strong>FAIL</strong>' in (tmp_path / "again.html").read_text()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.command import EXAMPLE, ROOT, charkha, refused, succeed
+from tests.support.command import EXAMPLE, ROOT, answer, charkha, here, refused, succeed
 
 KEYS = ["iteration", "rank", "node_id"]
 SMALL = ("--iterations", 1, "--warmup", 0, "--compute", "skip", "--scale-bytes", "1/256", "--no-report")
@@ -64,11 +64,11 @@ def test_a_stored_run_is_played_again_with_equal_settings(command: tuple[object,
     assert keys(tmp_path / "a") == keys(tmp_path / "elsewhere" / "b")
 
 
-def test_a_run_is_not_repeated_on_a_trace_that_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    succeed("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "4K", "--out", "t", cwd=tmp_path)
+def test_a_run_is_not_repeated_on_a_trace_that_has_changed(tmp_path: Path) -> None:
+    answer("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "4K", "--out", "t", cwd=tmp_path)
     succeed("run", "t", "--iterations", 1, "--out", "a", cwd=tmp_path)
-    charkha("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "8K", "--out", "t", "--force", cwd=tmp_path)
-    problem = refused("run", "--again", tmp_path / "a", "--out", tmp_path / "b", capsys=capsys)
+    here("trace", "generate", "collective", "all_reduce", "-n", 2, "-b", "8K", "--out", "t", "--force", cwd=tmp_path)
+    problem = refused("run", "--again", tmp_path / "a", "--out", tmp_path / "b")
     assert "the trace has changed since" in problem
     assert not (tmp_path / "b").exists()
 

@@ -8,7 +8,7 @@ from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.results.statistics.summary import summarise
-from tests.support.command import EXAMPLE, succeed
+from tests.support.command import EXAMPLE, answer, succeed
 from tests.support.perfetto_ui import trace_processor
 
 
@@ -28,7 +28,7 @@ def _busiest_device_ns(run: Run) -> int:
 
 @pytest.mark.slow
 def test_perfetto_agrees_with_the_summary(run: Path, tmp_path: Path) -> None:
-    succeed("runs", "export", run, "--to", "perfetto", "--out", tmp_path / "line", cwd=tmp_path)
+    answer("runs", "export", run, "--to", "perfetto", "--out", tmp_path / "line", cwd=tmp_path)
     summary = summarise(read_run(run))
     iteration = summary.iteration
     assert iteration is not None

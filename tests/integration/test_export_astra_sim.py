@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import EXAMPLE, charkha, succeed
+from tests.support.command import EXAMPLE, here, succeed
 
 SIMULATOR = "AstraSim_Analytical_Congestion_Unaware"
 
@@ -18,7 +18,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scratch = tmp_path_factory.mktemp("astra")
     options = ("--iterations", "3", "--compute", "0.1", "--out", scratch / "run")
     succeed("run", EXAMPLE, *options, cwd=scratch)
-    exported = charkha("runs", "export", "run", "--to", "astra-sim", cwd=scratch)
+    exported = here("runs", "export", "run", "--to", "astra-sim", cwd=scratch)
     assert (exported.code, exported.stdout) == (0, "run.astra-sim\n")
     assert exported.stderr.startswith("charkha: within a host, 8 ranks: ")
     return scratch / "run.astra-sim"

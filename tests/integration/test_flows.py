@@ -15,7 +15,7 @@ from emulator.experiment.spec.document import experiment_of_run
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
 from tests.integration.test_peer import listens
-from tests.support.command import Command, Finished, charkha, started, succeed, wait_for
+from tests.support.command import Command, Finished, answer, charkha, started, wait_for
 from tests.support.loopback import NET, free_port, receives_datagrams
 
 LAST, PEER = f"{NET}.0.254", f"{NET}.9.1"
@@ -71,7 +71,7 @@ def test_a_flow_lasts_as_long_as_the_job_and_both_ends_count_the_same(tmp_path: 
     assert spec["flows"] == [{"kind": "perftest", "host": "here", "peer": "nic", "size_bytes": 8192, "qps": 2}]
     again = experiment_of_run(read_run(tmp_path / "run"))
     assert again.to_plain()["flows"] == spec["flows"]
-    succeed("report", "run", cwd=tmp_path)
+    answer("report", "run", cwd=tmp_path)
     assert "Flows alongside the job" in (tmp_path / "run" / "report.html").read_text()
 
 

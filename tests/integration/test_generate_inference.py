@@ -7,7 +7,7 @@ from emulator.annexes.workloads.mooncake import read_requests
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.samples.measured_rows import to_ints
-from tests.support.command import charkha, succeed
+from tests.support.command import answer, charkha
 
 TOKEN = 70_272
 """Bytes of a token of DeepSeek-R1."""
@@ -27,8 +27,8 @@ def test_a_file_of_requests_plays_and_moves_what_no_cache_held(tmp_path: Path) -
     _write(tmp_path / "requests.jsonl")
     pools = ("--prefill", 2, "--decode", 2, "--decode-tensor", 2, "--model", "deepseek-r1", "--prefix-cache", "pool")
     options = (*pools, "--block-tokens", 4, "--tflops", 50_000, "--out", "trace", "--json")
-    made = succeed("trace", "generate", "inference", "--trace", "requests.jsonl", *options, cwd=tmp_path)
-    succeed("trace", "check", "trace", cwd=tmp_path)
+    made = answer("trace", "generate", "inference", "--trace", "requests.jsonl", *options, cwd=tmp_path)
+    answer("trace", "check", "trace", cwd=tmp_path)
     played = charkha(
         *(
             "run",

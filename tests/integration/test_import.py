@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from emulator.cli.main import main
-from tests.support.command import ROOT, charkha, succeed
+from tests.support.command import ROOT, answer, charkha, succeed
 from tests.support.import_sources import write_recorder_dumps
 from tests.support.pytorch_traces import data_parallel_host, data_parallel_rank, write
 from tests.support.shared_traces import require_shared
@@ -105,7 +105,7 @@ def test_a_folder_is_played_and_played_again(job: Path) -> None:
 
 
 def test_convert_prints_what_became_of_the_records(job: Path) -> None:
-    finished = succeed("trace", "convert", job, "made", cwd=job.parent)
+    finished = answer("trace", "convert", job, "made", cwd=job.parent)
     for fact in (
         "host and kineto (2)",
         "all_reduce",
@@ -116,7 +116,7 @@ def test_convert_prints_what_became_of_the_records(job: Path) -> None:
         "trace.0.et to trace.1.et",
     ):
         assert fact in finished.stdout, fact
-    succeed("trace", "check", "made", cwd=job.parent)
+    answer("trace", "check", "made", cwd=job.parent)
 
 
 def test_strict_refuses_a_guess_and_a_missing_rank(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

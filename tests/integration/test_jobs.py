@@ -17,7 +17,7 @@ from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import load_session
 from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.schema import decode
-from tests.support.command import charkha
+from tests.support.command import charkha, here
 
 START_MS = 7
 
@@ -74,7 +74,7 @@ def test_the_command_plays_each_job_alone_first_and_prints_them_all(tmp_path: Pa
     printed = json.loads(finished.stdout)
     assert printed["verdict"] == {"outcome": "FAIL", "job": "a"}
     assert [one["job"] for one in printed["jobs"]] == [one["job"] for one in printed["solo"]] == ["a", "b"]
-    assert printed == json.loads(charkha("report", "s", "--json", cwd=tmp_path).stdout)
+    assert printed == json.loads(here("report", "s", "--json", cwd=tmp_path).stdout)
     found = load_session(tmp_path / "s")
     assert {job.name: job.solo_run_id for job in found.facts.jobs} == {
         name: run.manifest.run_id for name, run in found.solo.items()

@@ -17,7 +17,7 @@ from emulator.results.run_folder.session import load_session, session_of
 from emulator.views.html.writing import write_report
 from tests.data.make_run_v1 import FOLDER
 from tests.support.browser import DESKTOP, PHONE, Browser
-from tests.support.command import EXAMPLE, charkha, started, wait_for
+from tests.support.command import EXAMPLE, charkha, here, started, wait_for
 from tests.support.runs import collective, manifest, ranks, write_run
 from tests.support.steps import run as steps_run
 from tests.support.steps import step
@@ -135,7 +135,7 @@ def test_the_command_writes_the_page_and_gives_the_same_facts(tmp_path: Path) ->
     done = charkha("report", FOLDER, "--out", tmp_path / "page.html", cwd=tmp_path)
     assert (done.code, done.stdout) == (0, f"{tmp_path / 'page.html'}\n")
     assert (tmp_path / "page.html").stat().st_size < 1_500_000
-    facts = json.loads(charkha("report", FOLDER, "--json", cwd=tmp_path).stdout)
+    facts = json.loads(here("report", FOLDER, "--json", cwd=tmp_path).stdout)
     assert facts["classes"][0]["collective"] == "all_reduce"
 
 

@@ -279,12 +279,10 @@ def test_a_long_rank_is_streamed_through_its_window(tmp_path: Path) -> None:
     assert all(before["done_ns"] <= after["post_ns"] for before, after in pairwise(mine))
 
 
-def test_a_folder_in_use_is_left_alone(
-    folder: Path, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_in_use_is_left_alone(folder: Path, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     before = {path: path.stat().st_mtime_ns for path in (folder / "run").rglob("*")}
-    assert "run: is not empty" in refused("run", EXAMPLE, *SMALL, "--out", "run", capsys=capsys)
+    assert "run: is not empty" in refused("run", EXAMPLE, *SMALL, "--out", "run")
     assert {path: path.stat().st_mtime_ns for path in (folder / "run").rglob("*")} == before
 
 

@@ -72,8 +72,8 @@ def test_users_are_made_on_the_command_line(tmp_path: Path, capsys: pytest.Captu
     token = capsys.readouterr().out.strip()
     with opened(ServiceFolder(tmp_path / "lab")) as store:
         assert store.user_of_token(token) == User(name="ann", role=Role.VIEWER)
-        assert "another service has it" in refused("serve", folder, capsys=capsys)
-    assert "--user: name" in refused("serve", folder, "--user", "a b", capsys=capsys)
+        assert "another service has it" in refused("serve", folder)
+    assert "--user: name" in refused("serve", folder, "--user", "a b")
 
 
 def test_the_command_of_the_log_in_page_works_beside_the_running_service(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator._pb import et_pb2
-from tests.support.command import charkha, succeed
+from tests.support.command import answer, here, succeed
 from tests.support.loopback import NET
 from tests.support.trace_files import collective, file_operation, parse_trace, write
 
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("storage")
     (folder / "store.yaml").write_text(TOPOLOGY)
     job = ("--model", PARAMETERS, "--tensor", 2, "--data", 2, "--zero-stage", 1, "--restart", "--steps", 2)
-    succeed("trace", "generate", "checkpoint", *job, "--call-bytes", "256K", "--out", "trace", cwd=folder)
+    answer("trace", "generate", "checkpoint", *job, "--call-bytes", "256K", "--out", "trace", cwd=folder)
     return folder
 
 
@@ -51,7 +51,7 @@ def flows_of(run_folder: Path) -> Counter[tuple[int, int]]:
 
 
 def test_check_counts_and_names_what_is_stored(folder: Path) -> None:
-    found = json.loads(charkha("trace", "check", "trace", "--json", cwd=folder).stdout)
+    found = json.loads(here("trace", "check", "trace", "--json", cwd=folder).stdout)
     assert found["nodes_by_type"]["CHECKPOINT"] == 3 * RANKS
     assert found["storage"]["write"]["size_bytes"] == WRITTEN
     assert found["storage"]["read"]["size_bytes"] == READ
@@ -109,10 +109,10 @@ def test_an_anonymous_copy_keeps_sizes_and_no_path(folder: Path) -> None:
 
 
 def test_plan_names_the_storage_hosts(folder: Path) -> None:
-    plan = json.loads(charkha("plan", "trace", "--topology", "store.yaml", "--json", cwd=folder).stdout)
+    plan = json.loads(here("plan", "trace", "--topology", "store.yaml", "--json", cwd=folder).stdout)
     assert (plan["ranks"], plan["storage_endpoints"]) == (RANKS, 2)
     assert plan["network_bytes"] == WRITTEN + READ
-    shown = charkha("plan", "trace", "--topology", "store.yaml", cwd=folder).stdout
+    shown = here("plan", "trace", "--topology", "store.yaml", cwd=folder).stdout
     assert "rank 0 > store0:eth0" in shown
 
 
@@ -138,5 +138,5 @@ def test_measured_times_go_into_the_nodes_that_were_played(folder: Path) -> None
         said = {one.name: one for one in new.attr}
         assert said["charkha.traced_duration_micros"].uint64_val == old.duration_micros
         assert len(said["charkha.samples_ns"].uint64_list.values) == 2
-    found = json.loads(charkha("trace", "check", "run-real/trace", "--json", cwd=folder).stdout)
+    found = json.loads(here("trace", "check", "run-real/trace", "--json", cwd=folder).stdout)
     assert found["storage"]["write"] == {"operations": 2, "size_bytes": 80_000}

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from emulator import exit_codes
 from emulator.results.run_folder.manifest import COMPLETE
 from emulator.results.run_folder.store import find_runs, stored_run
-from tests.support.command import charkha, started, succeed, wait_for
+from tests.support.command import charkha, here, started, succeed, wait_for
 
 SUITE = """\
 charkha_suite: 1
@@ -63,7 +63,7 @@ def test_a_suite_answers_first_and_ends_with_the_exit_code_of_the_gravest_case(t
     (suite,) = ElementTree.parse(tmp_path / "out" / "junit.xml").iter("testsuite")
     assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
     assert {"both/job=a", "both/job=b"} <= set(complete_runs(tmp_path / "out"))
-    judged = charkha("runs", "judge", "out/third", cwd=tmp_path)
+    judged = here("runs", "judge", "out/third", cwd=tmp_path)
     assert judged.code == exit_codes.EXPECTATION_FAILED
     assert judged.stdout.startswith("FAIL: packets is ")
     history = succeed("suite", "history", "out", cwd=tmp_path)

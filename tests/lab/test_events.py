@@ -9,7 +9,7 @@ from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.statistics.events import EventFigures
 from emulator.results.statistics.summary import summarise
 from tests.support.full import variant
-from tests.support.star_lab import Lab
+from tests.support.star_lab import Lab, raised
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 LEAF_SPINE = Path(__file__).parents[2] / "topologies" / "leaf-spine-1x2.yaml"
@@ -26,12 +26,8 @@ events: EVENTS
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    one = Lab(tmp_path, LEAF_SPINE.read_text())
-    try:
-        one.up()
+    with raised(tmp_path, LEAF_SPINE.read_text()) as one:
         yield one
-    finally:
-        one.down()
 
 
 def played(lab: Lab, events: str, *, size: str = "64M", iterations: int = 1, out: str = "run", code: int = 0) -> Run:

@@ -16,7 +16,7 @@ from emulator.results.statistics.samples.iterations import iteration_durations
 from tests.support.command import charkha, succeed
 from tests.support.full import measures
 from tests.support.namespaces import Namespace, captured
-from tests.support.star_lab import Lab, star
+from tests.support.star_lab import Lab, raised, star
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 SHARED_PORT = "p2"
@@ -25,10 +25,8 @@ SHARED_PORT = "p2"
 
 @pytest.fixture
 def lab(lab_host: None, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, star(3, rate="50Mbit", mtu=4200))
-    made.up()
-    yield made
-    made.down()
+    with raised(tmp_path, star(3, rate="50Mbit", mtu=4200)) as made:
+        yield made
 
 
 def play(lab: Lab, size: str, *options: object, iterations: int, second: dict[str, object]) -> StoredSession:

@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.star_lab import Lab, star
+from tests.support.star_lab import Lab, raised, star
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    one = Lab(tmp_path, star(4, rate="100Mbit", mtu=1500))
-    try:
-        one.up()
+    with raised(tmp_path, star(4, rate="100Mbit", mtu=1500)) as one:
         yield one
-    finally:
-        one.down()
 
 
 def pairs(lab: Lab, *words: object, out: str) -> Any:

@@ -11,7 +11,7 @@ from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
 from tests.support.fairness import shares
 from tests.support.full import measures
-from tests.support.star_lab import Lab, star
+from tests.support.star_lab import Lab, raised, star
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 LEAF_SPINE = Path(__file__).parents[2] / "topologies" / "leaf-spine-2x2.yaml"
@@ -20,12 +20,8 @@ LOST = ("profile_drops", "qdisc_drops", "rx_dropped", "tx_dropped")
 
 @pytest.fixture
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
-    one = Lab(tmp_path, request.param)
-    try:
-        one.up()
+    with raised(tmp_path, request.param) as one:
         yield one
-    finally:
-        one.down()
 
 
 def grown(run: Run) -> dict[tuple[str, str, str], int]:

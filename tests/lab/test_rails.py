@@ -10,7 +10,7 @@ from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from tests.support.command import charkha
 from tests.support.full import IS_FULL, measures
-from tests.support.star_lab import Lab, sent_bytes
+from tests.support.star_lab import Lab, raised, sent_bytes
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 RAILS = 4
@@ -38,12 +38,8 @@ def two_hosts(rate: str) -> str:
 
 @pytest.fixture
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
-    one = Lab(tmp_path, two_hosts(request.param))
-    try:
-        one.up()
+    with raised(tmp_path, two_hosts(request.param)) as one:
         yield one
-    finally:
-        one.down()
 
 
 @pytest.mark.parametrize("lab", ["1Gbit"], indirect=True)

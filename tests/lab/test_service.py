@@ -15,7 +15,7 @@ from tests.integration.test_service import wait_until_it_plays
 from tests.support.full import IS_FULL
 from tests.support.namespaces import Capture, Namespace, captured
 from tests.support.service import add_users, running
-from tests.support.star_lab import Lab, star
+from tests.support.star_lab import Lab, raised, star
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 SHARED_PORT = "p2"
@@ -26,10 +26,8 @@ MOST_S = 1.0
 
 @pytest.fixture
 def lab(lab_host: None, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, star(3, rate="1Gbit", mtu=4200))
-    made.up("--service", "service")
-    yield made
-    made.down()
+    with raised(tmp_path, star(3, rate="1Gbit", mtu=4200), "--service", "service") as made:
+        yield made
 
 
 def spec(*hosts: str, iterations: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tests.support.star_lab import Lab, star
+from tests.support.star_lab import Lab, raised, star
 
 T = TypeVar("T")
 
@@ -76,13 +76,8 @@ def command(
 @contextmanager
 def star_lab(hosts: int, *, rate: str = "200Mbit", kind: str = "bridge") -> Iterator[Lab]:
     """A lab of hosts at one switch, up."""
-    with tempfile.TemporaryDirectory() as name:
-        lab = Lab(Path(name), star(hosts, rate=rate, mtu=1500, kind=kind))
-        try:
-            lab.up()
-            yield lab
-        finally:
-            lab.down()
+    with tempfile.TemporaryDirectory() as name, raised(Path(name), star(hosts, rate=rate, mtu=1500, kind=kind)) as lab:
+        yield lab
 
 
 def collective(number: int) -> str:

@@ -5,6 +5,7 @@ the run is a process that was left.
 """
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -74,14 +75,33 @@ def succeed(*arguments: object, quiet: bool = False, **place: Any) -> Finished:
     return finished
 
 
-def refused(*arguments: object, capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line of a command that ends with exit code 2 and starts no agent; in this process, to be quick."""
-    with pytest.MonkeyPatch.context() as patch:
+def here(*arguments: object, cwd: Path | None = None) -> Finished:
+    """Run a command that starts no process in this one: to import what it needs takes ten times as long as it does.
+
+    Args:
+        cwd: where it stands; None: where this process does.
+    """
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.delattr(asyncio, "create_subprocess_exec")
+        patch.setenv("COLUMNS", "120")
+        patch.chdir(cwd or Path.cwd())
         code = main([*map(str, arguments)])
-    shown = capsys.readouterr()
-    assert (code, shown.out) == (2, ""), shown
-    return Finished(code, shown.out, shown.err).error
+    return Finished(code, *(one.buffer.getvalue().decode() for one in (out, err)))
+
+
+def answer(*arguments: object, cwd: Path) -> Finished:
+    """Run a command that starts no process and ends well, as `here` does; nothing is on stderr."""
+    finished = here(*arguments, cwd=cwd)
+    assert (finished.code, finished.stderr) == (0, "")
+    return finished
+
+
+def refused(*arguments: object) -> str:
+    """The one line of a command that ends with exit code 2 before it starts an agent; run as `here` does."""
+    finished = here(*arguments)
+    assert (finished.code, finished.stdout) == (2, ""), finished
+    return finished.error
 
 
 class Command:

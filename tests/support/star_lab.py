@@ -2,6 +2,8 @@
 
 import secrets
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from emulator.results.run_folder.reader import Run, read_run
@@ -44,6 +46,17 @@ class Lab:
 
     def down(self) -> None:
         charkha("lab", "down", self.id, cwd=self.folder)
+
+
+@contextmanager
+def raised(folder: Path, topology: str, *options: str) -> Iterator[Lab]:
+    """A lab that is up meanwhile, and gone afterwards, also if it did not come up."""
+    one = Lab(folder, topology)
+    try:
+        one.up(*options)
+        yield one
+    finally:
+        one.down()
 
 
 def sent_bytes(run: Run) -> dict[str, int]:

@@ -133,10 +133,8 @@ def test_an_agent_needs_no_second_word_and_says_nothing_about_it(capsys: pytest.
         ("trace plan t", "charkha plan"),
     ],
 )
-def test_a_misspelt_word_is_looked_for_at_both_levels(
-    words: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert f"did you mean {meant!r}?" in refused(*words.split(), capsys=capsys)
+def test_a_misspelt_word_is_looked_for_at_both_levels(words: str, meant: str) -> None:
+    assert f"did you mean {meant!r}?" in refused(*words.split())
 
 
 def test_options_before_the_command_and_paths_that_look_like_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,13 +226,11 @@ def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
     ("words", "parser"),
     [pytest.param(*leaf, id=" ".join(leaf[0])) for leaf in leaves() if leaf[0][0] != "box"],
 )
-def test_no_option_can_be_abbreviated(
-    words: list[str], parser: Parser, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_option_can_be_abbreviated(words: list[str], parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _parser(words)
     monkeypatch.setattr("emulator.cli.main._parser", lambda _: whole)  # built once, not for each option
     for option in (name for action in parser._actions for name in action.option_strings if name.startswith("--")):
         if (short := option[:-1]) not in parser._option_string_actions:
-            line = refused(*words, short, capsys=capsys)
+            line = refused(*words, short)
             assert f"unknown option {short!r}; did you mean" in line
             assert f"(see `charkha {' '.join(words)} --help`)" in line

@@ -347,12 +347,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_a_mistake_is_one_line_that_names_it(
-    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line_that_names_it(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     before = sorted(folder.rglob("*"))
-    error = refused(*shlex.split(line.replace("DIGITS", DIGITS)), capsys=capsys)
+    error = refused(*shlex.split(line.replace("DIGITS", DIGITS)))
     assert MISTAKES[line] in error
     assert "internal error" not in error
     assert sorted(folder.rglob("*")) == before

@@ -42,11 +42,9 @@ def test_agents_of_a_topology(command: str, topology: str, agents: list[str], tm
         ("ssh --host @h -- run --by-hand x --topology {}", HOSTS, "write [USER@]HOST[:PORT]"),
     ],
 )
-def test_what_cannot_be_launched(
-    words: str, topology: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_launched(words: str, topology: str, problem: str, tmp_path: Path) -> None:
     words = words.format(write(tmp_path, topology))
-    assert problem in refused("agent", "launch", *shlex.split(words), capsys=capsys)
+    assert problem in refused("agent", "launch", *shlex.split(words))
 
 
 @pytest.mark.parametrize("engine", ["local", "ssh --address 192.0.2.1", "slurm"])

@@ -26,11 +26,9 @@ def test_the_window_is_around_the_node_that_was_asked_for(tmp_path: Path, capsys
     )
     assert "Rank 3, around node 7" in (tmp_path / "x.html").read_text()
     capsys.readouterr()
-    assert "has no node 4711" in refused("trace", "view", EXAMPLE, "--json", "--graph", "3:4711", capsys=capsys)
-    assert "--graph 8:1: the trace has ranks 0 to 7" in refused(
-        "trace", "view", EXAMPLE, "--json", "--graph", "8:1", capsys=capsys
-    )
-    assert "'3': write RANK:NODE, as 0:57" in refused("trace", "view", EXAMPLE, "--graph", "3", capsys=capsys)
+    assert "has no node 4711" in refused("trace", "view", EXAMPLE, "--json", "--graph", "3:4711")
+    assert "--graph 8:1: the trace has ranks 0 to 7" in refused("trace", "view", EXAMPLE, "--json", "--graph", "8:1")
+    assert "'3': write RANK:NODE, as 0:57" in refused("trace", "view", EXAMPLE, "--graph", "3")
 
 
 def test_the_rate_sets_what_is_not_recorded(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +43,7 @@ def test_the_rate_sets_what_is_not_recorded(capsys: pytest.CaptureFixture[str]) 
     assert found["time_line_ns"] >= lengths[1]
 
 
-def test_other_files_are_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_files_are_not_replaced(tmp_path: Path) -> None:
     other = tmp_path / "notes.html"
     other.write_text("<html>mine")
-    assert "Charkha did not write it" in refused("trace", "view", EXAMPLE, "--out", other, capsys=capsys)
+    assert "Charkha did not write it" in refused("trace", "view", EXAMPLE, "--out", other)

@@ -87,7 +87,7 @@ def test_inference_takes_requests_of_a_file_or_of_a_rate(tmp_path: Path, capsys:
     assert json.loads(capsys.readouterr().out)["parameters"]["requests"] == 7
     (tmp_path / "requests.jsonl").write_text(f"{line}{{}}\n")
     words = ("trace", "generate", "inference", *source, "--out", tmp_path / "none")
-    assert "requests.jsonl, line 2: " in refused(*words, capsys=capsys)
+    assert "requests.jsonl, line 2: " in refused(*words)
     assert not (tmp_path / "none").exists()
 
 
@@ -96,10 +96,10 @@ def test_one_rank_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "barrier.0.et\n" in capsys.readouterr().out
 
 
-def test_a_folder_with_files_needs_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_files_needs_force(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     words = ("trace", "generate", "collective", "all_reduce", "-n", "2", "-b", "8", "--out", tmp_path)
-    assert "--force" in refused(*words, capsys=capsys)
+    assert "--force" in refused(*words)
     assert _run("collective", "all_reduce", "-n", "2", "-b", "8", "--out", str(tmp_path), "--force") == 0
 
 

@@ -107,24 +107,20 @@ def test_a_master_file_is_as_json_and_refused_where_options_do_not_fit(
     made = json.loads(capsys.readouterr().out)
     assert made.pop("size_bytes") == master.stat().st_size
     assert made == {"ranks": 2, "communications": 2, "programs": 1, "rows": 1, "files": [str(master)]}
-    assert "it exists; choose a different name" in refused(
-        "trace", "convert", "--to", "master", mixed, master, capsys=capsys
-    )
-    assert "not for a master file" in refused("trace", "convert", master, tmp_path / "y", "--strict", capsys=capsys)
-    assert "--ranks asks for 3" in refused("trace", "convert", master, tmp_path / "y", "--ranks", 3, capsys=capsys)
-    assert "are for --to et" in refused(
-        "trace", "convert", mixed, tmp_path / "y", "--to", "master", "--strict", capsys=capsys
-    )
+    assert "it exists; choose a different name" in refused("trace", "convert", "--to", "master", mixed, master)
+    assert "not for a master file" in refused("trace", "convert", master, tmp_path / "y", "--strict")
+    assert "--ranks asks for 3" in refused("trace", "convert", master, tmp_path / "y", "--ranks", 3)
+    assert "are for --to et" in refused("trace", "convert", mixed, tmp_path / "y", "--to", "master", "--strict")
 
 
-def test_a_trace_that_cannot_be_played_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_that_cannot_be_played_is_not_written(tmp_path: Path) -> None:
     """One rank reduces 64 bytes, the other none: `check` says so too."""
     source, target = tmp_path / "source", tmp_path / "made"
     source.mkdir()
     for rank in range(2):
         (source / f"a.{rank}.et").write_bytes(trace_bytes(NODES[: 2 - rank]))
-    said = refused("trace", "convert", source, target, capsys=capsys)
-    assert said == refused("trace", "check", source, capsys=capsys)
+    said = refused("trace", "convert", source, target)
+    assert said == refused("trace", "check", source)
     assert not target.exists()
 
 
@@ -139,7 +135,7 @@ def test_lenient_writes_what_it_would_play(tmp_path: Path, capsys: pytest.Captur
     ]
     for rank in range(2):
         (source / f"a.{rank}.et").write_bytes(trace_bytes(nodes))
-    assert "give --lenient to drop them" in refused("trace", "convert", source, target, capsys=capsys)
+    assert "give --lenient to drop them" in refused("trace", "convert", source, target)
     assert main(["trace", "convert", str(source), str(target), "--lenient"]) == 0
     assert main(["trace", "check", str(target)]) == 0
     _, made = parse_trace((target / "a.1.et").read_bytes())
@@ -150,5 +146,5 @@ def test_lenient_writes_what_it_would_play(tmp_path: Path, capsys: pytest.Captur
     assert main(["trace", "convert", "--to", "master", str(source), str(master), "--lenient"]) == 0
     capsys.readouterr()
     assert "--lenient, --groups and --from are not for a master" in refused(
-        "trace", "convert", master, tmp_path / "y", "--lenient", capsys=capsys
+        "trace", "convert", master, tmp_path / "y", "--lenient"
     )

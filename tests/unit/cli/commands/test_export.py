@@ -26,7 +26,7 @@ def test_a_file_is_named_after_the_run_and_its_path_is_printed(run: Path, capsys
     assert (streams.out, streams.err) == ("one.junit.xml\n", "")
     assert Path("one.junit.xml").read_text().startswith("<testsuites ")
     assert sorted(run.iterdir()) == before
-    assert "it exists" in refused("runs", "export", run, "--to", "junit", capsys=capsys)
+    assert "it exists" in refused("runs", "export", run, "--to", "junit")
 
 
 def test_another_name_can_be_given(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

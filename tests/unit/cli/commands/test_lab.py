@@ -61,12 +61,12 @@ def test_without_labs_status_names_the_command_that_brings_one_up(
     assert json.loads(capsys.readouterr().out) == []
 
 
-def test_of_several_labs_one_must_be_named(store: LabStore, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no lab is up" in refused("lab", "exec", "h0", "true", capsys=capsys)
+def test_of_several_labs_one_must_be_named(store: LabStore) -> None:
+    assert "no lab is up" in refused("lab", "exec", "h0", "true")
     record(store, "a")
     record(store, "b")
-    assert "choose one or give --all: a, b" in refused("lab", "down", capsys=capsys)
-    assert "choose one with --lab: a, b" in refused("lab", "exec", "h0", "true", capsys=capsys)
+    assert "choose one or give --all: a, b" in refused("lab", "down")
+    assert "choose one with --lab: a, b" in refused("lab", "exec", "h0", "true")
     assert store.ids() == ["a", "b"]
 
 
@@ -104,12 +104,10 @@ def test_down_removes_what_was_named_or_the_only_lab(
         ("ab", [str(SWITCH)], "there are several labs; choose one or give --all: a, b"),
     ],
 )
-def test_down_refuses_a_lab_that_does_not_exist(
-    up: str, words: list[str], problem: str, store: LabStore, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_down_refuses_a_lab_that_does_not_exist(up: str, words: list[str], problem: str, store: LabStore) -> None:
     for lab_id in up:
         record(store, lab_id)
-    assert problem in refused("lab", "down", *words, capsys=capsys)
+    assert problem in refused("lab", "down", *words)
     assert store.ids() == list(up)
 
 
@@ -125,12 +123,12 @@ def test_up_prints_the_size_of_the_lab_and_notes_its_limit(
     assert store.ids() == ["a", "b"]
 
 
-def test_only_hosts_and_switches_of_the_lab_are_entered(store: LabStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_hosts_and_switches_of_the_lab_are_entered(store: LabStore) -> None:
     record(store, "a")
-    assert "lab a has no host or switch 'h9'; it has h0, h1, sw0" in refused("lab", "exec", "h9", "true", capsys=capsys)
+    assert "lab a has no host or switch 'h9'; it has h0, h1, sw0" in refused("lab", "exec", "h9", "true")
 
 
-def test_options_of_the_command_inside_stay_its_own(store: LabStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_the_command_inside_stay_its_own(store: LabStore) -> None:
     record(store, "a")
     started: list[Sequence[str]] = []
 

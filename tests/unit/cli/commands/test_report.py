@@ -25,15 +25,15 @@ def test_the_page_is_written_into_the_run_folder_again_and_again(run: Path, caps
     assert "<html" in (run / "report.html").read_text()
 
 
-def test_the_page_goes_where_the_user_wants_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_goes_where_the_user_wants_it(run: Path, tmp_path: Path) -> None:
     assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "page.html").is_file()
     assert not (run / "report.html").exists()
 
 
-def test_files_of_others_are_not_replaced(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_others_are_not_replaced(run: Path) -> None:
     (run / "report.html").write_text("mine")
-    assert "Charkha did not write it" in refused("report", run, capsys=capsys)
+    assert "Charkha did not write it" in refused("report", run)
     assert (run / "report.html").read_text() == "mine"
 
 
@@ -60,9 +60,9 @@ def test_a_session_has_a_page_of_its_own(tmp_path: Path, capsys: pytest.CaptureF
     assert [one["job"] for one in json.loads(capsys.readouterr().out)["interference"]["jobs"]] == ["a", "b"]
 
 
-def test_other_commands_name_the_jobs_of_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_commands_name_the_jobs_of_a_session(tmp_path: Path) -> None:
     job = PlayedJob(0, [1_000_000] * 3)
     folder = write_jobs(tmp_path / "both", {"a": job, "b": job}).folder
     for command in (("export", folder, "--to", "csv"), ("judge", folder, "example"), ("show", folder)):
-        error = refused("runs", *command, capsys=capsys)
+        error = refused("runs", *command)
         assert f"give one of its run folders: {folder}/job=a, {folder}/job=b" in error

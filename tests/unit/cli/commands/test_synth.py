@@ -34,6 +34,6 @@ def test_the_terminal_says_what_is_modelled(tmp_path: Path, capsys: pytest.Captu
     assert "KS" in text
 
 
-def test_a_trace_without_communication_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_without_communication_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "x.0.et", [compute(1)])
-    assert "has no communication" in refused("trace", "synth", path, tmp_path / "made", "--ranks", 1, capsys=capsys)
+    assert "has no communication" in refused("trace", "synth", path, tmp_path / "made", "--ranks", 1)
