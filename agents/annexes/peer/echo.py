@@ -8,10 +8,10 @@ import signal
 import time
 from contextlib import closing
 
+from agents.annexes.peer.connections import Connection, ConnectionManager, ConnectionRejected, Local
 from agents.annexes.peer.conversation import ANSWER_S, address_towards, resolved
 from agents.annexes.peer.rdma_cm import SendStream
 from agents.annexes.peer.session import PeerSession
-from agents.nic.connections import Connection, ConnectionManager, ConnectionRejected, Local
 from agents.nic.nic import StandaloneNic
 from emulator.errors import RunError, RunInterrupted
 from emulator.flows.perftest.echo import (

@@ -12,9 +12,9 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from agents.annexes.peer.connections import Connection, ConnectionManager, ConnectionRejected, Local
 from agents.annexes.peer.conversation import ANSWER_S, Conversation
 from agents.nic.channel import Channel
-from agents.nic.connections import Connection, ConnectionManager, ConnectionRejected, Local
 from agents.nic.nic import StandaloneNic
 from emulator.errors import RemoteProtocolError, RunError
 from emulator.flows.perftest.exchange import QpRecord

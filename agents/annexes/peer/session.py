@@ -10,10 +10,10 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
+from agents.annexes.peer.connections import Connection
 from agents.annexes.peer.conversation import ANSWER_S, BEGIN_S, Conversation, accept, address_towards, connect, resolved
 from agents.annexes.peer.rdma_cm import CmLink, in_order
 from agents.annexes.peer.traffic import PeerTraffic
-from agents.nic.connections import Connection
 from agents.nic.nic import StandaloneNic
 from emulator.errors import InputError, RunError
 from emulator.flows.perftest.exchange import (

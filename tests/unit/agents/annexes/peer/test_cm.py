@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.errors import ProtocolError
-from emulator.roce.connection.qp_facts import address_of_gid, gid_of
-from emulator.roce.wire.cm import (
+from agents.annexes.peer.cm import (
     MAD_BYTES,
     Drep,
     Dreq,
@@ -27,8 +25,10 @@ from emulator.roce.wire.cm import (
     parse_mad,
     service_id,
 )
+from emulator.errors import ProtocolError
+from emulator.roce.connection.qp_facts import address_of_gid, gid_of
 
-CAPTURE = Path(__file__).parents[2] / "data" / "rdma_cm" / "rping.pcap"
+CAPTURE = Path(__file__).parents[4] / "data" / "rdma_cm" / "rping.pcap"
 HEADERS = 14 + 20 + 8 + 12 + 8  # Ethernet, IPv4, UDP, BTH, DETH
 
 

@@ -16,12 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agents.nic.nic import SoftwareNic
-from agents.nic.system_calls import SocketAddress
-from emulator.errors import HostError, ProtocolError, RemoteProtocolError
-from emulator.roce.connection.qp_facts import gid_of, packed
-from emulator.roce.constants import FIRST_SOURCE_PORT, ICRC_BYTES, UDP_PORT
-from emulator.roce.wire.cm import (
+from agents.annexes.peer.cm import (
     GSI_Q_KEY,
     GSI_QPN,
     Drep,
@@ -41,6 +36,11 @@ from emulator.roce.wire.cm import (
     parse_mad,
     service_id,
 )
+from agents.nic.nic import SoftwareNic
+from agents.nic.system_calls import SocketAddress
+from emulator.errors import HostError, ProtocolError, RemoteProtocolError
+from emulator.roce.connection.qp_facts import gid_of, packed
+from emulator.roce.constants import FIRST_SOURCE_PORT, ICRC_BYTES, UDP_PORT
 from emulator.roce.wire.headers import Bth, Deth
 from emulator.roce.wire.icrc import UdpPath, icrc, recover_ip_id
 from emulator.roce.wire.opcodes import Opcode
