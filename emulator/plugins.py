@@ -34,7 +34,7 @@ class PluginKind(StrEnum):
 _ANNEXES = "emulator.annexes."
 _BESIDE_THE_NIC = "agents.annexes."
 _CORE_COMMANDS = (
-    *("run", "bench", "bench pairs", "plan", "compare", "report", "sweep", "suite"),
+    *("run", "bench", "bench pairs", "plan", "compare", "report"),
     *("trace check", "runs", "runs judge", "lab", "box"),
 )
 BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
@@ -54,6 +54,8 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "runs export": f"{_ANNEXES}exports.command:add_parser",
         "runs watch": f"{_ANNEXES}telemetry.watching:add_parser",
         "serve": f"{_ANNEXES}service.command:add_parser",
+        "suite": f"{_ANNEXES}series.suite_command:add_parser",
+        "sweep": f"{_ANNEXES}series.sweep_command:add_parser",
         "trace anonymize": f"{_ANNEXES}trace_kit.anonymize_command:add_parser",
         "trace convert": f"{_ANNEXES}importers.command:add_parser",
         "trace diff": f"{_ANNEXES}trace_kit.diff:add_parser",
@@ -105,6 +107,8 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "port_rates": f"{_ANNEXES}timeline.rates:port_rates",
         "rate_sections": f"{_ANNEXES}timeline.page:sections",
         "publishing": f"{_ANNEXES}telemetry.publishing:publishing",
+        "live_page": f"{_ANNEXES}telemetry.live_page:main",
+        "series_result": f"{_ANNEXES}series.stored:series_result",
         "trace_line_writer": f"{_ANNEXES}exports.perfetto:trace_line_writer",
     },
 }

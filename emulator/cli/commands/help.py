@@ -71,7 +71,7 @@ def add_examples(subparsers: Subparsers) -> None:
 
 
 def _list_examples(args: argparse.Namespace) -> None:
-    from emulator.experiment.series.suite.document import shipped_suites
+    from emulator.experiment.series.suite_document import shipped_suites
 
     kinds = {
         "topologies": TOPOLOGIES.paths,

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emulator.errors import ResultError
 from emulator.experiment.play.outcome import report_to_json
-from emulator.experiment.series.suite.record import SuiteRecord
-from emulator.experiment.series.sweep.record import SweepRecord
+from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.session import load_session
 
 if TYPE_CHECKING:
@@ -34,18 +32,10 @@ def stored_result(folder: Path) -> StoredResult:
         ResultError: it has none, or a damaged one, or several, as `suite run --profiles` leaves.
         InputError: the file of its suite or sweep is damaged.
     """
-    from emulator.experiment.series.suite.reports import report_page as suite_page
-    from emulator.experiment.series.sweep.page import sweep_page
     from emulator.views.html.writing import report_page
 
-    if (folder / SuiteRecord.FILE).is_file():
-        played = SuiteRecord.read(folder)
-        return StoredResult(lambda place: suite_page(played, folder, place), played.to_plain)
-    if (folder / SweepRecord.FILE).is_file():
-        swept = SweepRecord.read(folder)
-        return StoredResult(lambda _: sweep_page(swept), lambda: swept.to_plain() | {"folder": str(folder)})
-    if suites := sorted(path.parent for path in folder.glob(f"*/{SuiteRecord.FILE}")):
-        listed = ", ".join(map(str, suites))
-        raise ResultError(f"contains suites, not a result; give one of them: {listed}", path=folder)
+    series: StoredResult | None = load(PluginKind.HOOKS, "series_result")(folder)
+    if series is not None:
+        return series
     session = load_session(folder)
     return StoredResult(lambda place: report_page(session, place), lambda: report_to_json(session))

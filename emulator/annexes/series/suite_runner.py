@@ -18,9 +18,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from emulator.errors import InputError
-from emulator.experiment.series.suite.document import Case, Suite
-from emulator.experiment.series.suite.record import (
+from emulator.annexes.series.suite_record import (
     BITS_PER_S,
     BYTES,
     SHARE,
@@ -31,8 +29,10 @@ from emulator.experiment.series.suite.record import (
     new_record,
     run_record,
 )
-from emulator.experiment.series.suite.search import Search
-from emulator.experiment.series.suite.table import Records, load_text
+from emulator.annexes.series.suite_table import Records, load_text
+from emulator.errors import InputError
+from emulator.experiment.series.suite_document import Case, Suite
+from emulator.experiment.series.suite_search import Search
 from emulator.experiment.series.turns import Play, Series, Turn
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Experiment

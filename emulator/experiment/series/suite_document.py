@@ -14,7 +14,7 @@ import yaml
 from msgspec import Meta
 
 from emulator.errors import EmulatorError, InputError
-from emulator.experiment.series.suite.search import Quantity, Search
+from emulator.experiment.series.suite_search import Quantity, Search
 from emulator.experiment.settle.defaults import overrides_of
 from emulator.experiment.spec.document import relative_to
 from emulator.experiment.spec.parts import Part, build_experiment, check_jobs, common_of, merge, part_of
@@ -140,7 +140,7 @@ class Suite:
 
 def shipped_suites() -> Mapping[str, Path]:
     """The suites that come with Charkha, by name."""
-    folder = Path(str(files("emulator.experiment.series.suite"))) / "suites"
+    folder = Path(str(files("emulator.experiment.series"))) / "suites"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

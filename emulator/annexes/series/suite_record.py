@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
-from emulator.experiment.series.suite.document import Case, ClauseSection, Suite
+from emulator.experiment.series.suite_document import Case, ClauseSection, Suite
 from emulator.experiment.series.turns import SeriesRecord, check_below
 from emulator.results.run_folder.manifest import Manifest, RunFigures
 from emulator.results.run_folder.reader import Run

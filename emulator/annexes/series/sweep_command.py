@@ -17,7 +17,7 @@ from emulator.option import Level
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
     from emulator.experiment.series.campaign import CampaignProgress
-    from emulator.experiment.series.sweep.grid import GridSweep
+    from emulator.experiment.series.sweep_grid import GridSweep
     from emulator.experiment.series.turns import Turn
     from emulator.experiment.spec.spec import Experiment
     from emulator.results.verdict.judge import Outcome
@@ -62,7 +62,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from emulator.experiment.play.play import name_of
-    from emulator.experiment.series.sweep.grid import SWEEPS, VALUES
+    from emulator.experiment.series.sweep_grid import SWEEPS, VALUES
     from emulator.experiment.series.turns import new_folder
     from emulator.results.run_folder.places import check_folder
 
@@ -80,7 +80,7 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
     from emulator.cli.player import CommandPlayer
     from emulator.cli.playing import status
     from emulator.experiment.series.campaign import CampaignProgress, play_campaign
-    from emulator.experiment.series.sweep.grid import check_points, make_sweep, parse_axis, solo_once
+    from emulator.experiment.series.sweep_grid import check_points, make_sweep, parse_axis, solo_once
 
     sweep = make_sweep(experiment, [parse_axis(text, experiment) for text in args.vary])
     progress = CampaignProgress(root, sweep.turns)
@@ -108,10 +108,10 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
 
 def _show(sweep: GridSweep, progress: CampaignProgress, args: argparse.Namespace) -> Outcome | None:
     """Write and print the result; returns its verdict."""
+    from emulator.annexes.series.sweep_page import sweep_page
+    from emulator.annexes.series.sweep_record import record_of
+    from emulator.annexes.series.sweep_table import render_sweep_record
     from emulator.experiment.play.play import name_of
-    from emulator.experiment.series.sweep.page import sweep_page
-    from emulator.experiment.series.sweep.record import record_of
-    from emulator.experiment.series.sweep.table import render_sweep_record
     from emulator.host.files import write_text
     from emulator.results.run_folder.manifest import REPORT
     from emulator.views.html.page.document import render

@@ -1,8 +1,8 @@
 """Serves the report of a run while it is played, from a process of its own.
 
-`charkha run --live` starts `python -m emulator.views.html.live` with a listening socket and a pipe as stdin; the pipe
-is closed when the run ends. The process only reads the run folder. It costs the run nothing but processor time: none
-while nobody has the page open, and at most a fixed share of one core otherwise.
+`charkha run --live` starts `python -m emulator.annexes.telemetry.live_page` with a listening socket and a pipe as
+stdin; the pipe is closed when the run ends. The process only reads the run folder. It costs the run nothing but
+processor time: none while nobody has the page open, and at most a fixed share of one core otherwise.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Main module of a process that plays a run:
-`python -m emulator.cli.service_run LOCK PARENT COMMAND…`, as `charkha COMMAND…`.
+`python -m emulator.annexes.service.run_process LOCK PARENT COMMAND…`, as `charkha COMMAND…`.
 
 It inherits a locked file, which the kernel unlocks when the process is gone. If the service is killed, it is
 interrupted as by Ctrl-C, so traffic ends, the device gets its profile back, and the run folder is closed.

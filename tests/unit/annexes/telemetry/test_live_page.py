@@ -1,8 +1,8 @@
 from pathlib import Path
 
+from emulator.annexes.telemetry.live_page import Snapshots
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
-from emulator.views.html.live import Snapshots
 from emulator.views.html.page.document import Page, Text, render
 from tests.support.runs import collective, columns, manifest, ranks
 

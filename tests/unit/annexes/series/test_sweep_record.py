@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from emulator.annexes.series.sweep_record import SweepRecord, record_of
+from emulator.annexes.series.sweep_table import headline, note, render_sweep_record
 from emulator.errors import RunError
 from emulator.experiment.series.campaign import CampaignProgress, play_campaign
-from emulator.experiment.series.sweep.record import SweepRecord, record_of
-from emulator.experiment.series.sweep.table import headline, note, render_sweep_record
 from emulator.experiment.spec.document import with_absolute_paths
 from emulator.experiment.spec.spec import Campaign, Experiment
 from emulator.results.run_folder.session import StoredSession, session_of
 from tests.support.runs import collective, ranks, write_run
 from tests.support.terminal import shown
-from tests.unit.experiment.series.sweep.test_grid import BASE, sweep
+from tests.unit.experiment.series.test_sweep_grid import BASE, sweep
 
 ITERATIONS = 8
 

@@ -7,11 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from emulator.cli.main import main
-from emulator.errors import InputError
-from emulator.experiment.series.suite.document import ClauseSection, find_suite, read_suite
-from emulator.experiment.series.suite.record import CaseRecord, Check, RunRecord
-from emulator.experiment.series.suite.reports import (
+from emulator.annexes.series.suite_record import CaseRecord, Check, RunRecord
+from emulator.annexes.series.suite_reports import (
     Conformance,
     conformance,
     conformance_to_json,
@@ -19,10 +16,13 @@ from emulator.experiment.series.suite.reports import (
     suite_to_xml,
     write_reports,
 )
+from emulator.cli.main import main
+from emulator.errors import InputError
+from emulator.experiment.series.suite_document import ClauseSection, find_suite, read_suite
 from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.verdict.judge import Outcome
 from emulator.views.html.page.document import render
-from tests.unit.experiment.series.suite.test_table import RECORD, case
+from tests.unit.annexes.series.test_suite_table import RECORD, case
 
 
 @pytest.mark.parametrize(("name", "has_clauses"), [("smoke", False), ("bmwg-training", True)])

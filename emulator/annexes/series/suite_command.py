@@ -11,17 +11,10 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from emulator.cli.options import add_options, given, options_at
-from emulator.cli.output import notify, print_json, print_tables
-from emulator.cli.parser import Parser, Subparsers
-from emulator.cli.player import CommandPlayer
-from emulator.errors import InputError
-from emulator.experiment.series.campaign import groups_of
-from emulator.experiment.series.suite.document import Case, Suite, find_suite, read_suite, shipped_suites
-from emulator.experiment.series.suite.record import SuiteRecord
-from emulator.experiment.series.suite.reports import write_reports
-from emulator.experiment.series.suite.runner import SUITES, latest_folder, play_suites
-from emulator.experiment.series.suite.table import (
+from emulator.annexes.series.suite_record import SuiteRecord
+from emulator.annexes.series.suite_reports import write_reports
+from emulator.annexes.series.suite_runner import SUITES, latest_folder, play_suites
+from emulator.annexes.series.suite_table import (
     RESULTS,
     Records,
     cases_of,
@@ -32,6 +25,13 @@ from emulator.experiment.series.suite.table import (
     results_to_json,
     text_of,
 )
+from emulator.cli.options import add_options, given, options_at
+from emulator.cli.output import notify, print_json, print_tables
+from emulator.cli.parser import Parser, Subparsers
+from emulator.cli.player import CommandPlayer
+from emulator.errors import InputError
+from emulator.experiment.series.campaign import groups_of
+from emulator.experiment.series.suite_document import Case, Suite, find_suite, read_suite, shipped_suites
 from emulator.experiment.series.turns import new_folder
 from emulator.experiment.spec.parts import merge
 from emulator.option import Level

@@ -4,24 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from emulator.cli.commands.suite import render_results
-from emulator.cli.output import print_tables
-from emulator.errors import InputError, ResultError
-from emulator.experiment.series.stored import stored_result
-from emulator.experiment.series.suite.document import Suite, read_suite
-from emulator.experiment.series.suite.record import CaseRecord, SuiteRecord
-from emulator.experiment.series.suite.runner import play_suites
-from emulator.experiment.series.suite.table import (
+from emulator.annexes.series.suite_command import render_results
+from emulator.annexes.series.suite_record import CaseRecord, SuiteRecord
+from emulator.annexes.series.suite_runner import play_suites
+from emulator.annexes.series.suite_table import (
     RESULTS,
     Records,
     deciding_cell,
     results_to_json,
 )
+from emulator.cli.output import print_tables
+from emulator.errors import InputError, ResultError
+from emulator.experiment.series.stored import stored_result
+from emulator.experiment.series.suite_document import Suite, read_suite
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.verdict.judge import Outcome
 from emulator.views.terminal.table import FittedTable
 from tests.support.terminal import rows_of, shown
-from tests.unit.experiment.series.suite.test_runner import HEAD, Player
+from tests.unit.annexes.series.test_suite_runner import HEAD, Player
 
 
 def case(name: str, outcome: Outcome, metric: str, value: float | None, unit: str) -> CaseRecord:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from emulator.experiment.series.sweep.record import Figure, JobFigures, PointRecord, SweepRecord
+from emulator.annexes.series.sweep_record import Figure, JobFigures, PointRecord, SweepRecord
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, count_of, duration_cell, rate_cell
 from emulator.views.columns.result_columns import STYLES

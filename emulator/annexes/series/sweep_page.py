@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from emulator.experiment.series.sweep.record import Figure, PointRecord, SweepRecord
-from emulator.experiment.series.sweep.table import columns_of, headline, note
+from emulator.annexes.series.sweep_record import Figure, PointRecord, SweepRecord
+from emulator.annexes.series.sweep_table import columns_of, headline, note
 from emulator.units import format_duration
 from emulator.views.columns.figures import count_of
 from emulator.views.html.page.document import Block, Chart, Facts, Page, PageSection, table_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from emulator.cli.commands.suite import (
+from emulator.annexes.series.suite_command import (
     history_to_json,
     list_to_json,
     read_history,
@@ -13,12 +13,12 @@ from emulator.cli.commands.suite import (
     render_list,
     render_suite,
 )
+from emulator.annexes.series.suite_record import SuiteRecord
 from emulator.cli.output import print_tables
 from emulator.errors import InputError
-from emulator.experiment.series.suite.document import find_suite, read_suite, shipped_suites
-from emulator.experiment.series.suite.record import SuiteRecord
+from emulator.experiment.series.suite_document import find_suite, read_suite, shipped_suites
 from emulator.results.verdict.judge import Outcome
-from tests.unit.experiment.series.suite.test_table import RECORD
+from tests.unit.annexes.series.test_suite_table import RECORD
 
 
 def test_every_shipped_suite_is_listed_with_its_cases(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError
-from emulator.experiment.series.suite.document import find_suite, read_suite, shipped_suites, suite_schema
+from emulator.experiment.series.suite_document import find_suite, read_suite, shipped_suites, suite_schema
 from tests.support.command import ROOT
 
 SUITE = """\

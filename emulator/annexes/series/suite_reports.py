@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from junitparser import TestCase, TestSuite
 
-from emulator.experiment.series.suite.document import ClauseSection
-from emulator.experiment.series.suite.record import CaseRecord, Check, RunRecord, SuiteRecord
-from emulator.experiment.series.suite.table import (
+from emulator.annexes.series.suite_record import CaseRecord, Check, RunRecord, SuiteRecord
+from emulator.annexes.series.suite_table import (
     RESULTS,
     Records,
     cases_of,
@@ -25,6 +24,7 @@ from emulator.experiment.series.suite.table import (
     outcome_of,
     text_of,
 )
+from emulator.experiment.series.suite_document import ClauseSection
 from emulator.host.files import write_json, write_text
 from emulator.results.run_folder.manifest import REPORT
 from emulator.results.statistics.metric import Unit

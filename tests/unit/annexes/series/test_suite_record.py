@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from emulator.errors import InputError
-from emulator.experiment.series.suite.document import Case
-from emulator.experiment.series.suite.record import (
+from emulator.annexes.series.suite_record import (
     CaseRecord,
     Check,
     RunRecord,
     SuiteRecord,
     case_record,
 )
+from emulator.errors import InputError
+from emulator.experiment.series.suite_document import Case
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.verdict.judge import Outcome
 from emulator.results.verdict.rules import Rules

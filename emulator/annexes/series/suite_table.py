@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from emulator.experiment.series.suite.record import BITS_PER_S, SHARE, CaseRecord, SuiteRecord
+from emulator.annexes.series.suite_record import BITS_PER_S, SHARE, CaseRecord, SuiteRecord
 from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.statistics.metric import Unit
 from emulator.results.verdict.judge import Outcome, gravest
