@@ -33,21 +33,20 @@ class PluginKind(StrEnum):
 
 _ANNEXES = "emulator.annexes."
 _BESIDE_THE_NIC = "agents.annexes."
-_CORE_COMMANDS = (
-    *("run", "bench", "bench pairs", "plan", "compare", "report"),
-    *("trace check", "runs", "runs judge", "lab", "box"),
-)
+_CORE_COMMANDS = ("run", "bench", "plan", "compare", "report", "trace check", "runs", "lab", "box")
 BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     PluginKind.COMMANDS: {  # by their words
         **{words: f"emulator.cli.commands.{words.split()[-1]}:add_parser" for words in _CORE_COMMANDS},
         "agent calibrate": f"{_ANNEXES}bench_kit.calibrate:add_parser",
         "agent certs": f"{_ANNEXES}launch.certs:add_parser",
-        "agent launch": f"{_ANNEXES}launch.command:add_parser",
+        "agent launch": f"{_ANNEXES}launch.launch_here:add_parser",
         "agent peer": f"{_ANNEXES}bench_kit.peer:add_parser",
         "agent start": "agents.command:add_parser",
         "help": "emulator.cli.commands.help:add_parser",
         "help completion": "emulator.cli.commands.completion:add_parser",
         "help examples": "emulator.cli.commands.help:add_examples",
+        "bench pairs": "emulator.cli.commands.bench:add_pairs",
+        "runs judge": "emulator.cli.commands.runs:add_judge",
         "demo": f"{_ANNEXES}demo.command:add_parser",
         "lab probe": f"{_ANNEXES}bench_kit.probe.command:add_parser",
         "runs audit": f"{_ANNEXES}bench_kit.audit.command:add_parser",

@@ -9,7 +9,7 @@ from emulator.annexes.series.suite_reports import report_page as suite_page
 from emulator.annexes.series.sweep_page import sweep_page
 from emulator.annexes.series.sweep_record import SweepRecord
 from emulator.errors import ResultError
-from emulator.experiment.series.stored import StoredResult
+from emulator.experiment.play.outcome import StoredResult
 
 
 def series_result(folder: Path) -> StoredResult | None:

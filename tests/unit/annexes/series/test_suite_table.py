@@ -15,7 +15,7 @@ from emulator.annexes.series.suite_table import (
 )
 from emulator.cli.output import print_tables
 from emulator.errors import InputError, ResultError
-from emulator.experiment.series.stored import stored_result
+from emulator.experiment.play.outcome import stored_result
 from emulator.experiment.series.suite_document import Suite, read_suite
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.verdict.judge import Outcome
