@@ -16,7 +16,7 @@ from agents.annexes.peer.rdma_cm import CmLink, in_order
 from agents.annexes.peer.traffic import PeerTraffic
 from agents.nic.nic import StandaloneNic
 from emulator.errors import InputError, RunError
-from emulator.flows.perftest.exchange import (
+from emulator.flows.perftest_exchange import (
     OVER_RDMA,
     OVER_TCP,
     BandwidthReport,
@@ -27,8 +27,8 @@ from emulator.flows.perftest.exchange import (
     introduce,
     meet,
 )
-from emulator.flows.perftest.parameters import PeerTask, PeerTest, TestVerb
-from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest_parameters import PeerTask, PeerTest, TestVerb
+from emulator.flows.perftest_results import PeerResult
 from emulator.roce.connection.memory import Memory, MemoryRegion
 from emulator.roce.connection.messages import ConnectionSettings
 from emulator.roce.connection.qp_facts import QpFacts

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.annexes.importers.flight_recorder.dumps import PickleProblem, load_plain
+from emulator.annexes.importers.flight_recorder_dumps import PickleProblem, load_plain
 from tests.support.full import examples
 
 LEAVES = (

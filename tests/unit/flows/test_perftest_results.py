@@ -2,9 +2,9 @@
 
 import pytest
 
-from emulator.flows.perftest.exchange import BandwidthReport
-from emulator.flows.perftest.parameters import TestVerb
-from emulator.flows.perftest.results import Received, Sent
+from emulator.flows.perftest_exchange import BandwidthReport
+from emulator.flows.perftest_parameters import TestVerb
+from emulator.flows.perftest_results import Received, Sent
 from tests.support.flow_results import of_client
 
 

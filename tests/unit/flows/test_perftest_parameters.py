@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from emulator.errors import InputError
-from emulator.flows.perftest.parameters import TestVerb, make_test
+from emulator.flows.perftest_parameters import TestVerb, make_test
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 
-from emulator.annexes.bench_kit.probe.frames import Probe, Wire, probes
+from emulator.annexes.bench_kit.probe_frames import Probe, Wire, probes
 from emulator.roce.wire.icrc import icrc_of_datagram
 from emulator.roce.wire.packet import Packet, is_congestion_notification, parse_packet
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.importers.flight_recorder.dumps import is_flight_recorder
-from emulator.annexes.importers.flight_recorder.reading import read_flight_recorder
+from emulator.annexes.importers.flight_recorder_dumps import is_flight_recorder
+from emulator.annexes.importers.flight_recorder_reading import read_flight_recorder
 from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
 from emulator.errors import TraceError

@@ -18,8 +18,8 @@ from typing import Protocol, Self
 
 from pyroute2 import netns
 
-from emulator.annexes.bench_kit.probe.frames import Probe, Wire, probes
-from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict, judge
+from emulator.annexes.bench_kit.probe_frames import Probe, Wire, probes
+from emulator.annexes.bench_kit.probe_verdict import FrameOutcome, FrameVerdict, judge
 from emulator.device.lab.model import Node
 from emulator.device.lab.playing import LabPlace
 from emulator.errors import HostError, InputError, PlanError

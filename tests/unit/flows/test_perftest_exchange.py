@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.errors import RemoteProtocolError
-from emulator.flows.perftest.exchange import (
+from emulator.flows.perftest_exchange import (
     FAREWELL,
     OVER_RDMA,
     RECORD_BYTES,
@@ -30,7 +30,7 @@ from emulator.flows.perftest.exchange import (
     introduce,
     meet,
 )
-from emulator.flows.perftest.parameters import PeerTest, TestVerb, make_test
+from emulator.flows.perftest_parameters import PeerTest, TestVerb, make_test
 from emulator.roce.constants import PATH_MTUS
 
 VERSION = b"6.06" + bytes(12)

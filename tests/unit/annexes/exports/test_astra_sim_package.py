@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from emulator._pb import et_pb2
-from emulator.annexes.exports.astra_sim.observe import LinkClass
-from emulator.annexes.exports.astra_sim.package import overlapping, readme, write
-from emulator.annexes.exports.astra_sim.simulator import GB, Dimension, Judged
+from emulator.annexes.exports.astra_sim_observe import LinkClass
+from emulator.annexes.exports.astra_sim_package import overlapping, readme, write
+from emulator.annexes.exports.astra_sim_simulator import GB, Dimension, Judged
 from emulator.errors import ResultError
 from emulator.results.run_folder.manifest import Scaling
 from emulator.results.run_folder.reader import Run
@@ -18,7 +18,7 @@ from tests.support.et_files import read_et
 from tests.support.runs import Row, collective, pair, write_run
 from tests.support.trace_files import attribute
 from tests.support.trace_files import write as write_et
-from tests.unit.annexes.exports.astra_sim.test_simulator import SIZES, judged, ring, to_all
+from tests.unit.annexes.exports.test_astra_sim_simulator import SIZES, judged, ring, to_all
 
 
 def played(folder: Path, nodes: list[et_pb2.Node], samples: list[dict[str, object]], **facts: object) -> Run:

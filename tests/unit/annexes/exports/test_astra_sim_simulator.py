@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from emulator.annexes.exports.astra_sim.fit import Fit, Observation, fit
-from emulator.annexes.exports.astra_sim.observe import LinkClass
-from emulator.annexes.exports.astra_sim.simulator import (
+from emulator.annexes.exports.astra_sim_fit import Fit, Observation, fit
+from emulator.annexes.exports.astra_sim_observe import LinkClass
+from emulator.annexes.exports.astra_sim_simulator import (
     GB,
     ONE_AT_A_TIME,
     Dimension,

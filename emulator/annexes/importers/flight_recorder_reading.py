@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
-from emulator.annexes.importers.flight_recorder.dumps import Dump, Entry, is_flight_recorder, read_dump
+from emulator.annexes.importers.flight_recorder_dumps import Dump, Entry, is_flight_recorder, read_dump
 from emulator.annexes.importers.model import Fate, ImportedTrace, Importer, Losses, RecordedOperation, Version
 from emulator.annexes.importers.pytorch.call import LARGEST_WORLD, collective_kind, element_bytes, squeezed
 from emulator.annexes.importers.recorded_calls import RecordedCall

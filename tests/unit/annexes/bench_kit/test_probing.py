@@ -8,8 +8,9 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from emulator.annexes.bench_kit.probe.frames import Probe, Wire, probes
-from emulator.annexes.bench_kit.probe.probing import (
+from emulator.annexes.bench_kit.probe_frames import Probe, Wire, probes
+from emulator.annexes.bench_kit.probe_verdict import FrameOutcome, FrameVerdict
+from emulator.annexes.bench_kit.probing import (
     FrameRefusal,
     ProbePort,
     find_sides,
@@ -17,7 +18,6 @@ from emulator.annexes.bench_kit.probe.probing import (
     wire_between,
     with_vlan_tag,
 )
-from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict
 from emulator.device.lab.design import make_design
 from emulator.device.lab.playing import LabPlace
 from emulator.device.lab.state import UP, LabState, Owner

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
-from emulator.annexes.exports.astra_sim.fit import Observation, fit
-from tests.unit.annexes.exports.astra_sim.test_simulator import fitted
+from emulator.annexes.exports.astra_sim_fit import Observation, fit
+from tests.unit.annexes.exports.test_astra_sim_simulator import fitted
 
 SIZES = (1 << 10, 1 << 14, 1 << 20, 1 << 26)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.exports.astra_sim.observe import LinkClass, message_depth, observe
+from emulator.annexes.exports.astra_sim_observe import LinkClass, message_depth, observe
 from emulator.errors import PlanError
 from emulator.planner.built_in import BUILT_IN
 from emulator.planner.schedule import Collective, Lane, Step, Transfer
@@ -49,7 +49,7 @@ def test_a_receive_without_a_send_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         steps = [Step((), (Transfer(1, 0, 5),))] if view.member == 0 else []
         return [iter(steps)]
 
-    monkeypatch.setattr("emulator.annexes.exports.astra_sim.observe.schedule", lonely)
+    monkeypatch.setattr("emulator.annexes.exports.astra_sim_observe.schedule", lonely)
     with pytest.raises(PlanError, match="ring waits for transfers that no member sends"):
         depth(CommKind.ALL_REDUCE, "ring", 2)
 
@@ -60,7 +60,7 @@ def test_lanes_have_depths_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None
         exchange = Step((out,), (back,))
         return [iter([exchange] * 3), iter([exchange])]
 
-    monkeypatch.setattr("emulator.annexes.exports.astra_sim.observe.schedule", two_lanes)
+    monkeypatch.setattr("emulator.annexes.exports.astra_sim_observe.schedule", two_lanes)
     assert depth(CommKind.ALL_REDUCE, "ring", 2) == 3
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from emulator.flows.perftest.exchange import BandwidthReport
-from emulator.flows.perftest.parameters import PeerTest
+from emulator.flows.perftest_exchange import BandwidthReport
+from emulator.flows.perftest_parameters import PeerTest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
-from emulator.annexes.exports.astra_sim.fit import Observation
+from emulator.annexes.exports.astra_sim_fit import Observation
 from emulator.errors import PlanError
 from emulator.planner.algorithms import schedule
 from emulator.planner.built_in import BY_LAYOUT

@@ -33,9 +33,9 @@ from typing import Any
 
 import numpy as np
 
-from emulator.annexes.exports.astra_sim.fit import FittedPoint, fit
-from emulator.annexes.exports.astra_sim.observe import observe
-from emulator.annexes.exports.astra_sim.simulator import (
+from emulator.annexes.exports.astra_sim_fit import FittedPoint, fit
+from emulator.annexes.exports.astra_sim_observe import observe
+from emulator.annexes.exports.astra_sim_simulator import (
     Dimension,
     Judged,
     SimulatedPoint,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from emulator.errors import RemoteProtocolError
-from emulator.flows.perftest.parameters import PeerTest, TestVerb
+from emulator.flows.perftest_parameters import PeerTest, TestVerb
 from emulator.roce.connection.qp_facts import address_of_gid, gid_of
 from emulator.roce.constants import PATH_MTUS
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from emulator.errors import InputError, RemoteProtocolError
-from emulator.flows.perftest.echo import (
+from emulator.flows.perftest_echo import (
     Advertisement,
     EchoResult,
     EchoTask,

@@ -19,7 +19,7 @@ from enum import StrEnum
 import numpy as np
 
 from emulator.errors import InputError, RemoteProtocolError
-from emulator.flows.perftest.results import Latency
+from emulator.flows.perftest_results import Latency
 from emulator.roce.constants import PATH_MTUS
 from emulator.roce.options import RoceOptions
 from emulator.units import LARGEST_COUNT

@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from emulator.annexes.bench_kit.probe.probing import find_sides, probe_between
+from emulator.annexes.bench_kit.probing import find_sides, probe_between
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers, argument
 from emulator.device.lab.playing import find_place
@@ -52,7 +52,7 @@ def add_parser(subparsers: Subparsers) -> None:
     sending.add_argument(
         "--raise-mtu", action="store_true", help="raise the sender's MTU by 1 to send the frame above the MTU"
     )
-    parser.add_explain("emulator.annexes.bench_kit.probe.verdict")
+    parser.add_explain("emulator.annexes.bench_kit.probe_verdict")
     parser.set_defaults(handler=_run)
 
 
@@ -60,7 +60,7 @@ def _run(args: argparse.Namespace) -> None:
     topology = load_topology(args.topology, ranks=0, allow_networks=args.allow_network)
     near, far = find_sides(topology, find_place(topology, args.lab), args.source, args.destination)
     try:
-        from emulator.annexes.bench_kit.probe.verdict import probe_to_json, render
+        from emulator.annexes.bench_kit.probe_verdict import probe_to_json, render
     except ImportError as error:
         raise HostError("probes need scapy: pip install 'charkha[probe]'") from error
     verdicts = probe_between(near, far, next_mac=args.next_mac, interval_s=1 / args.rate, raises_mtu=args.raise_mtu)

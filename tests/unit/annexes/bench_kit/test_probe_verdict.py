@@ -9,7 +9,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from emulator.annexes.bench_kit.probe.verdict import FrameOutcome, FrameVerdict, judge, probe_to_json, render
+from emulator.annexes.bench_kit.probe_verdict import FrameOutcome, FrameVerdict, judge, probe_to_json, render
 from tests.support.terminal import rows_of, shown
 
 

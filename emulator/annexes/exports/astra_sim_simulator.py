@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from emulator.annexes.exports.astra_sim.fit import GOOD, Fit, FittedPoint, Observation
-from emulator.annexes.exports.astra_sim.observe import LinkClass
+from emulator.annexes.exports.astra_sim_fit import GOOD, Fit, FittedPoint, Observation
+from emulator.annexes.exports.astra_sim_observe import LinkClass
 from emulator.trace.meaning.model import CommKind
 from emulator.units import BITS_PER_BYTE
 from emulator.views.columns.figures import link_rate_cell
