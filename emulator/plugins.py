@@ -33,7 +33,7 @@ class PluginKind(StrEnum):
 
 _ANNEXES = "emulator.annexes."
 _BESIDE_THE_NIC = "agents.annexes."
-_CORE_COMMANDS = ("run", "bench", "plan", "compare", "report", "trace check", "runs", "lab", "box")
+_CORE_COMMANDS = ("run", "bench", "plan", "compare", "report", "trace check", "runs", "lab")
 BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     PluginKind.COMMANDS: {  # by their words
         **{words: f"emulator.cli.commands.{words.split()[-1]}:add_parser" for words in _CORE_COMMANDS},
@@ -43,12 +43,13 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "agent peer": f"{_ANNEXES}bench_kit.peer:add_parser",
         "agent start": "agents.command:add_parser",
         "help": "emulator.cli.commands.help:add_parser",
-        "help completion": "emulator.cli.commands.completion:add_parser",
+        "help completion": "emulator.cli.commands.help:add_completion",
         "help examples": "emulator.cli.commands.help:add_examples",
         "bench pairs": "emulator.cli.commands.bench:add_pairs",
+        "box": "emulator.cli.commands.lab:add_box",
         "runs judge": "emulator.cli.commands.runs:add_judge",
         "demo": f"{_ANNEXES}demo.command:add_parser",
-        "lab probe": f"{_ANNEXES}bench_kit.probe_command:add_parser",
+        "lab probe": f"{_ANNEXES}bench_kit.probing:add_parser",
         "runs audit": f"{_ANNEXES}bench_kit.audit.command:add_parser",
         "runs export": f"{_ANNEXES}exports.command:add_parser",
         "runs watch": f"{_ANNEXES}telemetry.watching:add_parser",
@@ -102,7 +103,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "read_algorithm": f"{_ANNEXES}msccl.lanes:read_algorithm",
         "transformer_load": f"{_ANNEXES}workloads.transformer_traffic:transformer_load",
         "play_with_peer": f"{_BESIDE_THE_NIC}peer.echo:run",
-        "event_figures": f"{_ANNEXES}recovery.figures:event_figures",
+        "event_figures": f"{_ANNEXES}recovery:event_figures",
         "port_rates": f"{_ANNEXES}timeline.rates:port_rates",
         "rate_sections": f"{_ANNEXES}timeline.page:sections",
         "publishing": f"{_ANNEXES}telemetry.publishing:publishing",

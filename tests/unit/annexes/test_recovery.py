@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.recovery.figures import NO_TIMELINE, event_figures
+from emulator.annexes.recovery import NO_TIMELINE, event_figures
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.manifest import ABORTED, COMPLETE, Status
