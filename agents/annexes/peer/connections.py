@@ -227,16 +227,8 @@ class ConnectionManager:
         """
         if connection.ended.is_set() and not again:
             return
-        connection.answered.clear()
         request = Dreq(local_id=connection.local_id, remote_id=connection.remote_id, remote_qpn=connection.peer_qpn)
-        for _ in range(2):
-            self._send(connection, request)
-            try:
-                async with asyncio.timeout(self._resend_s):
-                    await connection.answered.wait()
-                    return
-            except TimeoutError:
-                continue
+        await self._is_answered(connection, request, tries=2)
 
     async def leave(self) -> None:
         """End all connections that the peers have not ended: they would send again to nobody. Never raises."""
@@ -244,19 +236,23 @@ class ConnectionManager:
         await asyncio.gather(*map(self.disconnect, made), return_exceptions=True)
 
     async def _ask(self, connection: Connection, request: Message, *, what: str) -> None:
-        connection.answered.clear()
-        for _ in range(TRIES):
-            self._send(connection, request)
-            try:
-                async with asyncio.timeout(self._resend_s):
-                    await connection.answered.wait()
-                    return
-            except TimeoutError:
-                continue
+        if await self._is_answered(connection, request, tries=TRIES):
+            return
         raise RemoteProtocolError(
             f"{what} does not answer: no reply to {TRIES} connection requests in {TRIES * self._resend_s:g} s; "
             "is a server running there?"
         )
+
+    async def _is_answered(self, connection: Connection, request: Message, *, tries: int) -> bool:
+        """Send a request until it is answered, at most so many times."""
+        connection.answered.clear()
+        for _ in range(tries):
+            self._send(connection, request)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._resend_s):
+                    await connection.answered.wait()
+                    return True
+        return False
 
     def _connection(self, host: str, local: Local) -> Connection:
         local_id = next(self._ids) & 0xFFFFFFFF
