@@ -14,7 +14,6 @@ from emulator.errors import InputError
 from emulator.plugins import BUILT_IN, PluginKind
 from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, first_line
 from emulator.suggestions import OLD_WORDS, did_you_mean
-from emulator.trace.meaning.names import COLLECTIVES
 
 _ALIASES = {"rules": "expect", "run-spec": "experiment", "hardware": "physical"}
 _EPILOG = """example:
@@ -138,6 +137,8 @@ def _complete(args: argparse.Namespace) -> None:
 def _describe(parser: argparse.ArgumentParser, path: str) -> None:
     """Add what argparse does not know: which commands to list, and which words are files or collectives."""
     import shtab
+
+    from emulator.trace.meaning.names import COLLECTIVES
 
     below = [words.split()[-1] for words in SUMMARIES if words.startswith(f"{path} ")]
     for action in parser._actions:
