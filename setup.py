@@ -31,7 +31,6 @@ INTERPRETED = {
     "emulator/roce/connection/memory.py": "has a Flag",
     "emulator/roce/connection/messages.py": "has structs of msgspec",
     "emulator/roce/options.py": "is read once in a run",
-    "emulator/roce/wire/cm.py": "is for a peer's first packets",
     "emulator/roce/wire/headers.py": "has dataclasses with class variables",
     "emulator/roce/wire/opcodes.py": "is tables of enumerations",
     "emulator/roce/wire/packet.py": "is for single packets of tests and captures",

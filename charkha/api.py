@@ -59,7 +59,7 @@ class Run:
         return picture_of(self._page(), name, "cct-distribution")
 
     def _page(self) -> Page:
-        from emulator.experiment.series.stored import stored_result
+        from emulator.experiment.play.outcome import stored_result
 
         return stored_result(self.folder).page(self.folder)
 

@@ -33,27 +33,29 @@ class PluginKind(StrEnum):
 
 _ANNEXES = "emulator.annexes."
 _BESIDE_THE_NIC = "agents.annexes."
-_CORE_COMMANDS = (
-    *("run", "bench", "bench pairs", "plan", "compare", "report", "sweep", "suite"),
-    *("trace check", "runs", "runs judge", "lab", "box"),
-)
+_CORE_COMMANDS = ("run", "bench", "plan", "compare", "report", "trace check", "runs", "lab")
 BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     PluginKind.COMMANDS: {  # by their words
         **{words: f"emulator.cli.commands.{words.split()[-1]}:add_parser" for words in _CORE_COMMANDS},
         "agent calibrate": f"{_ANNEXES}bench_kit.calibrate:add_parser",
         "agent certs": f"{_ANNEXES}launch.certs:add_parser",
-        "agent launch": f"{_ANNEXES}launch.command:add_parser",
+        "agent launch": f"{_ANNEXES}launch.launch_here:add_parser",
         "agent peer": f"{_ANNEXES}bench_kit.peer:add_parser",
         "agent start": "agents.command:add_parser",
         "help": "emulator.cli.commands.help:add_parser",
-        "help completion": "emulator.cli.commands.completion:add_parser",
+        "help completion": "emulator.cli.commands.help:add_completion",
         "help examples": "emulator.cli.commands.help:add_examples",
+        "bench pairs": "emulator.cli.commands.bench:add_pairs",
+        "box": "emulator.cli.commands.lab:add_box",
+        "runs judge": "emulator.cli.commands.runs:add_judge",
         "demo": f"{_ANNEXES}demo.command:add_parser",
-        "lab probe": f"{_ANNEXES}bench_kit.probe.command:add_parser",
+        "lab probe": f"{_ANNEXES}bench_kit.probing:add_parser",
         "runs audit": f"{_ANNEXES}bench_kit.audit.command:add_parser",
         "runs export": f"{_ANNEXES}exports.command:add_parser",
         "runs watch": f"{_ANNEXES}telemetry.watching:add_parser",
         "serve": f"{_ANNEXES}service.command:add_parser",
+        "suite": f"{_ANNEXES}series.suite_command:add_parser",
+        "sweep": f"{_ANNEXES}series.sweep_command:add_parser",
         "trace anonymize": f"{_ANNEXES}trace_kit.anonymize_command:add_parser",
         "trace convert": f"{_ANNEXES}importers.command:add_parser",
         "trace diff": f"{_ANNEXES}trace_kit.diff:add_parser",
@@ -63,7 +65,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     },
     PluginKind.IMPORTERS: {  # in the order in which they are asked
         "pytorch": f"{_ANNEXES}importers.pytorch.reading:PYTORCH",
-        "flight-recorder": f"{_ANNEXES}importers.flight_recorder.reading:FLIGHT_RECORDER",
+        "flight-recorder": f"{_ANNEXES}importers.flight_recorder_reading:FLIGHT_RECORDER",
         "nccl-inspector": f"{_ANNEXES}importers.nccl_inspector:NCCL_INSPECTOR",
         "nccl-log": f"{_ANNEXES}importers.nccl_log:NCCL_LOG",
         "aicb": f"{_ANNEXES}importers.aicb:AICB",
@@ -76,7 +78,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "nccl-inspector": f"{_ANNEXES}exports.nccl_inspector:NCCL_INSPECTOR",
         "kvbench": f"{_ANNEXES}exports.kvbench:KVBENCH",
         "kvbench-json": f"{_ANNEXES}exports.kvbench:KVBENCH_JSON",
-        "astra-sim": f"{_ANNEXES}exports.astra_sim.package:ASTRA_SIM",
+        "astra-sim": f"{_ANNEXES}exports.astra_sim_package:ASTRA_SIM",
         "csv": f"{_ANNEXES}exports.formats:CSV",
         "junit": f"{_ANNEXES}exports.formats:JUNIT",
     },
@@ -101,10 +103,12 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "read_algorithm": f"{_ANNEXES}msccl.lanes:read_algorithm",
         "transformer_load": f"{_ANNEXES}workloads.transformer_traffic:transformer_load",
         "play_with_peer": f"{_BESIDE_THE_NIC}peer.echo:run",
-        "event_figures": f"{_ANNEXES}recovery.figures:event_figures",
+        "event_figures": f"{_ANNEXES}recovery:event_figures",
         "port_rates": f"{_ANNEXES}timeline.rates:port_rates",
         "rate_sections": f"{_ANNEXES}timeline.page:sections",
         "publishing": f"{_ANNEXES}telemetry.publishing:publishing",
+        "live_page": f"{_ANNEXES}telemetry.live_page:main",
+        "series_result": f"{_ANNEXES}series.stored:series_result",
         "trace_line_writer": f"{_ANNEXES}exports.perfetto:trace_line_writer",
     },
 }

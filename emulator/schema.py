@@ -9,8 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from emulator.removed import REMOVED_KEYS
-from emulator.suggestions import did_you_mean
+from emulator.suggestions import REMOVED_KEYS, did_you_mean
 
 T = TypeVar("T")
 NO_UNIT = "has no unit; if it is a name, put it in quotes"

@@ -19,7 +19,7 @@ from emulator.experiment.spec.flow_spec import PerftestFlow
 from emulator.experiment.spec.settings import SETTINGS
 from emulator.option import Level, Option, options_of
 from emulator.plugins import BUILT_IN, PluginKind
-from emulator.removed import OLD_WORDS
+from emulator.suggestions import OLD_WORDS
 
 _BUILT_IN = BUILT_IN[PluginKind.COMMANDS]
 _OPENING = """# Commands

@@ -20,7 +20,7 @@ from emulator.errors import FULL, EmulatorError, HostError
 from emulator.host.resources import LIBRARIES_BYTES, exhausted, reserve
 from emulator.host.stderr_log import log_to_stderr, write_traceback
 from emulator.plugins import BUILT_IN, PluginKind, is_known, load
-from emulator.removed import OLD_WORDS
+from emulator.suggestions import OLD_WORDS
 from emulator.version import BUILD, VERSION
 from emulator.visible import visible
 

@@ -16,8 +16,7 @@ from importlib import import_module
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from emulator.errors import InputError
-from emulator.removed import REMOVED_WORDS
-from emulator.suggestions import did_you_mean
+from emulator.suggestions import REMOVED_WORDS, did_you_mean
 from emulator.units import LARGEST_COUNT, parse_whole
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from emulator.plugins import BUILT_IN, PluginKind
-from emulator.removed import OLD_WORDS
+from emulator.suggestions import OLD_WORDS
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "daily": {

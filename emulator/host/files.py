@@ -65,8 +65,13 @@ def writing(path: Path) -> Iterator[None]:
         raise HostError(f"{path}: cannot write results ({reason}); {remedy}") from error
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, errors: str = "xmlcharrefreplace") -> None:
     """Write a file of text; it appears under its name only when it is whole.
+
+    Args:
+        errors: what becomes of bytes of a path that are not text, as in `str.encode`. They may be shown: as XML's
+            reference to no character they cannot be mistaken. `backslashreplace` makes them JSON escapes, which read
+            back as the same path.
 
     Raises:
         HostError: it cannot be written.
@@ -74,8 +79,7 @@ def write_text(path: Path, text: str) -> None:
     unfinished = path.with_name(f".charkha-{os.getpid()}.tmp")
     with writing(path):
         try:
-            # A path need not be text, and may be shown: what is not a character becomes XML's reference to none.
-            unfinished.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+            unfinished.write_text(text, encoding="utf-8", errors=errors)
             publish(unfinished, path)
         finally:
             unfinished.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from emulator.flows.perftest.parameters import DEFAULT_PORT
+from emulator.flows.perftest_parameters import DEFAULT_PORT
 from emulator.schema import Section, require_one_of
 
 Name = Annotated[str, Meta(min_length=1)]

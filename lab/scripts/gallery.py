@@ -16,8 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from emulator.annexes.demo.place import LabNamespaces
-from emulator.annexes.demo.playing import Played, play
+from emulator.annexes.demo.playing import LabNamespaces, Played, play
 from emulator.annexes.demo.tours import Tour, TourStep, written
 from emulator.exit_codes import DONE, EXPECTATION_FAILED, TESTER_LIMITED, UNDECIDED
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.annexes.bench_kit.audit.audit import audit_file
-from emulator.flows.perftest.parameters import DEFAULT_PORT
+from emulator.flows.perftest_parameters import DEFAULT_PORT
 from emulator.roce.wire.opcodes import Opcode
 from tests.guest.image import NoGuest, image_folder
 from tests.guest.machine import GID_INDEX, GUEST4, GUEST6, HERE4, HERE6, CaptureIncomplete, Guest

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agents.nic.connections import ConnectionManager, GeneralServices, Local
+from agents.annexes.peer.cm import Message, Req, SidrReq, of_datagrams, pack_mad, service_id
+from agents.annexes.peer.connections import ConnectionManager, GeneralServices, Local
 from agents.nic.nic import StandaloneNic
 from emulator.errors import RemoteProtocolError
 from emulator.roce.connection.qp_facts import gid_of
 from emulator.roce.options import RoceOptions
-from emulator.roce.wire.cm import Message, Req, SidrReq, of_datagrams, pack_mad, service_id
 from emulator.roce.wire.psn import Psn
 from tests.support.loopback import NET
 

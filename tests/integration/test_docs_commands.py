@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.demo.place import LabNamespaces
-from emulator.annexes.demo.playing import StepFailed, play
+from emulator.annexes.demo.playing import LabNamespaces, StepFailed, play
 from emulator.annexes.demo.tours import TOURS, Tour, TourStep
 from emulator.cli.main import main
 from emulator.exit_codes import DONE, EXPECTATION_FAILED, REGRESSION, TESTER_LIMITED, UNDECIDED

@@ -10,9 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from emulator.annexes.telemetry.live_page import LivePage, Snapshots, serving
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
-from emulator.views.html.live import LivePage, Snapshots, serving
 from tests.support.runs import collective, columns, manifest, ranks
 
 LOCALHOST = frozenset({"127.0.0.1", "localhost"})

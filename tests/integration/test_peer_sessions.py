@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agents.annexes.peer.session import PeerSession
-from emulator.flows.perftest.exchange import CYCLE_BYTES
-from emulator.flows.perftest.parameters import PeerTask, PeerTest, TestVerb, make_test
-from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest_exchange import CYCLE_BYTES
+from emulator.flows.perftest_parameters import PeerTask, PeerTest, TestVerb, make_test
+from emulator.flows.perftest_results import PeerResult
 from emulator.roce.options import RoceOptions
 from tests.support.command import wait_for
 from tests.support.loopback import NET, free_port

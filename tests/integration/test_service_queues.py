@@ -139,7 +139,9 @@ async def test_the_queue_waits_for_a_run_that_a_killed_service_left(
 
 
 def test_a_process_whose_service_is_gone_plays_nothing(tmp_path: Path) -> None:
-    program = "import sys; from emulator.cli.service_run import begin; begin(int(sys.argv[1]), 1); print('plays')"
+    program = (
+        "import sys; from emulator.annexes.service.run_process import begin; begin(int(sys.argv[1]), 1); print('plays')"
+    )
     with (tmp_path / "lock").open("w+") as lock:
         command = [sys.executable, "-P", "-c", program, str(lock.fileno())]
         ran = subprocess.run(command, pass_fds=[lock.fileno()], stdout=subprocess.PIPE, check=False, timeout=60)

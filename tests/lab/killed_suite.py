@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from emulator.experiment.series.suite.record import SuiteRecord
+from emulator.annexes.series.suite_record import SuiteRecord
 from emulator.results.run_folder.manifest import COMPLETE
 from emulator.results.run_folder.store import find_runs, stored_run
 from tests.lab.trials import star_lab

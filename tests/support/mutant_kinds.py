@@ -45,8 +45,8 @@ from emulator.control.wire.tls import TlsFiles
 from emulator.controller.roster.listen_address import ListenAddress
 from emulator.device.profile.load import load_profile
 from emulator.errors import InputError, PlanError, RemoteProtocolError
-from emulator.experiment.series.stored import stored_result
-from emulator.experiment.series.suite.document import read_suite, shipped_suites
+from emulator.experiment.play.outcome import stored_result
+from emulator.experiment.series.suite_document import read_suite, shipped_suites
 from emulator.experiment.settle.defaults import resolve
 from emulator.experiment.settle.settled import planned_flows
 from emulator.experiment.settle.workload import load_from_files

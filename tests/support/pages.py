@@ -8,19 +8,19 @@ from pathlib import Path
 import aiohttp
 from msgspec.structs import replace
 
+from emulator.annexes.series.suite_reports import profiles_page, suite_page
+from emulator.annexes.series.sweep_page import sweep_page
 from emulator.annexes.service.history import compare_folders, trend_of, trend_page
 from emulator.annexes.service.model import Role, State
+from emulator.annexes.telemetry.live_page import Snapshots
 from emulator.annexes.trace_kit.page import trace_page
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
-from emulator.experiment.series.suite.reports import profiles_page, suite_page
-from emulator.experiment.series.sweep.page import sweep_page
 from emulator.results.run_folder.manifest import Exclusion, TimeAxis, TraceFacts, Trials
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.verdict.rules import RULES_FILE, rules_file
 from emulator.views.html.comparison_page import comparison_page
 from emulator.views.html.facts import read_facts
-from emulator.views.html.live import Snapshots
 from emulator.views.html.page.document import Page, render
 from emulator.views.html.run_page import run_page
 from tests.support import steps
@@ -30,11 +30,11 @@ from tests.support.runs import Row, collective, ranks, write_run
 from tests.support.service import add_users, in_this_process
 from tests.support.traces import coll, node
 from tests.support.viewed import viewed
+from tests.unit.annexes.series.test_suite_reports import SUITE
+from tests.unit.annexes.series.test_suite_table import Device
+from tests.unit.annexes.series.test_suite_table import play as play_profiles
+from tests.unit.annexes.series.test_sweep_record import played
 from tests.unit.annexes.service.test_history import run as service_run
-from tests.unit.experiment.series.suite.test_reports import SUITE
-from tests.unit.experiment.series.suite.test_table import Device
-from tests.unit.experiment.series.suite.test_table import play as play_profiles
-from tests.unit.experiment.series.sweep.test_record import played
 from tests.unit.views.html.sections.test_method import HOST
 from tests.unit.views.html.test_writing import page_of, session
 

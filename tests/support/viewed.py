@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from emulator.annexes.trace_kit.page_facts import TracePageFacts, WindowFacts
+from emulator.annexes.trace_kit.page_graph import TracePageFacts, WindowFacts
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import pair_bytes

@@ -10,7 +10,7 @@ from agents.reporter import LARGEST_BATCH
 from emulator.annexes.bench_kit.audit.collect import MAX_FLOWS
 from emulator.annexes.bench_kit.audit.pcap import LARGEST_FRAME
 from emulator.annexes.importers.documents import MOST_MEMBERS
-from emulator.annexes.importers.flight_recorder.dumps import MAX_DEPTH, MAX_MEMO, VALUES_PER_BYTE
+from emulator.annexes.importers.flight_recorder_dumps import MAX_DEPTH, MAX_MEMO, VALUES_PER_BYTE
 from emulator.annexes.importers.text_files import MAX_FILE_BYTES, MAX_LINE_BYTES
 from emulator.annexes.msccl.program import MAX_CHUNKS, MAX_GPUS, MAX_INSTRUCTIONS
 from emulator.annexes.service.catalogue import MOST_SPEC_VALUES

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from emulator.errors import HostError, InputError, RemoteProtocolError, RunError
-from emulator.flows.perftest.exchange import Swap
+from emulator.flows.perftest_exchange import Swap
 from emulator.roce.constants import UDP_PORT
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Conversation:
         """Play a part of the exchange.
 
         Args:
-            part: see emulator.flows.perftest.exchange.
+            part: see emulator.flows.perftest_exchange.
             first_s: how long the peer can take for its first block, s; None: as long as it lives.
 
         Returns:

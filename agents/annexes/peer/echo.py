@@ -8,13 +8,13 @@ import signal
 import time
 from contextlib import closing
 
+from agents.annexes.peer.connections import Connection, ConnectionManager, ConnectionRejected, Local
 from agents.annexes.peer.conversation import ANSWER_S, address_towards, resolved
 from agents.annexes.peer.rdma_cm import SendStream
 from agents.annexes.peer.session import PeerSession
-from agents.nic.connections import Connection, ConnectionManager, ConnectionRejected, Local
 from agents.nic.nic import StandaloneNic
 from emulator.errors import RunError, RunInterrupted
-from emulator.flows.perftest.echo import (
+from emulator.flows.perftest_echo import (
     SEND_BYTES,
     Advertisement,
     EchoResult,
@@ -23,8 +23,8 @@ from emulator.flows.perftest.echo import (
     check_data,
     ping_data,
 )
-from emulator.flows.perftest.parameters import PeerTask
-from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest_parameters import PeerTask
+from emulator.flows.perftest_results import PeerResult
 from emulator.roce.connection.memory import Memory, MemoryRegion
 from emulator.roce.connection.messages import Message, Verb
 from emulator.roce.wire.psn import Psn

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from agents.annexes.peer.session import PeerSession
 from emulator.control.flows import FlowDirection, FlowFigures, FlowObserver, FlowTask
-from emulator.flows.perftest.parameters import PeerTask
-from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest_parameters import PeerTask
+from emulator.flows.perftest_results import PeerResult
 from emulator.schema import decode
 from emulator.units import NS_PER_S
 

@@ -10,13 +10,13 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
+from agents.annexes.peer.connections import Connection
 from agents.annexes.peer.conversation import ANSWER_S, BEGIN_S, Conversation, accept, address_towards, connect, resolved
 from agents.annexes.peer.rdma_cm import CmLink, in_order
 from agents.annexes.peer.traffic import PeerTraffic
-from agents.nic.connections import Connection
 from agents.nic.nic import StandaloneNic
 from emulator.errors import InputError, RunError
-from emulator.flows.perftest.exchange import (
+from emulator.flows.perftest_exchange import (
     OVER_RDMA,
     OVER_TCP,
     BandwidthReport,
@@ -27,8 +27,8 @@ from emulator.flows.perftest.exchange import (
     introduce,
     meet,
 )
-from emulator.flows.perftest.parameters import PeerTask, PeerTest, TestVerb
-from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest_parameters import PeerTask, PeerTest, TestVerb
+from emulator.flows.perftest_results import PeerResult
 from emulator.roce.connection.memory import Memory, MemoryRegion
 from emulator.roce.connection.messages import ConnectionSettings
 from emulator.roce.connection.qp_facts import QpFacts

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from agents.nic.channel import Channel
 from agents.nic.passes import Passes
 from emulator.errors import RunError
-from emulator.flows.perftest.exchange import QpRecord
-from emulator.flows.perftest.parameters import PeerTest, TestVerb
-from emulator.flows.perftest.results import Received, Sent
+from emulator.flows.perftest_exchange import QpRecord
+from emulator.flows.perftest_parameters import PeerTest, TestVerb
+from emulator.flows.perftest_results import Received, Sent
 from emulator.roce.connection.messages import Delivered, Message, Verb
 from emulator.roce.wire.opcodes import PacketOperation
 from emulator.roce.wire.packet import Packet

@@ -14,9 +14,9 @@ from emulator import exit_codes
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers, argument, at_least
 from emulator.errors import InputError
-from emulator.flows.perftest.echo import EchoResult, EchoTask, Exchange, make_echo
-from emulator.flows.perftest.parameters import DEFAULT_PORT, MOST_QUEUE_PAIRS, PeerTask, TestVerb, make_test
-from emulator.flows.perftest.results import PeerResult
+from emulator.flows.perftest_echo import EchoResult, EchoTask, Exchange, make_echo
+from emulator.flows.perftest_parameters import DEFAULT_PORT, MOST_QUEUE_PAIRS, PeerTask, TestVerb, make_test
+from emulator.flows.perftest_results import PeerResult
 from emulator.plugins import PluginKind, load
 from emulator.roce.constants import PATH_MTUS
 from emulator.roce.options import RoceOptions

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from emulator.annexes.demo.place import LabNamespaces
+from emulator.annexes.demo.playing import LabNamespaces
 from emulator.annexes.demo.tours import DEMO, TOURS, Tour, without_lab
 from emulator.cli.output import notify
 from emulator.cli.parser import Subparsers

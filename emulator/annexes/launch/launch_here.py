@@ -1,4 +1,6 @@
-"""Options of the engines of `charkha agent launch` whose controller is a child of this command: all but Kubernetes.
+"""`charkha agent launch`: agents started on machines or by what a cluster has, for one command.
+
+Here are the command, and the options of the engines whose controller is a child of this command: all but Kubernetes.
 
 Of these, the engine of this machine is here: agents are processes, and control goes through a Unix socket.
 """
@@ -17,14 +19,15 @@ from typing import TYPE_CHECKING
 
 from emulator.annexes.launch.engine import UNIX, PlacedAgents, Placement, own_child, play
 from emulator.cli.parser import argument
+from emulator.cli.words import renamed
 from emulator.errors import HostError, InputError
 from emulator.host.stderr_log import last_words
+from emulator.plugins import BUILT_IN, PluginKind, installed, load
 
 if TYPE_CHECKING:
     from emulator.annexes.launch.engine import Engine
-    from emulator.cli.parser import Parser
+    from emulator.cli.parser import Parser, Subparsers
     from emulator.topology.model import Topology
-
 
 STOP_S = 1.0
 """From SIGTERM to SIGKILL."""
@@ -296,3 +299,36 @@ on Ctrl-C. The current folder must be on a file system that all nodes share: doc
     _add_slurm,
     _run_slurm,
 )
+
+
+_EXAMPLE = """example:
+  charkha agent launch slurm --interface eth1 -- run traces/my-job --topology rack.yaml
+"""
+PLAYS = ("run", "bench")
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `launch` to the command line."""
+    parser = subparsers.add_parser(
+        "launch",
+        description="Start agents on machines or the nodes of a cluster, play one command, and remove the agents.",
+        epilog=_EXAMPLE,
+    )
+    engines = parser.add_subparsers(title="engines", metavar="ENGINE", required=True)
+    for name in (*BUILT_IN[PluginKind.ENGINES], *installed(PluginKind.ENGINES)):
+        one = load(PluginKind.ENGINES, name, EngineOptions)
+        engine = engines.add_parser(name, help=one.text, description=f"Start agents {one.text}.", epilog=one.example)
+        engine.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run … or bench …")
+        engine.add_argument("--print", action="store_true", help="print what would be started, without starting it")
+        one.add(engine)
+        engine.set_defaults(handler=_run, engine=one)
+
+
+def _run(args: argparse.Namespace) -> int:
+    words = args.command[1:] if args.command[:1] == ["--"] else args.command
+    words = renamed(words)
+    if not words or words[0] not in PLAYS:
+        raise InputError(f"give the command after --: one of {', '.join(PLAYS)}")
+    refuse_own_control(words)
+    engine: EngineOptions = args.engine
+    return engine.run(args, words)

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from emulator.annexes.service.configuration import Configuration
 from emulator.annexes.service.model import MOST_FILES, MOST_REPEATS, Compose, Composed, Dut, Refusal, Stored, StoredFile
 from emulator.errors import TraceError
-from emulator.experiment.series.suite.document import Case, read_suite, shipped_suites
-from emulator.experiment.series.sweep.grid import make_sweep, parse_axis
+from emulator.experiment.series.suite_document import Case, read_suite, shipped_suites
+from emulator.experiment.series.sweep_grid import make_sweep, parse_axis
 from emulator.experiment.spec.document import experiment_in, to_yaml
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.readers import is_algorithm_file

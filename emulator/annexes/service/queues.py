@@ -193,7 +193,7 @@ async def _start(place: RunPlace, lock: int, *, service: Path) -> asyncio.subpro
     play = ["--log-level", "info", "run", "-f", str(place.spec), "--out", str(place.results), "--json"]
     with place.log.open("wb") as log, place.result.open("wb") as result:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "emulator.cli.service_run", str(lock), str(os.getpid()), *play),
+            *(sys.executable, "-P", "-m", "emulator.annexes.service.run_process", str(lock), str(os.getpid()), *play),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=result,
             stderr=log,

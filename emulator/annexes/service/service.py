@@ -17,7 +17,7 @@ from emulator.annexes.service.configuration import ServiceFolder
 from emulator.annexes.service.model import Refusal, Role, Run, State, User
 from emulator.annexes.service.queues import Changes, Queues
 from emulator.annexes.service.store import Store
-from emulator.experiment.series.stored import stored_result
+from emulator.experiment.play.outcome import stored_result
 from emulator.experiment.spec.document import to_yaml
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.comparison.verdicts import GroupComparison

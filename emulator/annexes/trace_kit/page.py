@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.annexes.trace_kit.page_facts import TracePageFacts
-from emulator.annexes.trace_kit.page_graph import critical_path, graph
+from emulator.annexes.trace_kit.page_graph import TracePageFacts, critical_path, graph
 from emulator.planner.traffic.operation import PairBytes
 from emulator.trace.analysis.time_line import TimeLine
 from emulator.trace.meaning.model import RankProgram, Resource, Workload

@@ -1,4 +1,6 @@
-"""The graph of a trace: a window of a rank's as a drawing, and the longest path through it."""
+"""Everything that the page about a trace shows, gathered once, and its graph: a window of a rank's as a drawing, and
+the longest path through it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,53 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emulator.annexes.trace_kit.difference import Member, members
-from emulator.annexes.trace_kit.page_facts import TracePageFacts, WindowFacts
 from emulator.errors import format_ranks
-from emulator.trace.meaning.model import RankProgram, Resource, Workload
+from emulator.planner.traffic.operation import PairBytes
+from emulator.trace.analysis.critical_path import PathStep
+from emulator.trace.analysis.summary import Summary
+from emulator.trace.analysis.time_line import TimeLine
+from emulator.trace.meaning.model import IntArray, RankProgram, Resource, Workload
+from emulator.trace.meaning.trace_graphs import GraphWindow
 from emulator.units import format_duration, format_size
 from emulator.views.columns.columns import Column, Header, texts
 from emulator.views.columns.figures import count_of, percent_cell
 from emulator.views.html.page.document import Bar, BarPart, Block, Chart, Drawing, PageSection, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFacts:
+    """A window of a rank's graph; `names` and `ids` are those of the rank's nodes, by position."""
+
+    rank: int
+    window: GraphWindow
+    names: Sequence[str]
+    ids: IntArray
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class TracePageFacts:
+    """A trace set and what follows from it.
+
+    Attributes:
+        name: of the trace, as the user named it.
+        line: when nodes run; None: there are too many nodes for that.
+        pairs: bytes between ranks; None: there are too many transfers for that.
+        communication_about: where the durations of communications on the path, and on a computed time line, come from.
+        window: part of a graph; None: the trace has no communication, or no node was chosen.
+    """
+
+    name: str
+    workload: Workload
+    summary: Summary
+    line: TimeLine | None
+    pairs: PairBytes | None
+    path: Sequence[PathStep]
+    path_ns: int
+    communication_about: str
+    window: WindowFacts | None
+
 
 WIDTH, HEIGHT, GAP, ROW = 168, 46, 18, 92
 SWEEPS = 4

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from emulator.annexes.trace_kit.page import trace_page
-from emulator.annexes.trace_kit.page_facts import TracePageFacts, WindowFacts
+from emulator.annexes.trace_kit.page_graph import TracePageFacts, WindowFacts
 from emulator.errors import InputError
 from emulator.experiment.settle.workload import Alone, LoadedJob, load_job
 from emulator.experiment.spec.spec import Job, Trace

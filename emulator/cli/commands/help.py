@@ -1,8 +1,9 @@
-"""`charkha help`: pages of the documentation; `charkha help examples`: what comes with Charkha."""
+"""`charkha help`: pages of the documentation; below it, what comes with Charkha, and completion for a shell."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from itertools import groupby
 
@@ -10,9 +11,9 @@ from emulator.cli.output import print_json
 from emulator.cli.parser import Subparsers
 from emulator.cli.words import SUMMARIES
 from emulator.errors import InputError
-from emulator.removed import OLD_WORDS
+from emulator.plugins import BUILT_IN, PluginKind
 from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, first_line
-from emulator.suggestions import did_you_mean
+from emulator.suggestions import OLD_WORDS, did_you_mean
 
 _ALIASES = {"rules": "expect", "run-spec": "experiment", "hardware": "physical"}
 _EPILOG = """example:
@@ -71,7 +72,7 @@ def add_examples(subparsers: Subparsers) -> None:
 
 
 def _list_examples(args: argparse.Namespace) -> None:
-    from emulator.experiment.series.suite.document import shipped_suites
+    from emulator.experiment.series.suite_document import shipped_suites
 
     kinds = {
         "topologies": TOPOLOGIES.paths,
@@ -98,3 +99,60 @@ def _path_of(paths: Mapping[str, str], name: str) -> str:
         advice = did_you_mean(name, paths) or "; `charkha help examples` lists them"
         raise InputError(f"there is no example {name!r}{advice}")
     return paths[name]
+
+
+SHELLS = ("bash", "zsh", "fish")
+_WORDS = "DIR|DST|FILE|GROUP|PATH|PCAP|ROOT|RULES|RUN|SRC|TOPOLOGY|TRACE"
+_FILES = re.compile(rf"((ID|NAME)\|)?({_WORDS})")
+"""Metavars that stand for a file or a folder."""
+_COMPLETION_EPILOG = """example:
+  charkha help completion bash > ~/.local/share/bash-completion/completions/charkha
+
+  charkha help completion zsh > ~/.zfunc/_charkha        with fpath+=(~/.zfunc) in ~/.zshrc
+  charkha help completion fish > ~/.config/fish/completions/charkha.fish
+"""
+
+
+def add_completion(subparsers: Subparsers) -> None:
+    """Add `completion` to the command line."""
+    parser = subparsers.add_parser(
+        "completion",
+        description="Print a script that completes commands, options and files.",
+        epilog=_COMPLETION_EPILOG,
+    )
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    parser.set_defaults(handler=_complete)
+
+
+def _complete(args: argparse.Namespace) -> None:
+    import shtab  # only completion needs it
+
+    from emulator.cli.main import build_parser
+
+    parser = build_parser(BUILT_IN[PluginKind.COMMANDS])
+    _describe(parser, "")
+    print(shtab.complete(parser, shell=args.shell))
+
+
+def _describe(parser: argparse.ArgumentParser, path: str) -> None:
+    """Add what argparse does not know: which commands to list, and which words are files or collectives."""
+    import shtab
+
+    from emulator.trace.meaning.names import COLLECTIVES
+
+    below = [words.split()[-1] for words in SUMMARIES if words.startswith(f"{path} ")]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            action.help = None
+            listed = {one.dest for one in action._choices_actions}
+            for name, inner in action.choices.items():
+                words = f"{path} {name}".strip()
+                if name not in listed and words in SUMMARIES:
+                    action._choices_actions.append(action._ChoicesPseudoAction(name, (), SUMMARIES[words]))
+                _describe(inner, words)
+        elif action.metavar in ("COLLECTIVE", "C"):
+            action.choices = (*COLLECTIVES, *below)
+        elif action.metavar == "TOPIC":
+            action.choices = (*PAGES.paths, *below)
+        elif _FILES.fullmatch(str(action.metavar)):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]

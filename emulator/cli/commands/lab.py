@@ -1,15 +1,19 @@
-"""`charkha lab`: network namespaces around a software switch as device under test."""
+"""`charkha lab`: network namespaces around a software switch as device under test.
+
+`charkha box`: the old words of a lab between two real ports, until 1.0.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from emulator.cli.output import notify, print_json, print_line
-from emulator.cli.parser import Subparsers, argument
+from emulator.cli.parser import Parser, Subparsers, argument
 from emulator.control.authentication import TOKEN_VARIABLE, token_of_environment
 from emulator.device.lab import commands
 from emulator.device.lab.between import DEFAULT_ID
@@ -220,3 +224,93 @@ def _passed(state: LabState) -> Passed | None:
     """What a lab between two real ports has counted; None without root, or if it is incomplete."""
     readable = state.between is not None and state.phase == UP and os.geteuid() == 0
     return passed(state) if readable and existing([state.design.nodes[0].namespace]) else None
+
+
+_BOX_EPILOG = """example:
+  charkha box up eth1 eth2 --profile lossy-link
+  charkha box status
+  charkha box apply fw-b
+  charkha box down
+
+Both interfaces must be free: no address, no other bridge. A box needs root (docs/box.md).
+"""
+
+
+def add_box(subparsers: Subparsers) -> None:
+    """Add `box` to the command line."""
+    parser = subparsers.add_parser(
+        "box",
+        description="Bridge two interfaces of this machine, and drop, mark, delay or duplicate frames between them.",
+        epilog=_BOX_EPILOG,
+    )
+    actions = parser.add_subparsers(title="actions", metavar="up|apply|status|down", required=True)
+    up = _add_box_action(actions, "up", bridge, "bridge two interfaces", "up eth1 eth2 --profile lossy-link")
+    up.add_argument("between", metavar="PORT", nargs=2, help="an interface of this machine that nothing else uses")
+    up.add_argument("--profile", metavar="FILE|NAME", help="a firmware profile (default: the box only forwards)")
+    up.add_argument(
+        "--rate",
+        metavar="RATE",
+        type=argument(parse_rate),
+        help="rate limit of both ports, for example 10Gbit; shares of a rate refer to it",
+    )
+    up.add_argument("--id", metavar="ID", default=DEFAULT_ID, help=f"name of the box (default: {DEFAULT_ID})")
+    replaced = _add_box_action(
+        actions, "apply", _apply_to_box, "replace the profile of a box; counters restart at 0", "apply fw-b"
+    )
+    replaced.add_argument("profile", metavar="FILE|NAME", help="a firmware profile; fw-a has no rules")
+    replaced.add_argument("--id", metavar="ID", help="the box (default: the only one)")
+    status = _add_box_action(actions, "status", _box_status, "show what passed and what the rules did", "status --json")
+    status.add_argument("--json", action="store_true", help="print the same as JSON")
+    status.add_explain("between_table")
+    down = _add_box_action(
+        actions, "down", _box_down, "give the interfaces of a box back in their former state", "down box"
+    )
+    for parser in (status, down):
+        parser.add_argument("id", metavar="ID", nargs="?", help="the box (default: the only one)")
+
+
+def _add_box_action(
+    actions: Subparsers, word: str, handler: Callable[[argparse.Namespace], None], summary: str, example: str
+) -> Parser:
+    description = f"{summary[0].upper()}{summary[1:]}."
+    epilog = f"example:\n  charkha box {example}\n"
+    parser = actions.add_parser(word, help=summary, description=description, epilog=epilog)
+    parser.set_defaults(handler=handler)
+    return parser
+
+
+def _found_box(labs: Labs, box_id: str | None) -> LabState:
+    """The lab between two real ports of that id, or the only one."""
+    states = {state.lab_id: state for state in labs.store.states() if state.between is not None}
+    known = ", ".join(states)
+    if not states or (box_id is not None and box_id not in states):
+        which = "no box is up" if box_id is None else f"there is no box {box_id!r} (boxes: {known or 'none'})"
+        raise InputError(f"{which}; `charkha lab up --between PORT PORT` brings one up")
+    if box_id is None and len(states) > 1:
+        raise InputError(f"there are several boxes; choose one: {known}")
+    return states[box_id or known]
+
+
+def _apply_to_box(args: argparse.Namespace) -> None:
+    profile, labs = load_profile(find_profile(args.profile)), Labs()
+    state = apply(labs, _found_box(labs, args.id), profile)
+    print_line(f"Box {state.lab_id}{profile_of(state)}")
+
+
+def _box_status(args: argparse.Namespace) -> None:
+    state = _found_box(Labs(), args.id)
+    counted = passed(state)
+    if args.json:
+        namespace = state.design.nodes[0].namespace
+        print_json({"id": state.lab_id, "namespace": namespace, "created": state.created, **counted.to_json()})
+    else:
+        console().print(between_table.render(state, counted, kind="box"))
+
+
+def _box_down(args: argparse.Namespace) -> None:
+    labs = Labs()
+    state = _found_box(labs, args.id)
+    labs.down(state.lab_id)
+    if state.between is not None:
+        notify(f"{' and '.join(state.between.names)} are free again")
+    print_line(f"Removed: {state.lab_id}")

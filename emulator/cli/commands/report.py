@@ -30,7 +30,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from emulator.experiment.series.stored import stored_result
+    from emulator.experiment.play.outcome import stored_result
     from emulator.host.files import write_text
     from emulator.views.html.page.document import render
 

@@ -1,4 +1,4 @@
-"""`charkha runs`: list, show and prune the run folders below a root."""
+"""`charkha runs`: list, show, prune and judge the run folders below a root."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from emulator import exit_codes
 from emulator.cli.output import print_json, print_line, print_tables
 from emulator.cli.parser import Parser, Subparsers, argument, at_least
+from emulator.errors import InputError
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.store import RUNS, STATUSES, RunFilter, choose_runs, list_runs, plan_removal, remove
 from emulator.results.statistics.method.distribution import distributions
@@ -17,9 +19,10 @@ from emulator.results.statistics.samples.iterations import measurements
 from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.worst.stragglers import lateness
 from emulator.results.verdict.judge import judge
-from emulator.results.verdict.rules import rules_of
+from emulator.results.verdict.rules import EXAMPLE, load_rules, rules_of
 from emulator.units import parse_moment
-from emulator.views.as_json import result_to_json, runs_to_json, statistics_to_json, summary_to_json
+from emulator.views.as_json import result_to_json, runs_to_json, statistics_to_json, summary_to_json, verdict_to_json
+from emulator.views.terminal import verdict_table
 from emulator.views.terminal.store_table import (
     render_removals,
     render_result,
@@ -144,3 +147,43 @@ def _prune(args: argparse.Namespace) -> None:
             if one.kept_because is None:
                 remove(one)
     print_tables(render_removals(removals, is_done=args.yes))
+
+
+_JUDGE_EPILOG = """example:
+  charkha runs judge runs/20261121-101500-transformer-8r rules.yaml
+
+The first line is the verdict: PASS, FAIL, TESTER-LIMITED or UNDECIDED.
+docs/expect.md describes rules and metrics.
+exit codes: 0 PASS; 2 bad input; 5 FAIL; 6 TESTER-LIMITED; 7 UNDECIDED
+"""
+
+
+def add_judge(subparsers: Subparsers) -> None:
+    """Add `judge` to the command line."""
+    parser = subparsers.add_parser(
+        "judge", description="Judge a run by rules: bounds on its metrics.", epilog=_JUDGE_EPILOG
+    )
+    parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="run folder")
+    parser.add_argument(
+        "rules", metavar="RULES", nargs="?", help="rules file (default: those of the run, else the shipped `example`)"
+    )
+    parser.add_argument("--metrics", action="store_true", help="list all metrics and exit")
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    parser.add_explain("verdict_table")
+    parser.set_defaults(handler=_judge)
+
+
+def _judge(args: argparse.Namespace) -> int:
+    if args.metrics:
+        print(verdict_table.metrics_table())
+        return exit_codes.DONE
+    if args.run is None:
+        raise InputError("give a run folder: charkha runs judge RUN [RULES]")
+    run = read_run(args.run)
+    rules = load_rules(args.rules) if args.rules is not None else rules_of(run) or load_rules(EXAMPLE)
+    verdict = judge(summarise(run), rules)
+    if args.json:
+        print_json(verdict_to_json(verdict))
+    else:
+        print_tables(verdict_table.render(verdict))
+    return verdict.exit_code

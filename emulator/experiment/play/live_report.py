@@ -11,6 +11,7 @@ from pathlib import Path
 
 from emulator.errors import EmulatorError, HostError, RunInterrupted
 from emulator.experiment.play.live_address import LOCAL, LiveAddress
+from emulator.plugins import BUILT_IN, PluginKind
 from emulator.results.run_folder.manifest import MANIFEST
 from emulator.results.run_folder.session import load_session
 
@@ -72,8 +73,8 @@ def start_server(folder: Path, listener: socket.socket, names: Sequence[str]) ->
 
     It ends when its stdin is closed: with this process at the latest.
     """
-    arguments = [str(folder), str(listener.fileno()), *names]
-    command = [sys.executable, "-P", "-m", "emulator.views.html.live", *arguments]
+    module, _, _ = BUILT_IN[PluginKind.HOOKS]["live_page"].partition(":")
+    command = [sys.executable, "-P", "-m", module, str(folder), str(listener.fileno()), *names]
     return subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
 
 

@@ -1,18 +1,27 @@
-"""What a run or a session came to, for machines: what `run --json` and `report --json` print."""
+"""What a run or a session came to, for machines: what `run --json` and `report --json` print.
+
+A folder may also hold a suite or a sweep: its page, and the same facts for machines.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emulator.experiment.settle.workload import planned_pair_sweep, planned_sweep
 from emulator.experiment.spec.document import stored_spec
+from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.session import StoredSession
+from emulator.results.run_folder.session import StoredSession, load_session
 from emulator.results.statistics.pair_sweep import PairTable, pair_table
 from emulator.results.statistics.sweep import SweepTable, sweep_table
 from emulator.results.verdict.session import JudgedRun, JudgedSession, judge_run, judge_session
 from emulator.views.as_json import interference_to_json, summary_to_json, sweep_to_json, verdict_to_json
+
+if TYPE_CHECKING:
+    from emulator.views.html.page.document import Page
 
 
 def bench_table(run: Run) -> SweepTable | PairTable | None:
@@ -80,3 +89,30 @@ def _run_to_json(judged: JudgedRun) -> dict[str, Any]:
         if rows := [asdict(one) for one in getattr(judged.summary, name)]:
             facts |= {name: rows}
     return facts | {"run_folder": str(judged.run.folder), "verdict": verdict_to_json(judged.verdict)}
+
+
+class StoredResult(NamedTuple):
+    """A result; each half is made when it is asked for, which raises ResultError if a run is missing or damaged.
+
+    Attributes:
+        page: in a folder.
+    """
+
+    page: Callable[[Path], Page]
+    to_json: Callable[[], dict[str, Any]]
+
+
+def stored_result(folder: Path) -> StoredResult:
+    """The result in a folder.
+
+    Raises:
+        ResultError: it has none, or a damaged one, or several, as `suite run --profiles` leaves.
+        InputError: the file of its suite or sweep is damaged.
+    """
+    from emulator.views.html.writing import report_page
+
+    series: StoredResult | None = load(PluginKind.HOOKS, "series_result")(folder)
+    if series is not None:
+        return series
+    session = load_session(folder)
+    return StoredResult(lambda place: report_page(session, place), lambda: report_to_json(session))

@@ -17,7 +17,7 @@ from emulator.device.lab.egress import AddressPair, require_egress
 from emulator.errors import PlanError
 from emulator.experiment.settle.testbed import Testbed
 from emulator.experiment.spec.flow_spec import Flow, PerftestFlow
-from emulator.flows.perftest.parameters import DEFAULT_PORT, PeerTask
+from emulator.flows.perftest_parameters import DEFAULT_PORT, PeerTask
 from emulator.planner.network.header_overhead import roce_path_mtu
 from emulator.results.run_folder.flow_results import FLOW_RESULTS_SCHEMA
 from emulator.results.run_folder.schema import Columns

@@ -22,7 +22,7 @@ from emulator.experiment.settle.settled import planned_flows
 from emulator.experiment.settle.testbed import topology_without_host
 from emulator.experiment.settle.workload import load_job
 from emulator.experiment.spec.spec import Experiment
-from emulator.flows.perftest.parameters import PeerTask, PeerTest
+from emulator.flows.perftest_parameters import PeerTask, PeerTest
 from emulator.host.files import read_bounded
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.group_layout import Layouts, layouts_on

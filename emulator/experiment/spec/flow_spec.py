@@ -11,7 +11,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from emulator.errors import InputError
-from emulator.flows.perftest.parameters import PeerTest, TestVerb, make_test
+from emulator.flows.perftest_parameters import PeerTest, TestVerb, make_test
 from emulator.option import setting
 from emulator.roce.constants import PATH_MTUS
 from emulator.schema import Section

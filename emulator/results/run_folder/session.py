@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.errors import ResultError
-from emulator.host.files import publish, read_bounded, writing
+from emulator.host.files import read_bounded, write_text, writing
 from emulator.results.run_folder.manifest import COMPLETE, SESSION
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.store import is_run_folder
@@ -150,13 +150,10 @@ def write_session(folder: Path, facts: SessionFacts) -> None:
         HostError: it cannot be written.
     """
     path = folder / SESSION
-    unfinished = path.with_name(path.name + ".tmp")
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(dataclasses.asdict(facts), indent=1, ensure_ascii=False, allow_nan=False)
-        # Bytes of a path that are not text become JSON escapes, which read back as the same path.
-        unfinished.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-        publish(unfinished, path)
+    text = json.dumps(dataclasses.asdict(facts), indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, text + "\n", errors="backslashreplace")
 
 
 def load_session(folder: Path) -> StoredSession:

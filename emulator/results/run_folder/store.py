@@ -198,7 +198,10 @@ def _written_at(folder: Path) -> float:
     return newest
 
 
-_OWN_FILES = ("manifest*.json", "manifest*.json.tmp", "*.parquet", "*.parquet.tmp", "*.partial.arrows", "report.html")
+_OWN_FILES = (
+    *("manifest*.json", "manifest*.json.tmp", "*.parquet", "*.parquet.tmp", "*.partial.arrows", "report.html"),
+    ".charkha-*.tmp",  # of a file that was not whole yet
+)
 _OWN_FOLDERS = ("trace",)
 
 

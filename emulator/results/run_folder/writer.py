@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from emulator.control.observations import EVENTS, ComputeSpans, FlowCounters, RankSummary
 from emulator.errors import EmulatorError, HostError, InputError, RunAborted
-from emulator.host.files import publish, writing
+from emulator.host.files import publish, write_text, writing
 from emulator.host.parquet import to_table, write_parquet
 from emulator.results.run_folder.manifest import (
     ABORTED,
@@ -242,12 +242,7 @@ class RunWriter:
             self.flush()
 
     def _write_manifest(self, name: str) -> None:
-        path = self.folder / name
-        unfinished = path.with_name(name + ".tmp")
-        with writing(path):
-            # Bytes of a path that are not text become JSON escapes, which read back as the same path.
-            unfinished.write_text(to_json(self._manifest), encoding="utf-8", errors="backslashreplace")
-            publish(unfinished, path)
+        write_text(self.folder / name, to_json(self._manifest), errors="backslashreplace")
 
 
 def _columns(kind: type[Any], rows: Sequence[Any]) -> dict[str, Sequence[Any]]:

@@ -10,7 +10,7 @@ import pytest
 from emulator.cli.main import _parser
 from emulator.cli.words import path_of, renamed
 from emulator.plugins import BUILT_IN, PluginKind
-from emulator.removed import OLD_WORDS
+from emulator.suggestions import OLD_WORDS
 from tests.support.command import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

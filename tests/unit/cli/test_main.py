@@ -22,7 +22,7 @@ from emulator.errors import HostError, InputError, RunInterrupted
 from emulator.experiment.spec.settings import SETTINGS
 from emulator.option import Level
 from emulator.plugins import BUILT_IN, PluginKind
-from emulator.removed import OLD_WORDS
+from emulator.suggestions import OLD_WORDS
 from tests.support.command import refused
 
 TWELVE = ["run", "bench", "plan", "compare", "report", "sweep", "suite", "trace", "runs", "lab", "agent", "serve"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.control.observations import RankSteps
-from emulator.controller.recording.step_assembly import StepAssembly, joined
+from emulator.controller.recording.recorder import StepAssembly, joined
 from emulator.results.run_folder.schema import RunTable, to_batch
 
 Sent = tuple[int, int, int]

@@ -18,7 +18,7 @@ from emulator.experiment.settle.flows import (
     result_rows,
 )
 from emulator.experiment.spec.flow_spec import PerftestFlow
-from emulator.flows.perftest.parameters import PeerTask
+from emulator.flows.perftest_parameters import PeerTask
 from emulator.roce.options import RoceOptions
 from emulator.schema import decode
 from emulator.topology.load import load_topology

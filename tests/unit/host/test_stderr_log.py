@@ -17,7 +17,7 @@ POLLER = "Exception in callback PollerCompletionQueue._handle_events(<_UnixSelec
     [
         ("grpc._cython.cygrpc", "a call ended", asyncio.CancelledError(), False),
         ("grpc._cython.cygrpc", "a call ended", ValueError(), True),
-        ("emulator.views.html.live", "a call ended", asyncio.CancelledError(), True),
+        ("emulator.annexes.telemetry.live_page", "a call ended", asyncio.CancelledError(), True),
         ("asyncio", POLLER, BlockingIOError(11, "Resource temporarily unavailable"), False),
         ("asyncio", POLLER, RuntimeError("Event loop is closed"), False),
         ("asyncio", POLLER, ValueError(), True),

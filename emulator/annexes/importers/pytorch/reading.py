@@ -1,10 +1,19 @@
-"""From PyTorch's traces of a job to the nodes of its ranks."""
+"""From PyTorch's traces of a job to the nodes of its ranks.
+
+From a host trace alone comes communication in the order of its records, with the dependencies of its data. Without
+times there is no compute time to play. A communication depends on those whose results it reads, also through operators
+in between: storages of tensors tell (PyTorch may use a storage again, which can only add dependencies). A barrier
+depends on all before it, and all after it depend on it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from emulator.annexes.importers.model import (
     Fate,
@@ -13,12 +22,12 @@ from emulator.annexes.importers.model import (
     ImportedTrace,
     Importer,
     Losses,
+    NodeResource,
     RecordedOperation,
     Version,
 )
 from emulator.annexes.importers.pytorch.call import operation_of
 from emulator.annexes.importers.pytorch.documents import find_traces, is_pytorch, read_host, read_kineto
-from emulator.annexes.importers.pytorch.host_order import host_order
 from emulator.annexes.importers.pytorch.host_trace import HostCall, HostTrace
 from emulator.annexes.importers.pytorch.joining import Process, is_traffic, issued_operations, joined_calls, processes
 from emulator.annexes.importers.pytorch.kineto import KinetoTrace
@@ -28,6 +37,7 @@ from emulator.annexes.importers.pytorch.time_line import IssuedOperation, time_l
 from emulator.annexes.importers.pytorch.unnamed_groups import GroupFinder, settle_unnamed_groups
 from emulator.annexes.importers.writing import run_all
 from emulator.errors import TraceError
+from emulator.trace.meaning.model import CommKind
 
 NAME = "pytorch"
 
@@ -174,3 +184,39 @@ PYTORCH = Importer(
     read_pytorch,
     (_HOST_SCHEMA, _KINETO_SCHEMA),
 )
+
+
+def host_order(trace: HostTrace, operations: Mapping[int, RecordedOperation], losses: Losses) -> list[ImportedNode]:
+    """The nodes of a rank.
+
+    Args:
+        operations: id of the record → the operation that it is.
+    """
+    records = trace.records
+    results: defaultdict[int, frozenset[int]] = defaultdict(frozenset)
+    nodes: list[ImportedNode] = []
+    barrier = 0
+    merged = int(np.count_nonzero(records.is_leaf & ~np.isin(records.ids, list(operations))))
+    for row, node_id in enumerate(records.ids.tolist()):
+        operation = operations.get(node_id)
+        if operation is not None:
+            number = len(nodes) + 1
+            used = operation.reads | operation.writes
+            deps = frozenset().union(*(results[storage] for storage in used)) | ({barrier} if barrier else frozenset())
+            if operation.kind is CommKind.BARRIER:
+                deps, barrier = frozenset(range(max(1, barrier), number)), number
+            nodes.append(
+                ImportedNode(
+                    number, operation.kind.label, NodeResource.NETWORK, tuple(sorted(deps)), operation=operation
+                )
+            )
+            for storage in operation.writes:
+                results[storage] = frozenset({number})
+        elif nodes and records.is_leaf[row]:
+            read = [results[one] for one in records.reads.of(row) if one in results]
+            if read:
+                from_results = frozenset().union(*read)
+                for one in records.writes.of(row):
+                    results[one] |= from_results
+    losses.count(Fate.MERGED, "operators without times into dependencies of communication", number=merged)
+    return nodes

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from emulator.annexes.trace_kit.page import facts_to_json, lines, traffic, usage_of
-from emulator.annexes.trace_kit.page_facts import TracePageFacts
+from emulator.annexes.trace_kit.page_graph import TracePageFacts
 from emulator.views.html.page.document import Bar, Chart, Table, Text
 from tests.support.report import block_of, drawn, identifiers, records
 from tests.support.traces import coll, node, recv, send

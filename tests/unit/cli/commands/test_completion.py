@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.cli.commands.completion import SHELLS
+from emulator.cli.commands.help import SHELLS
 from emulator.cli.main import main
 from emulator.cli.words import SUMMARIES
 

@@ -170,6 +170,7 @@ def test_a_run_folder_is_removed_whole(tmp_path: Path) -> None:
     (folder / "trace").mkdir()
     (folder / "trace" / "one.0.et").write_bytes(b"123")
     (folder / "report.html").write_text("x")
+    (folder / ".charkha-123.tmp").write_text("of a report that was not whole when its process was killed")
     (found,) = plan_removal([stored_run(folder)])
     assert found.kept_because is None
     assert found.size_bytes > 1_000

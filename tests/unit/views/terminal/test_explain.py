@@ -20,7 +20,7 @@ TABLES = (
     "lab_picture",
     "pair_table",
     "plan_table",
-    "emulator.annexes.bench_kit.probe.verdict",
+    "emulator.annexes.bench_kit.probe_verdict",
     "emulator.annexes.bench_kit.peer",
     "emulator.annexes.trace_kit.synth",
     "store_table",

@@ -2,10 +2,10 @@
 
 import pytest
 
+from agents.annexes.peer.connections import Connection, Local
 from agents.annexes.peer.rdma_cm import in_order
-from agents.nic.connections import Connection, Local
 from emulator.errors import RemoteProtocolError
-from emulator.flows.perftest.exchange import QpRecord
+from emulator.flows.perftest_exchange import QpRecord
 from emulator.roce.wire.psn import ZERO_PSN
 
 

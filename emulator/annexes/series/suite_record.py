@@ -1,0 +1,295 @@
+"""The result of a suite as a value, and its file: every table, report and history is made from it.
+
+`suite.json` in the folder of a suite is written when the suite starts and after every case, so it tells what is done
+even if the suite was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from emulator.experiment.series.suite_document import Case, ClauseSection, Suite
+from emulator.experiment.series.turns import SeriesRecord, check_below
+from emulator.results.run_folder.manifest import Manifest, RunFigures
+from emulator.results.run_folder.reader import Run
+from emulator.results.statistics.metric import MetricKind, Unit
+from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.verdict.judge import Finding, Outcome, Verdict, gravest, judge
+from emulator.results.verdict.rules import Rule, Rules
+from emulator.views.columns.figures import count_of, link_rate_cell
+from emulator.views.columns.result_columns import result_of
+from emulator.views.verdict_text import describe_finding, describe_subject
+
+BITS_PER_S, BYTES, SHARE = "bit/s", "By", "0.01 %"
+"""Units of loads."""
+OFFERED = 0.75
+"""Share of a load, as payload at the busiest port over the median iteration, from which on the load was offered."""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule applied to a value; the value is in the unit of the metric, None if it was not measured."""
+
+    outcome: Outcome
+    text: str
+    metric: str
+    about: str
+    unit: str
+    value: float | None
+    bound: str
+
+    def __post_init__(self) -> None:
+        Unit(self.unit)
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a case.
+
+    Attributes:
+        folder: below that of the suite.
+        job: of a session; None: the case is none.
+        run_id: None if the run left no folder.
+        load: in bit/s or bytes, of a search; None: the case is no search.
+        problem: why the run failed, or did not offer its load; "" if neither.
+        figures, firmware, topology: for lists; None if not known.
+        checks: gravest first.
+    """
+
+    folder: str
+    run_id: str | None
+    outcome: Outcome
+    job: str | None = None
+    load: int | None = None
+    problem: str = ""
+    is_calibrated: bool = False
+    firmware: str | None = None
+    topology: str | None = None
+    figures: RunFigures | None = None
+    checks: tuple[Check, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_below(self.folder)
+
+    @property
+    def why(self) -> str:
+        """Why its outcome is what it is: the gravest check, or what went wrong although the checks are met."""
+        first = self.checks[0] if self.checks else None
+        is_met = first is None or first.outcome is Outcome.PASS
+        return self.problem if first is None or (is_met and self.problem) else first.text
+
+
+class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a case.
+
+    Attributes:
+        text: why the outcome is what it is, with the figure that decides.
+        metric, value, unit, limit: that figure and its bound; None if nothing was measured.
+        runs: one, one for each job of a session, or those of a search in the order they were played.
+    """
+
+    name: str
+    about: str = ""
+    clause: str | None = None
+    outcome: Outcome
+    text: str
+    metric: str | None = None
+    value: float | None = None
+    unit: str | None = None
+    limit: str | None = None
+    runs: tuple[RunRecord, ...]
+
+    def __post_init__(self) -> None:
+        check_below(self.name)
+        if self.unit not in (None, BITS_PER_S, SHARE):
+            Unit(self.unit)
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of the jobs of a session; empty: the case is none."""
+        return tuple(run.job for run in self.runs if run.job is not None)
+
+    @property
+    def decisive(self) -> RunRecord | None:
+        """The first run with the outcome of the case, of a search at the load that it found; None: there is none."""
+        alike = [run for run in self.runs if run.outcome is self.outcome]
+        return next((run for run in alike if run.load is not None and run.load == self.value), next(iter(alike), None))
+
+
+class SuiteRecord(SeriesRecord, frozen=True, kw_only=True):
+    """The result of a suite, so far.
+
+    Attributes:
+        digest: of what is played, see `Suite.digest`.
+        started: ISO 8601 with zone.
+        planned: number of cases.
+        clauses: of the document that the suite follows; of a Charkha that did not store them, none.
+        cases: those that are done, in order.
+    """
+
+    FILE: ClassVar[str] = "suite.json"
+    SERIES: ClassVar[str] = "suite"
+    charkha_suite_result: Literal[1] = 1
+    suite: str
+    description: str = ""
+    source: str = ""
+    not_covered: tuple[str, ...] = ()
+    digest: str
+    started: str
+    topology: str | None = None
+    planned: int
+    clauses: tuple[ClauseSection, ...] = ()
+    cases: tuple[CaseRecord, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """The gravest of the cases; a suite that is not finished never passes."""
+        found = gravest(one.outcome for one in self.cases)
+        return Outcome.UNDECIDED if found is Outcome.PASS and self.left else found
+
+    @property
+    def left(self) -> int:
+        """Number of cases that were not played."""
+        return self.planned - len(self.cases)
+
+    @property
+    def text(self) -> str:
+        """The answer on one line, after the outcome."""
+        like_it = [one for one in self.cases if one.outcome is self.outcome]
+        if self.outcome is Outcome.PASS:
+            reason = "its only case passed" if self.planned == 1 else f"all {self.planned} cases passed"
+        elif not like_it:
+            reason = f"{self.left} of {count_of(self.planned, 'case')} not played"
+        else:
+            first = like_it[0]
+            reason = f"{first.name}: {first.text}; {len(like_it)} of {count_of(self.planned, 'case')} like it"
+        is_calibrated = all(run.is_calibrated for case in self.cases for run in case.runs)
+        return f"{reason}; {self.suite}{'' if is_calibrated else '; tester not calibrated'}"
+
+    def with_case(self, case: CaseRecord) -> SuiteRecord:
+        """The same with the result of one more case."""
+        return replace(self, cases=(*self.cases, case))
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values, for JSON; outcome and text first."""
+        return {"outcome": self.outcome.value, "text": self.text, **SeriesRecord.to_plain(self)}
+
+
+def new_record(suite: Suite, *, digest: str, started: str) -> SuiteRecord:
+    """The result of a suite before its first case."""
+    topologies = {one.experiment.network.topology for one in suite.cases}
+    return SuiteRecord(
+        suite=suite.name,
+        description=suite.description,
+        source=suite.source,
+        not_covered=suite.not_covered,
+        digest=digest,
+        started=started,
+        topology=topologies.pop() if len(topologies) == 1 else None,
+        planned=len(suite.cases),
+        clauses=suite.clauses,
+    )
+
+
+def run_record(
+    case: Case,
+    run: Run,
+    folder: str,
+    *,
+    load: int | None = None,
+    rate_bps: int | None = None,
+    problem: str = "",
+    job: str | None = None,
+    more: Sequence[Rule] = (),
+) -> RunRecord:
+    """The result of a run by the rules of its case.
+
+    Args:
+        case, run: what was played.
+        folder: of the run, below that of the suite.
+        load: of a search.
+        rate_bps: that load as the rate of a port; None if it is none.
+        problem: why the run failed.
+        job: of a session.
+        more: rules beside those of the case.
+
+    Raises:
+        ResultError: the run cannot be read.
+    """
+    summary = summarise(run)
+    verdict = judge(summary, Rules(case.rules.name, (*case.rules.rules, *more)))
+    manifest: Manifest = run.manifest
+    result = result_of(manifest)
+    outcome = verdict.outcome
+    short = "" if rate_bps is None else shortfall(summary, rate_bps)
+    if short and outcome is Outcome.PASS:
+        outcome = Outcome.TESTER_LIMITED if verdict.tester.doubt() else Outcome.UNDECIDED
+        problem = ": ".join(filter(None, (short, verdict.tester.doubt())))
+    return RunRecord(
+        folder=folder,
+        run_id=manifest.run_id,
+        outcome=outcome,
+        job=job,
+        load=load,
+        problem=problem or manifest.reason or "",
+        is_calibrated=verdict.tester.is_calibrated,
+        firmware=result.profile,
+        topology=result.topology,
+        figures=verdict.figures,
+        checks=tuple(_check(one) for one in _decisive_first(verdict)),
+    )
+
+
+def shortfall(summary: RunSummary, rate_bps: int) -> str:
+    """Why a load was not offered: no port came near it. "" if one did, or if nothing is known of the ports."""
+    busiest = summary.totals.network.busiest if summary.totals.network is not None else None
+    if busiest is None or busiest.bits_per_s >= OFFERED * rate_bps:
+        return ""
+    carried, wanted = (link_rate_cell(bps) for bps in (busiest.bits_per_s, rate_bps))
+    return f"the load was not offered: {busiest.port} {busiest.direction} {carried} of payload, not {wanted}"
+
+
+def case_record(case: Case, runs: Sequence[RunRecord]) -> CaseRecord:
+    """The result of a case that is a run or a session: of its jobs, the first with the gravest outcome decides."""
+    outcome = gravest(one.outcome for one in runs)
+    run = next(one for one in runs if one.outcome is outcome)
+    first = run.checks[0] if run.checks else None
+    text = f"the run failed: {run.problem}" if run.problem or first is None else first.text
+    if run.problem and run.outcome is Outcome.FAIL and first is not None:
+        text = f"{first.text}; {text}"
+    if run.job is not None:
+        text = f"job {run.job}: {text}"
+    return CaseRecord(
+        name=case.name,
+        about=case.about,
+        clause=case.clause,
+        outcome=run.outcome,
+        text=text,
+        metric=None if first is None else first.metric,
+        value=None if first is None else first.value,
+        unit=None if first is None else first.unit,
+        limit=None if first is None else first.bound,
+        runs=tuple(runs),
+    )
+
+
+def _decisive_first(verdict: Verdict) -> Iterable[Finding]:
+    """The findings; where all pass, the timing that is closest to its limit is first."""
+    if verdict.outcome is not Outcome.PASS:
+        return verdict.findings
+    return sorted(verdict.findings, key=lambda one: (one.rule.metric.kind is not MetricKind.TIMING, one.distance))
+
+
+def _check(one: Finding) -> Check:
+    metric = one.rule.metric
+    return Check(
+        outcome=one.outcome,
+        text=describe_finding(one),
+        metric=metric.name,
+        about=describe_subject(one.subject).removeprefix(" of "),
+        unit=metric.unit.value,
+        value=one.value,
+        bound=str(one.rule.bound),
+    )

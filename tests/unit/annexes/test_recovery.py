@@ -1,0 +1,173 @@
+"""Outage, recovery and the rest of an event, from the tables of a run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.annexes.recovery import NO_TIMELINE, event_figures
+from emulator.control.observations import FlowCounters
+from emulator.control.parameter import Parameter
+from emulator.results.run_folder.manifest import ABORTED, COMPLETE, Status
+from emulator.results.run_folder.reader import Run, read_run
+from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.writer import RunWriter
+from emulator.results.statistics.events import EventFigures
+from tests.support.runs import collective, columns, manifest, ranks
+
+MS = 1_000_000
+ITERATION_MS, PLAYED = 100, 9
+DOWN = (450, 650)
+"""When the link was down, ms."""
+
+
+@dataclass
+class Played:
+    """A run of iterations of 100 ms in which two flows carry payload in every ms; times in ms.
+
+    Attributes:
+        paused: flow → times in which nothing of it arrives.
+        longer: iteration → how much longer it takes, which is before all that follow.
+        waits_ms: from the beginning of an iteration, for how long ranks wait; None: all of it.
+    """
+
+    paused: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
+    longer: Mapping[int, int] = field(default_factory=dict)
+    waits_ms: int | None = None
+    ends: int = PLAYED
+    events: list[tuple[str, int | None, int | None]] = field(default_factory=lambda: [("cut", *DOWN)])
+    has_timeline: bool = True
+    status: Status = COMPLETE
+    watched_until: int = 0
+    has_samples: bool = True
+
+    def spans(self) -> list[tuple[int, int]]:
+        found, at = [], 0
+        for number in range(self.ends):
+            length = ITERATION_MS + self.longer.get(number, 0)
+            found.append((at, at + length))
+            at += length
+        return found
+
+    def run(self, folder: Path) -> Run:
+        facts: dict[str, Any] = {"parameters": {"roce.path_mtu": Parameter(1024)}}
+        with RunWriter(folder / "run", manifest(**facts)) as writer:
+            for number, (begin, end) in enumerate(self.spans()):
+                done = end if self.waits_ms is None else begin + self.waits_ms
+                both = collective([begin * MS] * 2, [done * MS] * 2, iteration=number)
+                if self.has_samples:
+                    writer.add(RunTable.SAMPLES, columns(both))
+                writer.add_iteration(number, ranks((begin * MS, end * MS), (begin * MS, end * MS)))
+            writer.add_flows([FlowCounters(0, 1, bytes=1, retransmits=7, qpn=17)])
+            writer.add_flow_events(4, [FlowCounters(0, 1, bytes=1, retransmits=7, qpn=17)])
+            writer.add(RunTable.EVENTS, _columns(self._events()))
+            readings = {"time_ns": [self.watched_until * MS], "value": 0, "interface": "p1", "counter": "rx_bytes"}
+            writer.add(RunTable.COUNTERS, readings | {"device": "sw0"})
+            if self.has_timeline:
+                writer.add(RunTable.TIMELINE, _columns(self._bins()))
+        found = read_run(folder / "run")
+        return replace(found, manifest=replace(found.manifest, status=self.status))
+
+    def _bins(self) -> Iterable[dict[str, int]]:
+        for flow in (0, 1):
+            for at in range(self.spans()[-1][1]):
+                if not any(begin <= at < end for begin, end in self.paused.get(flow, ())):
+                    yield {"src": flow, "dst": 1 - flow, "qpn": 17 + flow, "start_ns": at * MS, "bin_ns": MS,
+                           "bytes": 9, "retransmits": 0, "ecn_marks": 0}  # fmt: skip
+
+    def _events(self) -> Iterable[dict[str, Any]]:
+        for name, *times in self.events:
+            for edge, at in zip(("begin", "end"), times, strict=True):
+                yield {"name": name, "edge": edge, "what": "port down", "device": "sw0", "interface": "p1",
+                       "stops_traffic": True, "planned_ns": None if at is None else (at - 1) * MS,
+                       "time_ns": None if at is None else at * MS, "uncertainty_ns": None if at is None else MS,
+                       "seen_by": None if at is None else "kernel"}  # fmt: skip
+
+
+def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    listed = list(rows)
+    return {name: [row[name] for row in listed] for name in listed[0]}
+
+
+def figures(folder: Path, played: Played) -> EventFigures:
+    [found] = event_figures(played.run(folder))
+    return found
+
+
+CUT = {0: [(450, 720)], 1: [(452, 700)]}
+"""Pauses of both flows: the first one is longer, and moves again last."""
+
+
+def test_the_outage_is_the_longest_pause_and_recovery_ends_with_the_last_flow(tmp_path: Path) -> None:
+    found = figures(tmp_path, Played(CUT, {4: 300}))
+    assert (found.outage_ns, found.outage_error_ns, found.flows) == (271 * MS, MS, 2)
+    assert found.recovery_ns == 720 * MS + MS // 2 - 650 * MS
+    assert found.recovery_error_ns == MS // 2 + MS
+    assert (found.at_ns, found.event.lasted_ns, found.is_over, found.why) == (450 * MS, 200 * MS, True, "")
+    assert (found.iterations, found.jct_ns, found.steady_p50_ns) == ((4,), 400 * MS, 100 * MS)
+    assert (found.steady_p99_ns, found.jct_to_p99) == (None, None)
+    assert (found.retransmissions, found.retransmitted_bytes) == (7, 7 * 1024)
+
+
+def test_a_clean_run_and_an_event_that_stops_nothing_have_no_outage(tmp_path: Path) -> None:
+    found = figures(tmp_path, Played({0: [(440, 441)]}))
+    assert (found.outage_ns, found.flows, found.recovery_ns) == (0, 0, 0)
+
+
+def test_a_pause_that_a_flow_always_makes_is_no_outage(tmp_path: Path) -> None:
+    every = [(at, at + 60) for at in range(20, 900, 100)]
+    found = figures(tmp_path, Played({0: every, 1: every}))
+    assert found.outage_ns == 0
+    longer = {one: [*every[:4], (420, 540), *every[6:]] for one in (0, 1)}
+    found = figures(tmp_path / "longer", Played(longer, {4: 100}))
+    assert found.outage_ns == 92 * MS  # from the event on: what was before is not its work
+
+
+def test_only_the_time_counts_in_which_ranks_waited(tmp_path: Path) -> None:
+    idle = {one: [(at + 40, at + 100) for at in range(0, 900, 100)] for one in (0, 1)}
+    during = [(440, 500), (500, 512), (540, 600)]
+    paused = {one: [pause for pause in idle[one] if pause[0] < 440 or pause[0] > 560] + during for one in (0, 1)}
+    found = figures(tmp_path, Played(paused, waits_ms=40, events=[("cut", 450, 505)]))
+    assert found.outage_ns == pytest.approx(12 * MS, abs=MS)  # 500 to 512, not 440 to 512
+
+
+def test_steady_times_are_those_that_no_event_met(tmp_path: Path) -> None:
+    found = figures(tmp_path, Played(CUT, {4: 300, 5: 300}, ends=103, events=[("cut", 450, 900)]))
+    assert (found.iterations, found.steady_p99_ns, found.jct_to_p99) == ((4, 5), 100 * MS, 4.0)
+
+
+def test_two_events_have_their_own_outage(tmp_path: Path) -> None:
+    paused = {0: [(250, 280), (650, 750)], 1: [(250, 290), (655, 700)]}
+    events: list[tuple[str, int | None, int | None]] = [("a", 250, 270), ("b", 650, 690)]
+    first, second = event_figures(Played(paused, events=events).run(tmp_path))
+    assert (first.event.name, first.outage_ns, second.outage_ns) == ("a", 41 * MS, 101 * MS)
+
+
+@pytest.mark.parametrize("has_samples", [True, False])
+def test_a_run_that_breaks_off_says_from_when_to_when_nothing_came(tmp_path: Path, *, has_samples: bool) -> None:
+    played = Played(
+        {0: [(450, 500)]},
+        ends=5,
+        status=ABORTED,
+        events=[("cut", 450, 895)],
+        watched_until=900,
+        has_samples=has_samples,
+    )
+    lost = figures(tmp_path, played)
+    assert (lost.is_over, lost.flows, lost.recovery_ns) == (False, 2, None)
+    assert (lost.lost_from_ns, lost.lost_until_ns) == (449 * MS + MS // 2, 900 * MS)
+    assert lost.outage_ns == 450 * MS + MS // 2
+
+
+def test_without_a_timeline_the_figures_say_what_they_need(tmp_path: Path) -> None:
+    found = figures(tmp_path, Played(CUT, {4: 300}, has_timeline=False))
+    assert (found.outage_ns, found.recovery_ns, found.why) == (None, None, NO_TIMELINE)
+    assert found.jct_ns == 400 * MS
+
+
+def test_an_event_that_did_not_happen_has_no_figures(tmp_path: Path) -> None:
+    found = figures(tmp_path, Played(events=[("late", None, None)]))
+    assert not found.event.happened
+    assert found == EventFigures(found.event)
