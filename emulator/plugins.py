@@ -104,6 +104,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "event_figures": f"{_ANNEXES}recovery.figures:event_figures",
         "port_rates": f"{_ANNEXES}timeline.rates:port_rates",
         "rate_sections": f"{_ANNEXES}timeline.page:sections",
+        "job_rates": f"{_ANNEXES}timeline.page:job_rates",
         "publishing": f"{_ANNEXES}telemetry.publishing:publishing",
         "trace_line_writer": f"{_ANNEXES}exports.perfetto:trace_line_writer",
     },
