@@ -31,8 +31,6 @@ _EPILOG = f"""example:
   charkha runs export runs/20261121-101500-transformer-8r --to perfetto
 formats:
 {_LISTED}
-
-stdout shows the path of the result. docs/export.md describes every format.
 """
 
 
@@ -40,7 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `export` to the command line."""
     parser = subparsers.add_parser(
         "export",
-        description="Write a run in the format of another tool. The run folder does not change.",
+        description="Write a run in the format of another tool (docs/export.md), and print the path of the result.",
         epilog=_EPILOG,
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")

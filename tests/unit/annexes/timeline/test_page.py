@@ -102,7 +102,7 @@ def test_queues_are_drawn_in_the_time_of_the_rates() -> None:
     for one in drawn(chart, "points"):
         points.setdefault((one["kind"], one["name"]), []).append((one["time_ns"] // MS, one["value"]))
     assert points == {
-        ("depth", "sw0:p1"): [(0, 40), (2, 900), (3, 10), (5, 0)],
+        ("depth", "sw0:p1"): [(0, 40), (1, 0), (2, 900), (3, 10), (5, 0)],
         ("drops", "sw0:p1"): [(0, 0), (1, 1000), (3, 0)],
         ("marks", "rank 1"): [(0, 0), (4, 2000), (5, 0)],
     }
@@ -121,7 +121,7 @@ def test_each_job_of_a_session_has_a_line_on_their_clock(tmp_path: Path) -> None
     for name, rows in (("a", TWO), ("b", table((0, 1, 4, 500, 0, 0), (2, 1, 4, 500, 0, 0))), ("quiet", None)):
         with RunWriter(tmp_path / name, manifest()) as writer:
             if rows is not None:
-                writer.add(RunTable.TIMELINE, {column: rows[column] for column in rows.column_names})
+                writer.add(RunTable.TIMELINE, {column: rows[column].to_pylist() for column in rows.column_names})
         runs[name] = read_run(tmp_path / name)
     [chart] = job_rates(runs)
     assert [(one["name"], one["time_ns"] // MS, one["rate_bps"]) for one in drawn(chart, "points")] == [
