@@ -60,7 +60,7 @@ def sections(
         title = "Rates over time"
         blocks: list[Block] = [
             _over_time(found, manifest, events),
-            *_queues(found, counters, events),
+            *_queues(found, _of_switches(counters, manifest), events),
             _table(ports, found.sharing(), flows),
         ]
         yield PageSection("rates", title, blocks, _ABOUT)
@@ -122,12 +122,11 @@ def job_rates(runs: Mapping[str, Run]) -> Iterator[Chart]:
     )
 
 
-def _queues(found: Rates, counters: pa.Table | None, events: Sequence[DeviceEvent]) -> Iterator[Chart]:
+def _queues(found: Rates, series: Mapping[CounterName, Readings], events: Sequence[DeviceEvent]) -> Iterator[Chart]:
     """What waited, was dropped and was marked meanwhile, if there was any of it: in the time of the rates."""
     step_ns = -(-found.bins // POINTS) * found.bin_ns
     count = -(-found.bins * found.bin_ns // step_ns)
     edges = found.begin_ns + step_ns * np.arange(count + 1)
-    series = counter_series(counters) if counters is not None else {}
     lines = [(_kind(name), f"{name.device}:{name.interface}", one) for name, one in series.items() if _kind(name)]
     drawn = [
         (kind, port, _levels(one, edges) if kind == _DEPTH else _increases(one, edges)) for kind, port, one in lines
@@ -156,6 +155,13 @@ def _queues(found: Rates, counters: pa.Table | None, events: Sequence[DeviceEven
             choice_title="Shows",
             is_wide=True,
         )
+
+
+def _of_switches(counters: pa.Table | None, manifest: Manifest) -> Mapping[CounterName, Readings]:
+    """Counters of all that is no host: the queue of a host holds what its agents send, and is seldom read."""
+    hosts = {host.get("name") for host in manifest.topology.get("hosts") or ()}
+    found = {} if counters is None else counter_series(counters)
+    return {name: one for name, one in found.items() if name.device not in hosts}
 
 
 def _kind(name: CounterName) -> str:

@@ -85,10 +85,10 @@ def test_bins_that_became_longer_are_said_so() -> None:
         assert block_of(found, "rates-over-time", Chart).about.startswith(text)
 
 
-def readings(*rows: tuple[str, int, int]) -> pa.Table:
+def readings(*rows: tuple[str, int, int], device: str = "sw0") -> pa.Table:
     """Of (counter, ms, value) at sw0:p1."""
     counter, at, value = (list(column) for column in zip(*rows, strict=True))
-    facts = {"device": "sw0", "interface": "p1", "counter": counter, "value": value}
+    facts = {"device": device, "interface": "p1", "counter": counter, "value": value}
     return pa.Table.from_batches([to_batch(COUNTERS_SCHEMA, facts | {"time_ns": [one * MS for one in at]})])
 
 
@@ -110,9 +110,10 @@ def test_queues_are_drawn_in_the_time_of_the_rates() -> None:
 
 
 def test_queues_without_a_device_and_marks_are_not_drawn() -> None:
-    rows = table((0, 1, 5, 1000, 0, 0))
-    for counters in (None, readings(("rx_packets", 5, 1), ("rx_packets", 6, 7), ("qdisc_backlog_bytes", 5, 0))):
-        [found] = sections(rows, manifest(), (), counters)
+    rows, facts = table((0, 1, 5, 1000, 0, 0)), manifest(topology={"hosts": [{"name": "h0"}]})
+    quiet = readings(("rx_packets", 5, 1), ("rx_packets", 6, 7), ("qdisc_backlog_bytes", 5, 0))
+    for counters in (None, quiet, readings(("qdisc_backlog_bytes", 5, 900), device="h0")):
+        [found] = sections(rows, facts, (), counters)
         assert [one.identifier for one in found.blocks] == ["rates-over-time", "rates-table"]
 
 
