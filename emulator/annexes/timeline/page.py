@@ -137,7 +137,8 @@ def _queues(found: Rates, series: Mapping[CounterName, Readings], events: Sequen
         largest = sorted((one for one in drawn if one[0] == kind and one[2].any()), key=lambda one: -one[2].max())
         kinds += [(kind, title)] if largest else []
         for _, port, values in largest[:LINES]:
-            for at_ns, value in changes(np.append(values, 0.0), 0, step_ns):
+            ends = count * step_ns, float(values[-1])  # as far as the rates: both have one axis
+            for at_ns, value in (*changes(values, 0, step_ns), ends):
                 points.add(kind=kind, name=port, time_ns=at_ns, value=round(value, 3))
     if kinds:
         yield Chart(

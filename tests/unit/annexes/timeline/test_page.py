@@ -102,9 +102,9 @@ def test_queues_are_drawn_in_the_time_of_the_rates() -> None:
     for one in drawn(chart, "points"):
         points.setdefault((one["kind"], one["name"]), []).append((one["time_ns"] // MS, one["value"]))
     assert points == {
-        ("depth", "sw0:p1"): [(0, 40), (1, 0), (2, 900), (3, 10), (5, 0)],
-        ("drops", "sw0:p1"): [(0, 0), (1, 1000), (3, 0)],
-        ("marks", "rank 1"): [(0, 0), (4, 2000), (5, 0)],
+        ("depth", "sw0:p1"): [(0, 40), (1, 0), (2, 900), (3, 10), (5, 10)],
+        ("drops", "sw0:p1"): [(0, 0), (1, 1000), (3, 0), (5, 0)],
+        ("marks", "rank 1"): [(0, 0), (4, 2000), (5, 2000)],
     }
     assert [one for one, _ in chart.picture.choices] == ["depth", "drops", "marks"]
 
