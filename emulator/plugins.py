@@ -106,6 +106,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "event_figures": f"{_ANNEXES}recovery:event_figures",
         "port_rates": f"{_ANNEXES}timeline.rates:port_rates",
         "rate_sections": f"{_ANNEXES}timeline.page:sections",
+        "job_rates": f"{_ANNEXES}timeline.page:job_rates",
         "publishing": f"{_ANNEXES}telemetry.publishing:publishing",
         "live_page": f"{_ANNEXES}telemetry.live_page:main",
         "series_result": f"{_ANNEXES}series.stored:series_result",

@@ -13,12 +13,15 @@ import pytest
 
 from emulator.experiment.play.live_address import LiveAddress
 from emulator.experiment.play.live_report import live_page
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import load_session, session_of
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.writing import write_report
 from tests.data.make_run_v1 import FOLDER
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.command import EXAMPLE, charkha, here, started, wait_for
-from tests.support.runs import collective, manifest, ranks, write_run
+from tests.support.runs import collective, columns, manifest, ranks, write_run
 from tests.support.steps import run as steps_run
 from tests.support.steps import step
 
@@ -189,3 +192,43 @@ def test_the_live_page_fills_up_and_ends_as_the_report(browser: Browser, tmp_pat
 
 def _levels(colour: str) -> list[float]:
     return [float(one) for one in re.findall(r"[\d.]+", colour)]
+
+
+def test_rates_and_queues_zoom_together_and_what_is_shown_is_saved(browser: Browser, tmp_path: Path) -> None:
+    bins, size = list(range(400)), 125_000
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [9, 9])))
+        writer.add_iteration(0, ranks((0, 90), (0, 80)))
+        flow = {"src": 0, "dst": 1, "qpn": 17, "bin_ns": 10**6, "bytes": size, "retransmits": 0, "ecn_marks": 0}
+        writer.add(RunTable.TIMELINE, flow | {"start_ns": [at * 10**6 for at in bins]})
+        queue = {"device": "sw0", "interface": "p1", "counter": "qdisc_backlog_bytes"}
+        writer.add(RunTable.COUNTERS, queue | {"time_ns": [at * 10**6 for at in bins], "value": bins})
+    page = write_report(session_of(read_run(tmp_path / "run"))).as_uri()
+    browser.show(*DESKTOP)
+    browser.open(page)
+    assert browser.complaints() == []
+    browser.run(
+        "URL.createObjectURL = blob => { blob.text().then(text => { window.saved = text; }); return 'data:,'; };"
+        "HTMLAnchorElement.prototype.click = () => {};"
+    )
+    save = "document.querySelector('#queues-over-time [data-save]').click()"
+    browser.run(save)
+    whole = json.loads(wait_for(lambda: browser.run("return window.saved")))["traceEvents"]
+    labels = "return document.querySelector('#{} .canvas svg').textContent"
+    before = [browser.run(labels.format(name)) for name in ("rates-over-time", "queues-over-time")]
+    browser.run(
+        "const svg = document.querySelector('#rates-over-time .canvas svg');"
+        "svg.scrollIntoView({behavior: 'instant', block: 'center'});"
+        "const box = svg.getBoundingClientRect(), at = {clientX: box.x + box.width / 2, clientY: box.y + 100};"
+        "const target = document.elementFromPoint(at.clientX, at.clientY);"
+        "target.dispatchEvent(new WheelEvent('wheel', {deltaY: -800, shiftKey: true, bubbles: true, ...at}))"
+    )
+    for name, text in zip(("rates-over-time", "queues-over-time"), before, strict=True):
+        wait_for(lambda name=name, text=text: browser.run(labels.format(name)) != text or None)  # type: ignore[misc]
+    browser.run("window.saved = null;" + save)
+    part = json.loads(wait_for(lambda: browser.run("return window.saved")))["traceEvents"]
+    depth = [[one["args"]["value"] for one in events if one["name"] == "depth sw0:p1"] for events in (whole, part)]
+    assert depth[0] == [*bins, bins[-1]]
+    assert depth[1] == bins[depth[1][0] : depth[1][-1] + 1]
+    assert 10 < len(depth[1]) < 390
+    assert {one["name"] for one in part} >= {"process_name", "port rank 1"}

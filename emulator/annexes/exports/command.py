@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from emulator.annexes.exports import otel
@@ -13,6 +16,7 @@ from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.plugins import BUILT_IN, PluginKind, load
 from emulator.results.run_folder.reader import read_run
+from emulator.units import parse_duration
 
 _OTEL = "otel"
 _FORMATS = {name: load(PluginKind.EXPORTS, name).summary for name in BUILT_IN[PluginKind.EXPORTS]}
@@ -27,8 +31,6 @@ _EPILOG = f"""example:
   charkha runs export runs/20261121-101500-transformer-8r --to perfetto
 formats:
 {_LISTED}
-
-stdout shows the path of the result. docs/export.md describes every format.
 """
 
 
@@ -36,7 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `export` to the command line."""
     parser = subparsers.add_parser(
         "export",
-        description="Write a run in the format of another tool. The run folder does not change.",
+        description="Write a run in the format of another tool (docs/export.md), and print the path of the result.",
         epilog=_EPILOG,
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
@@ -45,6 +47,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "--out", metavar="PATH", type=Path, help="target; - for stdout (default: here, named after the run)"
     )
     parser.add_argument("--endpoint", metavar="URL", help=f"collector for --to {_OTEL}, as http://localhost:4318")
+    parser.add_argument(
+        "--from", metavar="TIME", dest="begin", help="leave out what was before, for example 1.5s (for perfetto)"
+    )
+    parser.add_argument("--until", metavar="TIME", help="leave out what came later; both since the first payload")
     parser.set_defaults(handler=_run)
 
 
@@ -54,7 +60,7 @@ def _run(args: argparse.Namespace) -> None:
         return
     if args.endpoint is not None:
         raise InputError(f"--endpoint is only for --to {_OTEL}")
-    chosen = load(PluginKind.EXPORTS, args.to, Format)
+    chosen = _of_span(load(PluginKind.EXPORTS, args.to, Format), args.begin, args.until)
     chosen.require()
     run = read_run(args.run)
     if args.out == Path("-"):
@@ -64,6 +70,26 @@ def _run(args: argparse.Namespace) -> None:
         print_line(written)
     for note in notes:
         notify(note)
+
+
+def _of_span(chosen: Format, begin: str | None, until: str | None) -> Format:
+    """The format for a part of a run, if one is asked for."""
+    if begin is None and until is None:
+        return chosen
+    if chosen.write_span is None:
+        raise InputError(f"--from, --until: {chosen.name} has no part of a run; use --to perfetto")
+    edges = [None if text is None else _ns(name, text) for name, text in (("--from", begin), ("--until", until))]
+    span = (-math.inf if edges[0] is None else edges[0], math.inf if edges[1] is None else edges[1])
+    if span[0] >= span[1]:
+        raise InputError(f"--until {until}: is not after --from {begin}")
+    return replace(chosen, write=partial(chosen.write_span, span=span))
+
+
+def _ns(name: str, text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from error
 
 
 def _send(args: argparse.Namespace) -> None:

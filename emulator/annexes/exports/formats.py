@@ -36,6 +36,7 @@ class Format:
         write: writes the run to a path that does not exist yet; returns notes for the user.
         is_folder: the result is a folder, not one file.
         require: raises HostError if a package is missing.
+        write_span: writes what happened between two times, `span` in ns; None: the format has no part of a run.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Format:
     write: Callable[[Run, Path], Sequence[str]]
     is_folder: bool = False
     require: Callable[[], None] = lambda: None
+    write_span: Callable[..., Sequence[str]] | None = None
 
 
 def as_text(render: Callable[[Run], str]) -> Callable[[Run, Path], Sequence[str]]:

@@ -4,7 +4,8 @@ A rank of a run has its iterations, the spans in which its device was busy, and 
 communications overlap). The job is a process too, and has a slice per iteration, from the first start to the last end:
 its duration is the JCT. Flows that were recorded by time (docs/timeline.md) are counters of the ranks that receive
 them. What changed at the device is a slice on the track of its port, in the process of the device. Timestamps are
-those of the run folder, ns of the run's clock. The arguments of a slice, under `debug`, hold its figures.
+those of the run folder, ns of the run's clock. The arguments of a slice, under `debug`, hold its figures. Counters of
+the device are counters of the same process, those that changed: levels as they are, others as increase per second.
 
 A rank of a trace has tracks for CPU, device and each process group.
 """
@@ -12,20 +13,22 @@ A rank of a trace has tracks for CPU, device and each process group.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from emulator.annexes.exports.formats import Format
-from emulator.errors import HostError
+from emulator.errors import HostError, InputError
 from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.events import device_events
 from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.results.statistics.traffic.dut_counters import counter_series
 from emulator.trace.analysis.time_line import TimeLine
 from emulator.trace.meaning.groups import group_label
 from emulator.trace.meaning.model import Communication, Group, RankProgram, Resource, Workload
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 
 
 _SEQUENCE = 1
+Span: TypeAlias = tuple[float, float]
+EVER: Span = -math.inf, math.inf
+"""From when to when, ns on the clock of the run."""
 
 
 def require() -> None:
@@ -54,16 +60,24 @@ def require() -> None:
 class Tracks:
     """Writes slices, and each track before its first slice."""
 
-    def __init__(self, file: IO[bytes], *, begin_ns: int = 0) -> None:
-        self._begin_ns = min(0, begin_ns)
+    def __init__(self, file: IO[bytes], *, begin_ns: int = 0, span: Span = EVER) -> None:
+        self._begin_ns, self._span = min(0, begin_ns), span
+        self._before: dict[tuple[str, ...], int] = {}  # the value of a counter where the span begins
         self._builder = _builder(file)
         self._numbers = count(1)
         self._tracks: dict[tuple[str, ...], int] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was written."""
+        return not self._tracks
+
     def slice(
         self, path: tuple[str, ...], name: str, start_ns: int, end_ns: int, arguments: Mapping[str, Any], category: str
     ) -> None:
-        """A slice on the track `path` = (process, track)."""
+        """A slice on the track `path` = (process, track), if any of it is in the span."""
+        if end_ns < self._span[0] or start_ns > self._span[1]:
+            return
         track = self._track(path)
         begin = self._packet(start_ns)
         begin.track_event.type = begin.track_event.TYPE_SLICE_BEGIN
@@ -79,7 +93,16 @@ class Tracks:
         self._builder.write_packet(end)
 
     def count(self, path: tuple[str, ...], unit: str, time_ns: int, value: int) -> None:
-        """A value, from a time on, of the counter `path` = (process, counter)."""
+        """A value, from a time on, of the counter `path` = (process, counter); values come in order."""
+        if time_ns < self._span[0]:
+            self._before[path] = value
+            return
+        if path in self._before:
+            self._value(path, unit, round(self._span[0]), self._before.pop(path))
+        if time_ns <= self._span[1]:
+            self._value(path, unit, time_ns, value)
+
+    def _value(self, path: tuple[str, ...], unit: str, time_ns: int, value: int) -> None:
         packet = self._packet(time_ns)
         packet.track_event.type = packet.track_event.TYPE_COUNTER
         packet.track_event.track_uuid = self._track(path, counter_unit=unit)
@@ -158,21 +181,41 @@ _ARGUMENTS = (
 _USAGE = ("compute_ns", "communication_ns", "overlap_ns")
 
 
-def write(run: Run, target: Path) -> Sequence[str]:
+def write(run: Run, target: Path, *, span: Span = EVER) -> Sequence[str]:
     """Write the timeline.
+
+    Args:
+        run: to be written.
+        target: the file.
+        span: what lies outside is left out, in ns since the first bin of the timeline, else since the first post.
 
     Raises:
         HostError: it cannot be written.
+        InputError: the run has nothing in the span.
         ResultError: a table of the run is missing or damaged.
     """
+    origin_ns = _origin_ns(run)
+    span = span[0] + origin_ns, span[1] + origin_ns
     with writing(target), target.open("wb") as file:
-        line = Tracks(file, begin_ns=_begin_ns(run))
+        line = Tracks(file, begin_ns=_begin_ns(run), span=span)
         _add_iterations(line, run)
         _add_compute(line, run)
         _add_communications(line, run)
         _add_rates(line, run)
         _add_events(line, run)
+        _add_counters(line, run)
+        if span != EVER and line.is_empty:
+            raise InputError("--from, --until: the run has nothing between them")
     return ()
+
+
+def _origin_ns(run: Run) -> int:
+    """Where times of a span count from, as in the report's picture of rates."""
+    for part, name in ((RunTable.TIMELINE, "start_ns"), (RunTable.SAMPLES, "post_ns")):
+        table = run.table(part, [name])
+        if table.num_rows:
+            return int(to_ints(table[name]).min())
+    return 0
 
 
 def _begin_ns(run: Run) -> int:
@@ -264,6 +307,21 @@ def _add_events(line: Tracks, run: Run) -> None:
             line.slice(("device", one.where), one.what, begin_ns, end_ns, facts, "event")
 
 
+def _add_counters(line: Tracks, run: Run) -> None:
+    """Counters of devices that changed: a level from each reading on, an increase from the reading before."""
+    for name, one in counter_series(run.table(RunTable.COUNTERS)).items():
+        if one.value.min() == one.value.max():
+            continue
+        path, values = ("device", f"{name.device}:{name.interface} {name.counter}"), one.value
+        if not name.is_level:
+            values = np.append(np.diff(values) * NS_PER_S // np.maximum(np.diff(one.time_ns), 1), 0)
+        unit, before = "bytes" if name.is_level else "per second", -1
+        for time_ns, value in zip(one.time_ns.tolist(), values.tolist(), strict=True):
+            if value != before:
+                line.count(path, unit, time_ns, value)
+            before = value
+
+
 def _samples(run: Run) -> Iterator[dict[str, Any]]:
     """Rows in the order of their post, as the lanes need them."""
     table = run.table(
@@ -274,7 +332,9 @@ def _samples(run: Run) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-PERFETTO = Format("perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", write, require=require)
+PERFETTO = Format(
+    "perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", write, require=require, write_span=write
+)
 
 
 _TRACKS = {Resource.CPU: "CPU", Resource.DEVICE: "device"}

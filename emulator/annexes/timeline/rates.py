@@ -98,6 +98,19 @@ class Rates:
         found = self._series(names, self._flow)
         return sorted(found, key=lambda one: -(one.retransmits + one.ecn_marks))
 
+    def total(self, name: str) -> RateSeries:
+        """What all received together."""
+        return self._one(name, np.arange(len(self._bin)))
+
+    def marks(self, step_ns: int) -> Iterator[tuple[str, FloatArray]]:
+        """(port, congestion marks that came there per second) in steps of `step_ns`, a multiple of a bin."""
+        names, of_row = self._rows_of_ports()
+        step = self._bin // (step_ns // self.bin_ns)
+        for at, name in enumerate(names):
+            rows = of_row == at
+            counted = np.bincount(step[rows], weights=self._columns["ecn_marks"][rows], minlength=int(step.max()) + 1)
+            yield name, counted * NS_PER_S / step_ns
+
     def sharing(self) -> tuple[PortRates, ...]:
         """How the flows of each port shared its rate, ports with most payload first."""
         names, of_row = self._rows_of_ports()

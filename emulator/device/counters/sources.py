@@ -55,6 +55,10 @@ class HostInterfaceCounters:
         """See CounterSource."""
         return [*self._statistics(), *self._pauses()]
 
+    def read_queues(self) -> list[CounterReading]:
+        """See CounterSource."""
+        return []
+
     def close(self) -> None:
         """See CounterSource."""
 
@@ -169,6 +173,10 @@ class GnmiCounters:
         except Exception as error:  # as above
             raise self._no_answer(error) from error
         return list(readings(self._target.device, answer or {}))
+
+    def read_queues(self) -> list[CounterReading]:
+        """See CounterSource."""
+        return []
 
     def close(self) -> None:
         """See CounterSource."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -26,13 +25,13 @@ from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.model import OVS, Design, Node
 from emulator.device.lab.state import LabState, LabStore
 from emulator.device.lab.status import SOCKET_DROPS, drops, packet_sockets
+from emulator.device.netlink import Netlink, read_objects, read_queues
 from emulator.device.profile.applying import AppliedProfile, Made, Scenario, Timing
 from emulator.device.profile.changes import Change, plan_changes
-from emulator.device.profile.nftables import parse_counters
 from emulator.device.profile.profile import Profile
 from emulator.device.profile.schedule import Schedule
 from emulator.errors import HostError
-from emulator.host.resources import exhausted, reserve
+from emulator.host.resources import exhausted
 from emulator.planner.network.header_overhead import DEFAULT_MTU, ETHERNET_BYTES
 from emulator.results.run_folder.schema import BEGIN, BY_COMMAND, BY_KERNEL, END, Columns
 from emulator.topology.model import Topology
@@ -41,7 +40,6 @@ from emulator.units import NS_PER_S
 _OWN = "/proc/thread-self/ns/net"
 _NET_DEV = "/proc/thread-self/net/dev"
 _MOST_BYTES = 1 << 20
-_IPROUTE_DESCRIPTORS = 4  # its netlink socket, and the event loop of its own
 
 
 class NamespaceCounters:
@@ -78,6 +76,10 @@ class NamespaceCounters:
         """See CounterSource."""
         return [reading for node in self._open for reading in node.read()]
 
+    def read_queues(self) -> list[CounterReading]:
+        """See CounterSource: of the switches."""
+        return [reading for node in self._open if not node.node.is_host for reading in node.read_queues()]
+
     def close(self) -> None:
         """See CounterSource."""
         self._open = []
@@ -88,27 +90,25 @@ class _OpenNode:
     """A context manager: open files and sockets of one namespace. On entry, the thread moves into the namespace."""
 
     def __init__(self, node: Node, profile: Sequence[ProfileCounter]) -> None:
-        self._node, self._profile = node, profile
+        self.node, self._profile = node, profile
         self._name = {port.device: port.name for port in node.ports}
         self._sockets: Mapping[str, socket.socket] = {}
 
     def __enter__(self) -> _OpenNode:
-        from pyroute2 import IPRoute, netns  # slow to import, and most commands do not need it
+        from pyroute2 import netns  # slow to import, and most commands do not need it
 
-        netns.setns(self._node.namespace)
-        self._stack = ExitStack()
-        self._net_dev = os.open(_NET_DEV, os.O_RDONLY)
-        self._stack.callback(os.close, self._net_dev)
-        self._namespace = os.open(_OWN, os.O_RDONLY)
-        self._stack.callback(os.close, self._namespace)
-        if self._node.kind == OVS:
-            self._sockets = packet_sockets([self._node.namespace])
-            for sock in self._sockets.values():
-                self._stack.enter_context(sock)
-        reserve(descriptors=_IPROUTE_DESCRIPTORS)  # without them pyroute2 leaves an event loop that prints a traceback
-        self._netlink = self._stack.enter_context(IPRoute())
-        links = ((link["index"], link.get("ifname")) for link in self._netlink.get_links())
-        self._index = {index: name for index, name in links if name in self._name}
+        netns.setns(self.node.namespace)
+        with ExitStack() as stack:
+            self._net_dev = os.open(_NET_DEV, os.O_RDONLY)
+            stack.callback(os.close, self._net_dev)
+            self._route = stack.enter_context(Netlink(socket.NETLINK_ROUTE))
+            self._netfilter = stack.enter_context(Netlink(Netlink.NETFILTER)) if self._profile else None
+            if self.node.kind == OVS:
+                self._sockets = packet_sockets([self.node.namespace])
+                for sock in self._sockets.values():
+                    stack.enter_context(sock)
+            self._index = {index: name for index, name in socket.if_nameindex() if name in self._name}
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -116,41 +116,28 @@ class _OpenNode:
 
     def read(self) -> Iterator[CounterReading]:
         """All counters of the node."""
-        device = self._node.name
         for name, counters in parse_net_dev(os.pread(self._net_dev, _MOST_BYTES, 0).decode()).items():
             if name in self._name:
-                yield from (
-                    CounterReading(device, self._name[name], counter, value) for counter, value in counters.items()
-                )
-        for index, counters in qdisc_counters(iter(self._netlink.get_qdiscs())).items():
+                for counter, value in counters.items():
+                    yield CounterReading(self.node.name, self._name[name], counter, value)
+        yield from self.read_queues()
+
+    def read_queues(self) -> Iterator[CounterReading]:
+        """Those of its queues and of its profile."""
+        device = self.node.name
+        for index, (dropped, backlog) in read_queues(self._route).items():
             if index in self._index:
                 port = self._name[self._index[index]]
-                yield from (CounterReading(device, port, counter, value) for counter, value in counters.items())
+                yield CounterReading(device, port, QDISC_DROPS, dropped)
+                yield CounterReading(device, port, QDISC_BACKLOG, backlog)
         for name, sock in self._sockets.items():
             if name in self._name:
                 yield CounterReading(device, self._name[name], SOCKET_DROPS, drops(sock))
-        if self._profile:
-            yield from sum_up(device, self._profile, self._objects())
-
-    def _objects(self) -> Mapping[tuple[str, str], int]:
-        """(family, name) → packets, of the counter objects of Charkha's tables."""
-        from pyroute2 import netns
-
-        own = os.open(_OWN, os.O_RDONLY)
-        try:
-            netns.setns(self._namespace)  # a child process starts in the namespace of the thread
-            listed = subprocess.run(("nft", "-j", "list", "counters"), capture_output=True, check=False)
-        finally:
-            netns.setns(own)
-            os.close(own)
-        if listed.returncode:
-            raise HostError(f"counters of {self._node.name} cannot be read: {listed.stderr.decode().strip()}")
-        return parse_counters(listed.stdout)
+        if self._netfilter is not None:
+            yield from sum_up(device, self._profile, read_objects(self._netfilter))
 
 
 QDISC_DROPS, QDISC_BACKLOG = "qdisc_drops", "qdisc_backlog_bytes"
-_ROOT = 0xFFFFFFFF
-"""TC_H_ROOT of linux/pkt_sched.h: the parent of the root discipline, whose counters include those of inner ones."""
 _RX = {"rx_bytes": 0, "rx_packets": 1, "rx_errors": 2, "rx_dropped": 3}
 _TX = {"tx_bytes": 8, "tx_packets": 9, "tx_errors": 10, "tx_dropped": 11}
 _COLUMNS = _RX | _TX
@@ -163,19 +150,6 @@ def parse_net_dev(text: str) -> Mapping[str, Mapping[str, int]]:
         device, _, numbers = line.partition(":")
         values = numbers.split()
         found[device.strip()] = {name: int(values[column]) for name, column in _COLUMNS.items()}
-    return found
-
-
-def qdisc_counters(messages: Iterator[Any]) -> Mapping[int, Mapping[str, int]]:
-    """Interface index → drops and backlog (bytes) of its root discipline, from a netlink dump by pyroute2."""
-    found = {}
-    for message in messages:
-        statistics = message.get("stats2")
-        queue = (
-            statistics.get_attr("TCA_STATS_QUEUE") if statistics is not None and message["parent"] == _ROOT else None
-        )
-        if queue is not None:
-            found[message["index"]] = {QDISC_DROPS: queue["drops"], QDISC_BACKLOG: queue["backlog"]}
     return found
 
 
@@ -277,6 +251,8 @@ class DutWatch:
         facts: dict[str, Any] = {}
         if self._sampler is not None:
             facts["counters"] = {"period_s": self._period_s, "problems": list(self._sampler.problems)}
+            if (queues_s := self._sampler.queues_period_s) is not None:
+                facts["counters"]["queues_period_s"] = queues_s
         profile = self._schedule.profile
         if profile is not None and self._scenario is not None:
             facts["profile"] = describe_profile(profile, self._scenario)

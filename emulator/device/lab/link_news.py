@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from emulator.device.lab.model import Node
+from emulator.device.netlink import attributes, messages
 from emulator.errors import HostError
 from emulator.host.resources import exhausted
 
 _OWN = "/proc/thread-self/ns/net"
-_HEADER, _LINK, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BxHiII"), struct.Struct("=HH")
+_LINK = struct.Struct("=BxHiII")
 _GROUP_LINK, _NEW_LINK, _NAME = 1, 16, 3
 """RTMGRP_LINK, RTM_NEWLINK and IFLA_IFNAME of linux/rtnetlink.h and linux/if_link.h."""
 _UP, _LOWER_UP = 0x1, 0x10000
@@ -151,17 +152,8 @@ def _received(sock: socket.socket) -> bytes:
 
 def parse_links(content: bytes) -> Iterator[tuple[str, bool]]:
     """(device, whether it is up and the other end of its cable too) of every message about a link."""
-    while len(content) >= _HEADER.size + _LINK.size:
-        length, kind, *_ = _HEADER.unpack_from(content)
-        message, content = content[_HEADER.size : length], content[max(length + 3 & ~3, _HEADER.size) :]
-        if kind == _NEW_LINK:
+    for kind, message in messages(content):
+        if kind == _NEW_LINK and len(message) >= _LINK.size:
             _, _, _, flags, _ = _LINK.unpack_from(message)
-            name = next((value for kind, value in _attributes(message[_LINK.size :]) if kind == _NAME), b"")
+            name = next((value for one, value in attributes(message[_LINK.size :]) if one == _NAME), b"")
             yield name.rstrip(b"\0").decode(errors="replace"), flags & (_UP | _LOWER_UP) == _UP | _LOWER_UP
-
-
-def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(content) >= _ATTRIBUTE.size:
-        length, kind = _ATTRIBUTE.unpack_from(content)
-        yield kind, content[_ATTRIBUTE.size : length]
-        content = content[max(length + 3 & ~3, _ATTRIBUTE.size) :]

@@ -153,7 +153,8 @@ def plan_experiment(
     changes = _changes(experiment, topology, resolved)
     if resolved.roce is not None and resolved.roce.timeline_bin_ns:
         size_mb = TIMELINE_ROWS * TIMELINE_ROW_BYTES / 1e6
-        notify(f"timeline in bins of {resolved.roce.timeline}: about {size_mb:.0f} MB at most, however long the run is")
+        bins = resolved.roce.timeline
+        notify(f"timeline in bins of {bins}: about {size_mb:.0f} MB an hour at most, because bins become longer")
     router = Router(
         topology,
         seed=seed,

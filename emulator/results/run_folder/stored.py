@@ -119,6 +119,7 @@ class _Profile(Struct, frozen=True):
 
 class _Counters(Struct, frozen=True):
     period_s: Positive | None = None
+    queues_period_s: Positive | None = None
     problems: tuple[str, ...] = ()
 
 

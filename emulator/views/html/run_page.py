@@ -74,7 +74,7 @@ def facts_to_json(facts: PageFacts) -> dict[str, Any]:
 
 def _rates(facts: PageFacts) -> Iterator[PageSection]:
     found: Iterator[PageSection] = load(PluginKind.HOOKS, "rate_sections")(
-        facts.timeline, facts.manifest, [one.event for one in facts.summary.events]
+        facts.timeline, facts.manifest, [one.event for one in facts.summary.events], facts.counters
     )
     return found
 

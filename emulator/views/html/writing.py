@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emulator.host.files import write_text
+from emulator.plugins import PluginKind, load
 from emulator.results.comparison.interference import covered_iterations, window_of
 from emulator.results.run_folder.manifest import COMPLETE, REPORT
 from emulator.results.run_folder.schema import RunTable
@@ -161,7 +162,9 @@ def _time_line(judged: JudgedSession) -> PageSection:
         Picture("session_line", {"bars": bars.columns}),
         is_wide=True,
     )
-    return PageSection("time-line", "Time line", [chart] if bars.columns else [], is_wide=True)
+    blocks: list[Block] = [chart] if bars.columns else []
+    blocks += load(PluginKind.HOOKS, "job_rates")(session.jobs)
+    return PageSection("time-line", "Time line", blocks, is_wide=True)
 
 
 def _what(number: int, counted: set[int]) -> str:

@@ -74,6 +74,11 @@ class CounterName(NamedTuple):
     interface: str
     counter: str
 
+    @property
+    def is_level(self) -> bool:
+        """It is a level, such as a backlog; other counters only grow."""
+        return "backlog" in self.counter
+
 
 class Readings(NamedTuple):
     """Readings of one counter, in order of time."""

@@ -47,6 +47,11 @@ class Picture:
     choice: str = ""
     choices: Sequence[tuple[str, str]] = ()
 
+    @property
+    def has_span(self) -> bool:
+        """Whether the reader can zoom its time, and save what is in it."""
+        return any("params" in layer for layer in vega_lite(self.document_name).get("layer", ()))
+
     def document(self) -> dict[str, Any]:
         """Document, data and choice as JSON for page.js."""
         return {

@@ -207,8 +207,6 @@ LINES, POINTS = 8, 200
 """Most ports in one chart, those with the largest values, and points per port."""
 COUNTER_ROWS = 200
 _ABOUT = "As the devices report them. Cumulative counters are shown as increase per second."
-_LEVEL = "backlog"
-"""Part of the name of a counter that is a level, not a running total."""
 
 
 def count_drops(counters: pa.Table) -> Mapping[str, int] | None:
@@ -252,11 +250,6 @@ def _counted(one: DeviceFrames) -> str:
     return ", ".join(parts) or NONE
 
 
-def _is_level(name: CounterName) -> bool:
-    """The counter is a level, such as a backlog; other counters only grow."""
-    return _LEVEL in name.counter
-
-
 def _over_time(series: Mapping[CounterName, Readings], facts: PageFacts) -> Chart:
     points = Rows()
     began, ended = (pick(int(one.time_ns[at]) for one in series.values()) for pick, at in ((min, 0), (max, -1)))
@@ -264,7 +257,7 @@ def _over_time(series: Mapping[CounterName, Readings], facts: PageFacts) -> Char
     counters = _interesting(series)
     for counter in counters:
         ports = [name for name in series if name.counter == counter]
-        ports.sort(key=lambda name: -int(series[name].value.max() if _is_level(name) else series[name].increase))
+        ports.sort(key=lambda name: -int(series[name].value.max() if name.is_level else series[name].increase))
         for name in ports[:LINES]:
             _add_line(points, name, series[name], began)
     readings = max(len(one.time_ns) for one in series.values())
@@ -295,7 +288,7 @@ def _interesting(series: Mapping[CounterName, Readings]) -> list[str]:
 def _add_line(points: Rows, name: CounterName, one: Readings, began: int) -> None:
     kept = spread_evenly(range(len(one.time_ns)), POINTS)
     time_ns, value = one.time_ns[kept], one.value[kept].astype(np.float64)
-    if not _is_level(name):
+    if not name.is_level:
         elapsed = np.maximum(np.diff(time_ns), 1)
         time_ns, value = time_ns[1:], np.diff(value) * NS_PER_S / elapsed
     for at, level in zip((time_ns - began).tolist(), value.tolist(), strict=True):
@@ -304,8 +297,8 @@ def _add_line(points: Rows, name: CounterName, one: Readings, began: int) -> Non
 
 
 def _totals(series: Mapping[CounterName, Readings]) -> Table:
-    counted = [(name, one) for name, one in sorted(series.items()) if not _is_level(name) and one.increase]
-    levels = [(name, one) for name, one in sorted(series.items()) if _is_level(name) and one.value.max()]
+    counted = [(name, one) for name, one in sorted(series.items()) if not name.is_level and one.increase]
+    levels = [(name, one) for name, one in sorted(series.items()) if name.is_level and one.value.max()]
     rows = [[name.device, name.interface, name.counter, f"{one.increase:,}", ""] for name, one in counted]
     rows += [[name.device, name.interface, name.counter, "", f"{one.value.max():,}"] for name, one in levels]
     silent = len(series) - len(counted) - len(levels)

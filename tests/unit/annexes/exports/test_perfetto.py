@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from emulator.annexes.exports.perfetto import write, write_trace_line
+from emulator.errors import InputError
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
@@ -38,7 +39,7 @@ def read_slices(path: Path) -> list[tuple[str, str, int, int, str]]:
             tracks[one.uuid] = (tracks[one.parent_uuid][0], one.name) if one.parent_uuid else (name, "")
         elif packet.track_event.type == packet.track_event.TYPE_SLICE_BEGIN:
             begun[packet.track_event.track_uuid] = packet.timestamp, packet.track_event.name
-        else:
+        elif packet.track_event.type == packet.track_event.TYPE_SLICE_END:
             start, name = begun.pop(packet.track_event.track_uuid)
             found.append((*tracks[packet.track_event.track_uuid], start, packet.timestamp, name))
     assert not begun
@@ -130,3 +131,55 @@ def test_an_event_of_the_device_is_a_slice_at_its_port(tmp_path: Path) -> None:
     write(read_run(tmp_path / "run"), tmp_path / "out")
     found = [one for one in read_slices(tmp_path / "out") if one[0] == "device"]
     assert found == [("device", "sw0:p1", 12, 41, "port down"), ("device", "sw0", 25, 90, "port down")]
+
+
+def counted(path: Path) -> list[tuple[str, int, int]]:
+    """(counter, time, value), in the order of the file."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    names, found = {}, []
+    for one in Trace.FromString(path.read_bytes()).packet:
+        names |= {one.track_descriptor.uuid: one.track_descriptor.name}
+        if one.track_event.type == one.track_event.TYPE_COUNTER:
+            found.append((names[one.track_event.track_uuid], one.timestamp, one.track_event.counter_value))
+    return found
+
+
+def observed(folder: Path) -> Path:
+    """A run with readings of a queue, and of a counter that does not change."""
+    readings = {"time_ns": [10**9, 2 * 10**9, 3 * 10**9], "device": "sw0", "interface": "p1"}
+    with RunWriter(folder, manifest()) as writer:
+        writer.add(RunTable.SAMPLES, columns(collective([10**9] * 2, [4 * 10**9] * 2)))
+        for counter, values in (
+            ("qdisc_backlog_bytes", [0, 700, 0]),
+            ("qdisc_drops", [5, 5, 8]),
+            ("socket_drops", [1, 1, 1]),
+        ):
+            writer.add(RunTable.COUNTERS, readings | {"counter": counter, "value": values})
+    return folder
+
+
+def test_counters_of_the_device_that_changed_are_levels_and_increases(tmp_path: Path) -> None:
+    write(read_run(observed(tmp_path / "run")), tmp_path / "out")
+    assert counted(tmp_path / "out") == [
+        ("sw0:p1 qdisc_backlog_bytes", 10**9, 0),
+        ("sw0:p1 qdisc_backlog_bytes", 2 * 10**9, 700),
+        ("sw0:p1 qdisc_backlog_bytes", 3 * 10**9, 0),
+        ("sw0:p1 qdisc_drops", 10**9, 0),
+        ("sw0:p1 qdisc_drops", 2 * 10**9, 3),
+        ("sw0:p1 qdisc_drops", 3 * 10**9, 0),
+    ]
+
+
+def test_a_part_of_a_run_has_what_happened_in_it_and_the_values_at_its_beginning(tmp_path: Path) -> None:
+    run = read_run(observed(tmp_path / "run"))
+    write(run, tmp_path / "out", span=(1.2e9, 2.5e9))  # times of a span begin at the first post
+    assert counted(tmp_path / "out") == [
+        ("sw0:p1 qdisc_backlog_bytes", 22 * 10**8, 700),
+        ("sw0:p1 qdisc_backlog_bytes", 3 * 10**9, 0),
+        ("sw0:p1 qdisc_drops", 22 * 10**8, 3),
+        ("sw0:p1 qdisc_drops", 3 * 10**9, 0),
+    ]
+    assert [one[2:4] for one in read_slices(tmp_path / "out")] == [(10**9, 4 * 10**9)] * 2
+    with pytest.raises(InputError, match="the run has nothing between them"):
+        write(run, tmp_path / "none", span=(3.5e9, 4e9))

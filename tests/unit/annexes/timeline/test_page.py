@@ -1,14 +1,17 @@
 """Rates over time in a report."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from emulator.annexes.timeline.page import POINTS, sections, steps
+from emulator.annexes.timeline.page import POINTS, job_rates, sections, steps
 from emulator.annexes.timeline.rates import Rates
 from emulator.control.parameter import Parameter
-from emulator.results.run_folder.schema import TIMELINE_SCHEMA, to_batch
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import COUNTERS_SCHEMA, TIMELINE_SCHEMA, RunTable, to_batch
+from emulator.results.run_folder.writer import RunWriter
 from emulator.views.html.page.document import Chart, Table
 from tests.support.report import block_of, drawn
 from tests.support.runs import manifest
@@ -80,3 +83,55 @@ def test_bins_that_became_longer_are_said_so() -> None:
     for bin_ns, text in ((MS, "Bins of 1 ms. "), (4 * MS, "Bins of 4 ms instead of 1ms, because")):
         [found] = sections(table((0, 1, 5, 10, 0, 0), bin_ns=bin_ns), facts)
         assert block_of(found, "rates-over-time", Chart).about.startswith(text)
+
+
+def readings(*rows: tuple[str, int, int], device: str = "sw0") -> pa.Table:
+    """Of (counter, ms, value) at sw0:p1."""
+    counter, at, value = (list(column) for column in zip(*rows, strict=True))
+    facts = {"device": device, "interface": "p1", "counter": counter, "value": value}
+    return pa.Table.from_batches([to_batch(COUNTERS_SCHEMA, facts | {"time_ns": [one * MS for one in at]})])
+
+
+def test_queues_are_drawn_in_the_time_of_the_rates() -> None:
+    """A level until it is read again, the deepest of a step; drops spread between readings; marks where they came."""
+    depth = [("qdisc_backlog_bytes", at, value) for at, value in ((2, 40), (6, 0), (7, 900), (8, 10))]
+    drops = [("qdisc_drops", at, value) for at, value in ((0, 3), (6, 3), (8, 5))]
+    [found] = sections(TWO, manifest(), (), readings(*depth, *drops))
+    chart = block_of(found, "queues-over-time", Chart)
+    points = {}
+    for one in drawn(chart, "points"):
+        points.setdefault((one["kind"], one["name"]), []).append((one["time_ns"] // MS, one["value"]))
+    assert points == {
+        ("depth", "sw0:p1"): [(0, 40), (1, 0), (2, 900), (3, 10), (5, 10)],
+        ("drops", "sw0:p1"): [(0, 0), (1, 1000), (3, 0), (5, 0)],
+        ("marks", "rank 1"): [(0, 0), (4, 2000), (5, 2000)],
+    }
+    assert [one for one, _ in chart.picture.choices] == ["depth", "drops", "marks"]
+
+
+def test_queues_without_a_device_and_marks_are_not_drawn() -> None:
+    rows, facts = table((0, 1, 5, 1000, 0, 0)), manifest(topology={"hosts": [{"name": "h0"}]})
+    quiet = readings(("rx_packets", 5, 1), ("rx_packets", 6, 7), ("qdisc_backlog_bytes", 5, 0))
+    for counters in (None, quiet, readings(("qdisc_backlog_bytes", 5, 900), device="h0")):
+        [found] = sections(rows, facts, (), counters)
+        assert [one.identifier for one in found.blocks] == ["rates-over-time", "rates-table"]
+
+
+def test_each_job_of_a_session_has_a_line_on_their_clock(tmp_path: Path) -> None:
+    runs = {}
+    for name, rows in (("a", TWO), ("b", table((0, 1, 4, 500, 0, 0), (2, 1, 4, 500, 0, 0))), ("quiet", None)):
+        with RunWriter(tmp_path / name, manifest()) as writer:
+            if rows is not None:
+                writer.add(RunTable.TIMELINE, {column: rows[column].to_pylist() for column in rows.column_names})
+        runs[name] = read_run(tmp_path / name)
+    [chart] = job_rates(runs)
+    assert [(one["name"], one["time_ns"] // MS, one["rate_bps"]) for one in drawn(chart, "points")] == [
+        ("a", 1, 12_000_000),
+        ("a", 2, 8_000_000),
+        ("a", 3, 0),
+        ("a", 5, 24_000_000),
+        ("a", 6, 0),
+        ("b", 0, 8_000_000),
+        ("b", 1, 0),
+    ]
+    assert list(job_rates({"quiet": runs["quiet"]})) == []

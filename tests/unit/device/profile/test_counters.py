@@ -1,13 +1,22 @@
 """Frames that rules counted, by rule and by kind."""
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from emulator.device.counters.counters import CounterReading, ProfileCounter, Sampler, counters_of, sum_up
+from emulator.device.counters.counters import (
+    QUEUES_ROWS,
+    QUEUES_SHARE,
+    CounterReading,
+    ProfileCounter,
+    Sampler,
+    counters_of,
+    sum_up,
+)
 from emulator.errors import HostError
 from tests.support.command import wait_for
 from tests.support.profiles import changes
@@ -33,8 +42,28 @@ class Growing:
         self._read += 1
         return [CounterReading(self._device, "p0", "rx_packets", self._read)]
 
+    def read_queues(self) -> Sequence[CounterReading]:
+        return []
+
     def close(self) -> None:
         self.is_closed = True
+
+
+class Queue(Growing):
+    """A queue of these depths, read by read, whose last reading fails."""
+
+    def __init__(self, *depths: int) -> None:
+        super().__init__("sw0")
+        self._depths = iter(depths)
+
+    def read(self) -> Sequence[CounterReading]:
+        return [CounterReading("sw0", "p0", "qdisc_backlog_bytes", 0)]
+
+    def read_queues(self) -> Sequence[CounterReading]:
+        depth = next(self._depths, None)
+        if depth is None:
+            raise HostError("sw0 no longer answers")
+        return [CounterReading("sw0", "p0", "qdisc_backlog_bytes", depth)]
 
 
 def clock() -> Iterator[int]:
@@ -71,6 +100,44 @@ def test_counters_are_read_again_each_period() -> None:
     columns = sampler.take()
     assert columns is not None
     assert columns["value"] == [1, 2, 3, 4]
+
+
+def test_queues_are_read_often_and_kept_where_their_depth_changes() -> None:
+    """A line through the rows goes through the readings between them: equal ones are left out, but for the last."""
+    ticks = clock()
+    source = Queue(0, 0, 0, 0, 7, 7, 9, 9, 9, 2)
+    sampler = Sampler([source], clock_ns=lambda: next(ticks), period_s=HOUR_S)
+    sampler.start()
+    wait_for(lambda: sampler.problems or None)
+    sampler.stop()
+    columns = sampler.take()
+    assert columns is not None
+    rows = list(zip(columns["time_ns"], columns["value"], strict=True))
+    assert rows == [(100, 0), (130, 0), (140, 7), (150, 7), (160, 9), (180, 9), (190, 2)]
+    assert sampler.queues_period_s
+
+
+def test_queues_are_read_less_often_when_they_take_much_of_a_core_or_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("emulator.device.counters.counters.QUEUES_PERIOD_S", 0.0)
+    waits: list[float] = []
+
+    class Busy(Queue):
+        def read_queues(self) -> Sequence[CounterReading]:
+            begin = time.thread_time()
+            while time.thread_time() < begin + 0.002:
+                pass
+            return super().read_queues()
+
+    for source in (Busy(0, 0, 0), Queue(0, *range(1, 40))):
+        sampler = Sampler([source], period_s=HOUR_S)
+        sampler.start()
+        wait_for(lambda one=sampler: one.problems or None)  # type: ignore[misc]
+        waits.append(sampler.queues_period_s or 0)
+        sampler.stop()
+    assert waits[0] >= 0.002 / QUEUES_SHARE / 2
+    assert waits[1] >= 1 / QUEUES_ROWS / 2
 
 
 def test_a_device_that_stops_answering_does_not_end_the_run() -> None:

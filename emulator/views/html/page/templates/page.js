@@ -85,6 +85,33 @@
   const lanesHeight = (usermeta, datasets) =>
     new Set(Object.values(datasets).flat().map(row => row[usermeta.lane])).size * usermeta.height + 8;
 
+  // --- pictures whose time the reader zooms, all alike, and saves for ui.perfetto.dev: Chrome's JSON of trace events ---
+  const SPAN = "zoom_time_ns";
+  const hasSpan = name => wanted[name]?.document.layer?.some(one => one.params?.some(param => param.name === "zoom"));
+  const traceEvents = (begin, end) => Object.keys(wanted).filter(hasSpan).flatMap((name, at) => {
+    const pid = at + 1, before = new Map(), { points, events } = wanted[name].data;
+    const found = [{ ph: "M", name: "process_name", pid, args: { name } }];
+    for (const { kind = "", name, time_ns, ...values } of rows(points)) {
+      const counter = { ph: "C", name: `${kind} ${name}`, pid, ts: Math.max(time_ns, begin) / 1e3, args: values };
+      if (time_ns < begin) { before.set(counter.name, counter); continue; }
+      if (before.has(counter.name)) found.push(before.get(counter.name));
+      before.delete(counter.name);
+      if (time_ns <= end) found.push(counter);
+    }
+    for (const { event, from_ns, to_ns } of at ? [] : rows(events))
+      if (from_ns <= end && to_ns >= begin) found.push({ ph: "X", name: event, pid, tid: 1, ts: from_ns / 1e3, dur: (to_ns - from_ns) / 1e3 });
+    return found;
+  });
+  document.addEventListener("click", event => {
+    if (!event.target.matches("[data-save]")) return;
+    const [begin, end] = views.get(event.target.closest("[data-chart]").dataset.chart)?.signal(SPAN) ?? [-Infinity, Infinity];
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([JSON.stringify({ traceEvents: traceEvents(begin, end) })], { type: "application/json" }));
+    link.download = "rates.json";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+
   const draw = async (name, figure) => {
     const canvas = figure.querySelector(".canvas");
     const width = canvas.clientWidth;
@@ -100,6 +127,10 @@
     });
     canvas.querySelector("svg")?.setAttribute("aria-hidden", "true");
     views.set(name, result.view);
+    if (hasSpan(name)) result.view.addSignalListener(SPAN, (_, span) => {
+      for (const [other, view] of views)
+        if (hasSpan(other) && String(view.signal(SPAN)) !== String(span)) view.signal(SPAN, span).runAsync();
+    });
   };
   const refresh = async (name, figure) => {
     const view = views.get(name);
