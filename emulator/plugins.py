@@ -33,29 +33,32 @@ class PluginKind(StrEnum):
 
 _ANNEXES = "emulator.annexes."
 _BESIDE_THE_NIC = "agents.annexes."
-_CORE_COMMANDS = ("run", "bench", "plan", "compare", "report", "trace check", "runs", "lab")
+_COMMANDS = "emulator.cli.commands."
 BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     PluginKind.COMMANDS: {  # by their words
-        **{words: f"emulator.cli.commands.{words.split()[-1]}:add_parser" for words in _CORE_COMMANDS},
+        **{word: f"{_COMMANDS}{word}:add_parser" for word in ("run", "bench", "plan", "compare", "report")},
+        "sweep": f"{_ANNEXES}series.sweep_command:add_parser",
+        "suite": f"{_ANNEXES}series.suite_command:add_parser",
+        "trace check": f"{_COMMANDS}check:add_parser",
+        "runs": f"{_COMMANDS}runs:add_parser",
+        "lab": f"{_COMMANDS}lab:add_parser",
         "agent calibrate": f"{_ANNEXES}bench_kit.calibrate:add_parser",
         "agent certs": f"{_ANNEXES}launch.certs:add_parser",
         "agent launch": f"{_ANNEXES}launch.launch_here:add_parser",
         "agent peer": f"{_ANNEXES}bench_kit.peer:add_parser",
         "agent start": "agents.command:add_parser",
-        "help": "emulator.cli.commands.help:add_parser",
-        "help completion": "emulator.cli.commands.help:add_completion",
-        "help examples": "emulator.cli.commands.help:add_examples",
-        "bench pairs": "emulator.cli.commands.bench:add_pairs",
-        "box": "emulator.cli.commands.lab:add_box",
-        "runs judge": "emulator.cli.commands.runs:add_judge",
+        "help": f"{_COMMANDS}help:add_parser",
+        "help completion": f"{_COMMANDS}help:add_completion",
+        "help examples": f"{_COMMANDS}help:add_examples",
+        "bench pairs": f"{_COMMANDS}bench:add_pairs",
+        "box": f"{_COMMANDS}lab:add_box",
+        "runs judge": f"{_COMMANDS}runs:add_judge",
         "demo": f"{_ANNEXES}demo.command:add_parser",
         "lab probe": f"{_ANNEXES}bench_kit.probing:add_parser",
         "runs audit": f"{_ANNEXES}bench_kit.audit.command:add_parser",
         "runs export": f"{_ANNEXES}exports.command:add_parser",
         "runs watch": f"{_ANNEXES}telemetry.watching:add_parser",
         "serve": f"{_ANNEXES}service.command:add_parser",
-        "suite": f"{_ANNEXES}series.suite_command:add_parser",
-        "sweep": f"{_ANNEXES}series.sweep_command:add_parser",
         "trace anonymize": f"{_ANNEXES}trace_kit.anonymize_command:add_parser",
         "trace convert": f"{_ANNEXES}importers.command:add_parser",
         "trace diff": f"{_ANNEXES}trace_kit.diff:add_parser",

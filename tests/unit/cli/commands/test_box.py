@@ -34,8 +34,7 @@ OLD = {
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabStore:
     """An empty store, which the commands use instead of that of this host."""
     store = LabStore(tmp_path / "labs")
-    for command in ("box", "lab"):
-        monkeypatch.setattr(f"emulator.cli.commands.{command}.Labs", lambda: Labs(store))
+    monkeypatch.setattr("emulator.cli.commands.lab.Labs", lambda: Labs(store))
     return store
 
 
