@@ -221,7 +221,7 @@ def test_rates_and_queues_zoom_together_and_what_is_shown_is_saved(browser: Brow
         "svg.scrollIntoView({behavior: 'instant', block: 'center'});"
         "const box = svg.getBoundingClientRect(), at = {clientX: box.x + box.width / 2, clientY: box.y + 100};"
         "const target = document.elementFromPoint(at.clientX, at.clientY);"
-        "target.dispatchEvent(new WheelEvent('wheel', {deltaY: -800, shiftKey: true, bubbles: true, ...at}))"
+        "target.dispatchEvent(new WheelEvent('wheel', {deltaY: -800, ctrlKey: true, bubbles: true, ...at}))"
     )
     for name, text in zip(("rates-over-time", "queues-over-time"), before, strict=True):
         wait_for(lambda name=name, text=text: browser.run(labels.format(name)) != text or None)  # type: ignore[misc]

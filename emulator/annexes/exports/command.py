@@ -60,7 +60,7 @@ def _run(args: argparse.Namespace) -> None:
         return
     if args.endpoint is not None:
         raise InputError(f"--endpoint is only for --to {_OTEL}")
-    chosen = _of_span(load(PluginKind.EXPORTS, args.to, Format), args.begin, args.until)
+    chosen = of_span(load(PluginKind.EXPORTS, args.to, Format), args.begin, args.until)
     chosen.require()
     run = read_run(args.run)
     if args.out == Path("-"):
@@ -72,8 +72,16 @@ def _run(args: argparse.Namespace) -> None:
         notify(note)
 
 
-def _of_span(chosen: Format, begin: str | None, until: str | None) -> Format:
-    """The format for a part of a run, if one is asked for."""
+def of_span(chosen: Format, begin: str | None, until: str | None) -> Format:
+    """The format for a part of a run, if one is asked for.
+
+    Args:
+        chosen: the whole format.
+        begin, until: as on the command line, since the first payload.
+
+    Raises:
+        InputError: they are no times or no span, or the format has no part of a run.
+    """
     if begin is None and until is None:
         return chosen
     if chosen.write_span is None:

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.annexes.exports.perfetto import write, write_trace_line
+from emulator.annexes.exports.command import of_span
+from emulator.annexes.exports.formats import JUNIT, Format
+from emulator.annexes.exports.perfetto import PERFETTO, write, write_trace_line
 from emulator.errors import InputError
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
@@ -183,3 +185,24 @@ def test_a_part_of_a_run_has_what_happened_in_it_and_the_values_at_its_beginning
     assert [one[2:4] for one in read_slices(tmp_path / "out")] == [(10**9, 4 * 10**9)] * 2
     with pytest.raises(InputError, match="the run has nothing between them"):
         write(run, tmp_path / "none", span=(3.5e9, 4e9))
+
+
+@pytest.mark.parametrize(
+    ("form", "begin", "until", "said"),
+    [
+        (PERFETTO, "2s", "1s", "--until 1s: is not after --from 2s"),
+        (PERFETTO, "5", None, "--from: '5' is not a time"),
+        (JUNIT, None, "1s", "junit has no part of a run"),
+    ],
+)
+def test_a_part_of_a_run_that_cannot_be_is_refused(
+    form: Format, begin: str | None, until: str | None, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        of_span(form, begin, until)
+
+
+def test_a_part_of_a_run_may_have_one_edge(tmp_path: Path) -> None:
+    run = read_run(observed(tmp_path / "run"))
+    of_span(PERFETTO, None, "500ms").write(run, tmp_path / "out")
+    assert {time_ns for _, time_ns, _ in counted(tmp_path / "out")} == {10**9}
