@@ -241,7 +241,11 @@ def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
         "text": headline(verdict),
         "rules": verdict.rules,
         "is_example": verdict.is_example,
-        "tester": {"calibrated": verdict.tester.is_calibrated, "problems": list(verdict.tester.problems)},
+        "tester": {
+            "calibrated": verdict.tester.is_calibrated,
+            "expired": verdict.tester.expired,
+            "problems": list(verdict.tester.problems),
+        },
         "checks": [row_to_json(VERDICT_COLUMNS, one) for one in verdict.findings],
     }
 

@@ -31,6 +31,7 @@ def headline(verdict: Verdict) -> str:
 def words(verdict: Verdict) -> tuple[str, str]:
     """The headline in two parts: the outcome, or "Played" without rules, and the rest."""
     calibrated = "" if verdict.tester.is_calibrated else "; tester not calibrated"
+    calibrated = f"; {verdict.tester.expired}" if verdict.tester.expired else calibrated
     if verdict.rules is None:
         return "Played", _what_happened(verdict.summary)
     example = " (the shipped example)" if verdict.is_example else ""

@@ -17,10 +17,12 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emulator.annexes.bench_kit.closure import COLUMNS, closure_tests, tests_of
 from emulator.cli.options import add_options, build, given, options_at
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import at_least
 from emulator.device.lab.labs import Labs
+from emulator.errors import InputError
 from emulator.experiment.play.play import play, prepare
 from emulator.experiment.settle.calibration import deciding_parameters
 from emulator.experiment.settle.testbed import topology_without_host
@@ -75,7 +77,12 @@ STEADY = 0.25
 
 
 def calibrate(
-    topology: Topology | None, *, transports: Sequence[str], ranks: int | None, agents: Agents | None = None
+    topology: Topology | None,
+    *,
+    transports: Sequence[str],
+    ranks: int | None,
+    agents: Agents | None = None,
+    closure: bool = False,
 ) -> Calibration:
     """Measure the tester; takes some seconds per transport.
 
@@ -84,14 +91,21 @@ def calibrate(
         transports: by name.
         ranks: in pairs; None: one per host, or two per core.
         agents: how agents of the topology connect, to look at their clocks; None: none does.
+        closure: also plant faults in a lab, see closure.py.
 
     Raises:
+        InputError: closure tests without a topology of a lab, or without root.
         EmulatorError: as a run.
     """
+    is_lab = topology is not None and can_be_cabled(topology) and os.geteuid() == 0
+    if closure and not is_lab:
+        raise InputError("--closure: faults are planted in a lab: name the --topology of one, and run as root")
     with scratch_folder() as scratch, _testbed(topology, ranks, scratch) as bed:
         where = bed.where
         costs = tuple(_cost(name, bed, scratch) for name in transports)
         clocks = _clocks(topology, agents, scratch) if topology is not None and agents is not None else ()
+    with scratch_folder() as scratch:
+        planted = closure_tests(topology, scratch) if closure and topology is not None else ()
     return Calibration(
         created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds"),
         where=where,
@@ -100,6 +114,7 @@ def calibrate(
         transports=costs,
         timer=measure_timer(),
         clocks=clocks,
+        closure=tuple(one.to_plain() for one in planted),
     )
 
 
@@ -125,6 +140,9 @@ def doubts(topology: Topology | None, made: Calibration) -> Iterator[str]:
         if one.variation is not None and one.variation > STEADY:
             percent = number_cell(100 * one.variation)
             yield f"{one.transport} varies by {percent} %: other programs use this machine; calibrate when it is idle"
+    for test in tests_of(made):
+        if not test.is_inside:
+            yield f"{test.name}: what was planted was not found{f' ({test.why})' if test.why else ' within U'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +319,11 @@ def add_parser(subparsers: Subparsers) -> None:
         "--ranks", metavar="N", type=at_least(2, most=1024), help="default: one per host, or two per core"
     )
     parser.add_argument("--calibration", metavar="FILE", type=Path, help="file to write (default: where run looks)")
+    parser.add_argument(
+        "--closure", action="store_true", help="also plant a rate, losses and an outage in a lab, and find them again"
+    )
     parser.add_argument("--json", action="store_true", help="print the content of the file as JSON")
-    parser.add_explain("emulator.annexes.bench_kit.calibrate")
+    parser.add_explain("emulator.annexes.bench_kit.calibrate", "emulator.annexes.bench_kit.closure")
     parser.set_defaults(handler=run)
 
 
@@ -322,6 +343,7 @@ def run(args: argparse.Namespace) -> int:
         transports=args.transport or EVERYWHERE,
         ranks=args.ranks,
         agents=None if experiment.agents.listen is None else experiment.agents,
+        closure=args.closure,
     )
     path = args.calibration or default_path(made.topology_digest)
     write_calibration(path, made)
@@ -361,7 +383,8 @@ def render(made: Calibration) -> RenderableType:
     """The calibration for a console."""
     about = f"The tester alone, over {made.where}: payload of all ranks together, in pairs"
     table = FittedTable(_TRANSPORTS, made.transports)
-    return Group(Text(about, style="bold"), Text(), table, Text(), facts_grid(_lines(made)))
+    closure: list[RenderableType] = [Text(), FittedTable(COLUMNS, tests_of(made))] if made.closure else []
+    return Group(Text(about, style="bold"), Text(), table, Text(), facts_grid(_lines(made)), *closure)
 
 
 def _lines(made: Calibration) -> Iterator[tuple[str, str]]:

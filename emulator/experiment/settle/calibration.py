@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from emulator.errors import InputError
 from emulator.experiment.settle.defaults import Resolved
 from emulator.experiment.spec.spec import Observe
-from emulator.results.statistics.tester.calibration import Calibration, default_path, read_calibration
+from emulator.results.statistics.tester.calibration import Calibration, default_path, expired, read_calibration
 from emulator.topology.model import Topology
 
 Deciding = dict[str, str | int | float | bool | None]
@@ -36,7 +37,7 @@ def calibration_of(
         given = ", ".join(f"{name} {value}" for name, value in parameters.items())
         notify(f"{path}: has no {resolved.transport.name} with {given}: nothing is marked tester-limited")
         return {}
-    return {
+    stored = {
         "file": str(path),
         "created": found.created,
         "where": found.where,
@@ -46,7 +47,11 @@ def calibration_of(
         "rates": [list(one) for one in cost.rates],
         "step_ns": cost.step_ns,
         "timer_ns": found.timer.p50_ns,
+        "closure": [{"name": one["name"], "inside": one["inside"]} for one in found.closure],
     }
+    if problem := expired(stored, datetime.now().astimezone().isoformat()):
+        notify(f"{path}: {problem}: run `charkha agent calibrate` again")
+    return stored
 
 
 def deciding_parameters(resolved: Resolved) -> Deciding:

@@ -33,6 +33,7 @@ from emulator.results.statistics.samples.transfers import (
     other_payload,
     summarise_transfers,
 )
+from emulator.results.statistics.tester.calibration import expired
 from emulator.results.statistics.tester.tester_model import SLOWEST_TESTER, InstanceLayouts, TesterModel, TesterShare
 from emulator.results.statistics.traffic.background import BackgroundFlow, background_flows
 from emulator.results.statistics.traffic.dut_counters import (
@@ -131,6 +132,7 @@ class TesterFacts:
         cct_until: what ends a collective; in runs before format version 2 the last acknowledgement did too.
         read_delay_median_ns, read_delay_p99_ns: between the kernel's time stamp of a packet that completed a
             communication and its handling by the agent; None without such stamps, or with too few.
+        calibration_expired: see `expired`; "" if it has not, or if there is none.
     """
 
     observation_point: str
@@ -146,6 +148,7 @@ class TesterFacts:
     cct_until: CctEnd = LAST_ARRIVAL
     read_delay_median_ns: int | None = None
     read_delay_p99_ns: int | None = None
+    calibration_expired: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +373,7 @@ def _tester_facts(manifest: Manifest, samples: pa.Table) -> TesterFacts:
         rank_rss_bytes=_largest([_rank_rss_bytes(host) for host in manifest.hosts]),
         read_delay_median_ns=_whole(median(delays)),
         read_delay_p99_ns=_whole(percentile(delays, 0.99)),
+        calibration_expired=expired(manifest.calibration, manifest.created),
     )
 
 

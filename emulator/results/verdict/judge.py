@@ -42,6 +42,7 @@ class TesterState:
         lateness: communications were posted late.
         drops: receiving hosts dropped datagrams, which counts of loss and repair then contain.
         has_loss: packets were lost, so that the tester's part of a time can contain repairs.
+        expired: the calibration was too old.
     """
 
     is_calibrated: bool
@@ -50,6 +51,7 @@ class TesterState:
     lateness: str = ""
     drops: str = ""
     has_loss: bool = False
+    expired: str = ""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -79,6 +81,7 @@ def judge_tester(summary: RunSummary) -> TesterState:
         steal=_steal(tester.steal_fraction),
         lateness=_lateness(summary),
         has_loss=bool(summary.totals.lost),
+        expired=tester.calibration_expired,
         drops=f"the receiving hosts dropped datagrams {drops:,} times: their buffers were full" if drops else "",
     )
 

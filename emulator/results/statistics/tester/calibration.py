@@ -9,6 +9,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from emulator.schema import decode, parse_json
 
 FORMAT = "charkha-calibration"
 VERSION = 1
+EXPIRES_DAYS = 30
+"""A calibration that is older when a run begins is used, and said to have expired."""
 LOOPBACK, CABLES = "loopback", "cables between namespaces"
 _CPU_INFO = Path("/proc/cpuinfo")
 _MACHINE_ID = Path("/etc/machine-id")
@@ -96,6 +99,7 @@ class Calibration:
         created: ISO 8601 with time zone.
         where: LOOPBACK, or CABLES: as in a lab but without switches and rates.
         topology, topology_digest: the topology file; None for loopback.
+        closure: what was planted and found again, with `name` and `inside`; empty: nothing was planted.
         host, host_digest: the host that the numbers are valid for.
     """
 
@@ -106,6 +110,7 @@ class Calibration:
     transports: tuple[TransportCost, ...]
     timer: TimerJitter
     clocks: tuple[AgentClock, ...] = ()
+    closure: tuple[Mapping[str, Any], ...] = ()
     host: Mapping[str, str] = field(default_factory=host_facts)
     host_digest: str = field(default_factory=host_digest)
 
@@ -120,6 +125,19 @@ class Calibration:
             if cost.transport == transport and all(parameters.get(k) == v for k, v in cost.parameters.items()):
                 return cost
         return None
+
+
+def expired(calibration: Mapping[str, Any], at: str) -> str:
+    """`the calibration expired: made 2026-01-02, 45 days before`; "" if it has not, or if there is none.
+
+    Args:
+        calibration: as a manifest stores it.
+        at: when the run began, ISO 8601.
+    """
+    made = calibration.get("created")
+    began = datetime.fromisoformat(at).astimezone()
+    days = (began - datetime.fromisoformat(made).astimezone()).days if isinstance(made, str) else 0
+    return f"the calibration expired: made {str(made)[:10]}, {days} days before" if days > EXPIRES_DAYS else ""
 
 
 def default_path(topology_digest: str | None) -> Path:

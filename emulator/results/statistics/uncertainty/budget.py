@@ -9,12 +9,13 @@ beside U.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from emulator.results.run_folder.manifest import KERNEL_OBSERVATION_POINT, Manifest
 from emulator.results.statistics.samples.collectives import STAMP_ERROR_NS
+from emulator.results.statistics.tester.calibration import expired
 from emulator.results.statistics.uncertainty.repeat import Repeat
 
 COVERAGE_FACTOR = 2
@@ -67,6 +68,20 @@ class Budget:
     iterations: int = 0
     k: int = COVERAGE_FACTOR
 
+    @classmethod
+    def of(
+        cls, value: float, parts: Sequence[Component], *, bias: float | None = None, count: int = 0, why: str = ""
+    ) -> Budget:
+        """The sum of its parts; not stated for the reason given, or because one of them is not known."""
+        why = why or next((one.source for one in parts if one.standard is None), "")
+        standard = None if why else math.hypot(*(one.standard or 0.0 for one in parts))
+        expanded = None if standard is None else COVERAGE_FACTOR * standard
+        return cls(value, standard, expanded, tuple(parts), why, bias, count)
+
+    def part(self, name: str) -> Component | None:
+        """The component of this name; None: it has none."""
+        return next((one for one in self.components if one.name == name), None)
+
     @property
     def relative(self) -> float | None:
         """U / value; None if U is not stated."""
@@ -89,7 +104,8 @@ class Budget:
         Args:
             better: as for `towards`.
         """
-        chance = next((one.standard or 0.0 for one in self.components if one.name == REPEAT), 0.0)
+        repeat = self.part(REPEAT)
+        chance = 0.0 if repeat is None else repeat.standard or 0.0
         rest = (self.towards(better=better) / COVERAGE_FACTOR) ** 2 - chance**2
         room = (abs(self.value - limit) / COVERAGE_FACTOR) ** 2 - rest
         return math.ceil(self.iterations * chance**2 / room) if room > 0 and chance else None
@@ -162,11 +178,7 @@ class Sources:
             Component(name, None if share is None else share * abs(value), "A" if name == REPEAT else "B", source)
             for name, share, source in self._shares(repeat, time_ns, has_reference=has_reference)
         )
-        missing = next((one for one in parts if one.standard is None), None)
-        if missing is not None:
-            return Budget(value, None, None, parts, missing.source, bias, repeat.iterations)
-        standard = math.sqrt(sum((one.standard or 0.0) ** 2 for one in parts))
-        return Budget(value, standard, COVERAGE_FACTOR * standard, parts, "", bias, repeat.iterations)
+        return Budget.of(value, parts, bias=bias, count=repeat.iterations)
 
     def _shares(
         self, repeat: Repeat, time_ns: float, *, has_reference: bool
@@ -199,14 +211,25 @@ def _stamp(manifest: Manifest) -> tuple[float | None, str]:
     for name, what in (("timer_ns", "how late an idle agent wakes"), ("step_ns", "a step of the idle tester")):
         bound = manifest.calibration.get(name)
         if isinstance(bound, int | float):
-            return float(bound), f"{what}, as calibrated"
+            old = expired(manifest.calibration, manifest.created)
+            return float(bound), "; ".join(filter(None, (f"{what}, as calibrated", old)))
     return None, "error of time stamps not known: the run has none of the kernel, and no calibration"
+
+
+def _closure(manifest: Manifest) -> str:
+    """What closure tests say of the rate of a lab."""
+    tests = {one["name"]: one["inside"] for one in manifest.calibration.get("closure", ())}
+    if tests.get("rate") is None:
+        return "no closure test (agent calibrate --closure)"
+    old = expired(manifest.calibration, manifest.created)
+    said = "found a planted rate" if tests["rate"] else "did NOT find a planted rate"
+    return old or f"a closure test on {str(manifest.calibration['created'])[:10]} {said}"
 
 
 def _reference(manifest: Manifest) -> tuple[float | None, str]:
     """By what share the rates of ports may be off, at most, and where that is known from."""
     if manifest.topology.get("lab"):
-        return _LAB_RATE, "shaper of the lab, at most 0.3 % off its rate"
+        return _LAB_RATE, f"shaper of the lab, at most 0.3 % off its rate; {_closure(manifest)}"
     ports = [
         port.get("rate_bps") for host in manifest.topology.get("hosts", ()) for port in host.get("interfaces") or [host]
     ]

@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.bench_kit.calibrate import can_be_cabled, doubts, render
-from emulator.results.statistics.tester.calibration import AgentClock, Calibration, TimerJitter, TransportCost
+from emulator.annexes.bench_kit.calibrate import calibrate, can_be_cabled, doubts, render
+from emulator.annexes.bench_kit.closure import ClosureTest
+from emulator.errors import InputError
+from emulator.results.statistics.tester.calibration import (
+    AgentClock,
+    Calibration,
+    TimerJitter,
+    TransportCost,
+    expired,
+)
+from emulator.results.statistics.uncertainty.budget import Sources
+from tests.support.runs import manifest
 from tests.support.terminal import rows_of, shown
 from tests.support.topologies import SHIPPED, shipped_topology, write_topology
 
@@ -84,3 +94,52 @@ def test_the_headline_names_what_was_crossed() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_every_line_fits_the_width(width: int) -> None:
     assert max(map(len, shown(render(MADE), width=width).splitlines())) <= width
+
+
+PLANTED = (
+    ClosureTest("rate", "%", 50, 50.1, 0.2),
+    ClosureTest("loss", "{count}", 1200, 1199, 0.0),
+    ClosureTest("outage", "ns", 2e8, None, None, "not found"),
+)
+
+
+def test_a_closure_test_says_whether_what_was_planted_was_found() -> None:
+    assert [one.is_inside for one in PLANTED] == [True, False, None]
+    made = replace(MEASURED, closure=tuple(one.to_plain() for one in PLANTED))
+    assert list(doubts(None, made)) == [
+        "loss: what was planted was not found within U",
+        "outage: what was planted was not found (not found)",
+    ]
+    *_, rate, loss, outage = rows_of(shown(render(replace(MADE, closure=tuple(one.to_plain() for one in PLANTED)))))
+    assert rate[:8] == ["rate", "50.0", "%", "50.1", "%", "0.200", "%", "yes"]
+    assert loss[:5] == ["loss", "1,200", "1,199", "0", "no"]
+    assert outage[-2:] == ["not", "found"]
+
+
+def test_closure_tests_need_a_lab() -> None:
+    with pytest.raises(InputError, match="name the --topology of one"):
+        calibrate(None, transports=(), ranks=None, closure=True)
+
+
+@pytest.mark.parametrize(("began", "days"), [("2026-02-01", 0), ("2026-02-02", 31), ("2027-01-02", 365)])
+def test_a_calibration_expires(began: str, days: int) -> None:
+    said = expired({"created": MADE.created}, f"{began}T03:04:05+00:00")
+    assert said == (f"the calibration expired: made 2026-01-02, {days} days before" if days else "")
+    assert expired({}, f"{began}T03:04:05+00:00") == ""
+
+
+@pytest.mark.parametrize(
+    ("closure", "began", "said"),
+    [
+        ([], "2026-01-03", "no closure test"),
+        ([{"name": "rate", "inside": True}], "2026-01-03", "a closure test on 2026-01-02 found a planted rate"),
+        ([{"name": "rate", "inside": False}], "2026-01-03", "did NOT find a planted rate"),
+        ([{"name": "rate", "inside": True}], "2026-03-03", "the calibration expired"),
+    ],
+)
+def test_a_budget_says_what_a_closure_test_found(closure: list[dict[str, object]], began: str, said: str) -> None:
+    calibration = {"created": MADE.created, "timer_ns": 5, "closure": closure}
+    run = manifest(calibration=calibration, topology={"lab": {"id": "1"}}, created=f"{began}T03:04:05+00:00")
+    found = Sources.of(run)
+    assert said in found.reference_source
+    assert ("expired" in found.stamp) is ("expired" in said)
