@@ -62,19 +62,19 @@ class Parser(argparse.ArgumentParser):
         """A group of options that `--help-all` lists."""
         return self._add_group(HelpGroup(self, title, advanced=True, **settings))
 
-    def add_explain(self, *tables: str, advanced: bool = False, of_run: bool = False) -> None:
+    def add_explain(self, *tables: str, advanced: bool = False, after: str = "") -> None:
         """Add `--explain`, which prints what every column means and ends.
 
         Args:
             tables: modules of emulator.views.terminal, or full names, that have `EXPLAIN`; they are loaded on demand.
             advanced: list the option in `--help-all` only.
-            of_run: after the argument `run` it sets `explain` instead: the command explains the figures of that run.
+            after: name of an argument: after it the option sets `explain` instead, and the command explains figures.
         """
         text = "print what every column means and exit"
-        if of_run:
-            text += "; after RUN: what the uncertainty of its figures is made of"
-        action = _ExplainRun if of_run else _Explain
-        self.add_argument("--explain", action=action, const=tables, advanced=advanced, help=text)
+        if after:
+            text += f"; after {after.upper()}: what the uncertainty of its figures is made of"
+        action = _ExplainFigures if after else _Explain
+        self.add_argument("--explain", action=action, const=tables, metavar=after, advanced=advanced, help=text)
 
     def format_help(self) -> str:
         """What `--help` shows: the common options and the example."""
@@ -232,11 +232,11 @@ class _Explain(_FullHelp):
         parser.exit()
 
 
-class _ExplainRun(_Explain):
-    """The same; after a run folder it sets `explain`, and the command explains the figures of that run."""
+class _ExplainFigures(_Explain):
+    """The same; after the argument that it names it sets `explain`, and the command explains the figures of that."""
 
     def __call__(self, parser: argparse.ArgumentParser, *given: object) -> None:
-        if getattr(given[0], "run", None) is None:
+        if not getattr(given[0], str(self.metavar), None):
             super().__call__(parser, *given)
         setattr(given[0], "explain", True)  # noqa: B010 (argparse's namespace)
 

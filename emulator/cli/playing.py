@@ -149,10 +149,10 @@ def _play_campaign(experiment: Experiment, player: CommandPlayer, root: Path, ar
 
 
 def _show_campaign(progress: CampaignProgress, args: argparse.Namespace) -> None:
-    from emulator.views.terminal.campaign_table import render
+    from emulator.views.terminal.campaign_table import over_runs_text, render
 
     plain = progress.to_plain()
     if args.json:
         print_json(plain)
     else:
-        print_tables(render(plain["runs"]), progress.advice)
+        print_tables(render(plain["runs"]), "", *over_runs_text(progress.jct), progress.advice)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from emulator.results.comparison.groups import MeasuredRun, RunGroup
+from emulator.results.comparison.verdicts import ComparisonRules, compare_pair
 from emulator.results.statistics.class_summary import ClassSummary, summarise_classes
+from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.samples.collectives import merge
+from emulator.results.statistics.samples.iterations import Measurements, Times
 from emulator.results.statistics.uncertainty.budget import Sources
-from tests.support.runs import table, timed
+from emulator.results.statistics.uncertainty.repeat import Repeat
+from tests.support.runs import manifest, table, timed
 
 TRIALS, FEWEST_WITHIN, WIDEST = 40, 35, 5.0
 NS, IDEAL_NS, SIZE_BYTES = 10_000_000, 8_000_000, 1_000
@@ -100,3 +106,39 @@ def test_iterations_that_are_alike_would_not_be_covered_as_independent_ones() ->
         times = alike(np.random.default_rng([seed, len("much alike")]), 400, 0.9)
         within += abs(np.median(times)) <= 2 * 1.2533 * times.std(ddof=1) / math.sqrt(len(times))
     assert within < FEWEST_WITHIN
+
+
+RATIO = 1.04
+
+
+def runs_of(random: np.random.Generator, name: str, factor: float, memory: float) -> RunGroup:
+    """Six runs of 40 iterations, which differ by 0.5 % and their iterations by 2 %."""
+    key, runs = ClassKey("all_reduce", 2, SIZE_BYTES, "ring", ""), []
+    for number in range(6):
+        between = 1 + 0.005 * random.normal()
+        times = np.rint(NS * factor * between * (1 + 0.02 * alike(random, 40, memory))).astype(np.int64)
+        created = f"2026-01-02T{2 * number + (name == 'b'):02}:00:00+00:00"
+        found = Measurements({key: Times(np.arange(40), times)}, 0)
+        budgets = QUIET.budgets({"cct_p50_ns": NS}, NS, by_time=Repeat(0.0, 40), by_rate=Repeat(0.0, 40))
+        runs.append(
+            MeasuredRun(
+                Path(name), manifest(run_id=f"{name}{number}", created=created), found, uncertainty={key: budgets}
+            )
+        )
+    return RunGroup(name, runs)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.6])
+def test_a_planted_ratio_of_two_groups_lies_within_its_uncertainty(memory: float) -> None:
+    within, wide = 0, []
+    for seed in range(TRIALS):
+        random = np.random.default_rng([100 + seed, round(10 * memory)])
+        groups = [runs_of(random, *side, memory) for side in (("a", 1.0), ("b", RATIO))]
+        (one,) = compare_pair(groups[0], groups[1], ComparisonRules(resamples=499)).classes
+        assert one.uncertainty is not None
+        assert one.uncertainty.expanded is not None
+        error = abs(one.uncertainty.value - RATIO)
+        within += error <= one.uncertainty.expanded
+        wide.append(one.uncertainty.expanded / max(error, 1e-12))
+    assert within >= FEWEST_WITHIN
+    assert np.median(wide) <= WIDEST

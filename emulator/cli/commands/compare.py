@@ -15,8 +15,10 @@ from emulator.results.comparison.verdicts import MEDIAN, TAIL, ComparisonRules, 
 from emulator.results.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.units import LARGEST_SEED, parse_fraction
 from emulator.views.as_json import comparison_to_json
+from emulator.views.columns.uncertainty_columns import compared_figures
 from emulator.views.comparison_text import comparison_to_markdown, undecided_text, write_comparison
 from emulator.views.terminal.comparison_table import render, render_trend
+from emulator.views.terminal.store_table import render_uncertainty
 from emulator.visible import visible_lines
 
 _STATISTICS = {"p25": 0.25, "p50": MEDIAN, "p90": 0.9, "p95": 0.95, "p99": TAIL}
@@ -88,8 +90,8 @@ def add_parser(subparsers: Subparsers) -> None:
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
     output.add_argument("--markdown", action="store_true", advanced=True, help="print it as Markdown, for a CI job")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_explain("comparison_table")
-    parser.set_defaults(handler=_run)
+    parser.add_explain("comparison_table", "store_table", after="groups")
+    parser.set_defaults(handler=_run, explain=False)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -107,7 +109,9 @@ def _run(args: argparse.Namespace) -> int:
     rules = ComparisonRules(margin=args.margin, quantile=_STATISTICS[args.on], seed=args.seed, find=args.find)
     comparison = compare(groups, comparability, rules)
     write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == _STRICT, is_trend=args.trend)
-    if args.json:
+    if args.explain:
+        print_tables(render_uncertainty([one for pair in comparison.pairs for one in compared_figures(pair)]))
+    elif args.json:
         print_json(comparison_to_json(comparison))
     elif args.markdown:
         print(visible_lines(comparison_to_markdown(comparison)), end="")

@@ -20,6 +20,7 @@ from emulator.results.verdict.judge import judge
 from emulator.results.verdict.rules import rules_of
 from emulator.units import parse_moment
 from emulator.views.as_json import result_to_json, runs_to_json, statistics_to_json, summary_to_json
+from emulator.views.columns.uncertainty_columns import stated_figures
 from emulator.views.terminal.store_table import (
     render_removals,
     render_result,
@@ -74,7 +75,7 @@ def _add_show(actions: Subparsers) -> None:
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_explain("summary_table", "store_table", of_run=True)
+    parser.add_explain("summary_table", "store_table", after="run")
     parser.set_defaults(handler=_show, explain=False)
 
 
@@ -123,7 +124,7 @@ def _show(args: argparse.Namespace) -> None:
     run = read_run(args.run)
     summary = summarise(run)
     if args.explain:
-        print_tables(render_uncertainty(summary))
+        print_tables(render_uncertainty(list(stated_figures(summary))))
         return
     found = measurements(run)
     manifest = dataclasses.replace(run.manifest, figures=judge(summary, rules_of(run)).figures)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.control.parameter import Parameter
-from emulator.results.comparison.groups import MeasuredRun, RunGroup
+from emulator.results.comparison.groups import MeasuredRun, RunGroup, are_apart
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.store import firmware_of
 from emulator.results.statistics.samples.classes import ClassKey
@@ -215,19 +215,11 @@ def _order_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
     """Groups that did not take turns: a drift of the machine looks like a difference of the device."""
     baseline, *others = groups
     for other in others:
-        if min(len(baseline.runs), len(other.runs)) < 2:
-            continue
-        first, second = _time_span(baseline.runs), _time_span(other.runs)
-        if first[1] < second[0] or second[1] < first[0]:
+        if are_apart(baseline.runs, other.runs):
             yield (
                 f"{baseline.name} and {other.name} were measured one after the other, not alternately: a drift of "
                 f"the machine would look like a difference of the device"
             )
-
-
-def _time_span(runs: Sequence[MeasuredRun]) -> tuple[str, str]:
-    created = sorted(run.manifest.created for run in runs)
-    return created[0], created[-1]
 
 
 def _early_notes(groups: Sequence[RunGroup]) -> Iterator[str]:

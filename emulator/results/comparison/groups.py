@@ -11,13 +11,14 @@ from pathlib import Path
 
 from emulator.errors import InputError, ResultError
 from emulator.results.comparison.causes import counted
-from emulator.results.run_folder.manifest import COMPLETE, Manifest
+from emulator.results.run_folder.manifest import COMPLETE, KERNEL_OBSERVATION_POINT, Manifest
 from emulator.results.run_folder.reader import of_session, read_run
 from emulator.results.run_folder.session import is_session
 from emulator.results.run_folder.store import find_runs, firmware_of, is_run_folder
 from emulator.results.statistics.samples.classes import JCT, ClassKey
 from emulator.results.statistics.samples.iterations import Measurements, measurements
 from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.statistics.uncertainty.budget import Budget
 from emulator.visible import visible
 
 
@@ -28,6 +29,7 @@ class MeasuredRun:
     Attributes:
         tester_percent: what of the time of a class, JCT included, the tester adds, see ClassSummary.
         burst_percent: by how much the network's part of a class is faster than its ports' rates allow.
+        uncertainty: of the median times of a class, JCT included: name of the figure → its budget.
         counted: what happened to its packets, see causes.py.
     """
 
@@ -36,6 +38,7 @@ class MeasuredRun:
     measurements: Measurements
     tester_percent: Mapping[ClassKey, float] = field(default_factory=dict)
     burst_percent: Mapping[ClassKey, float] = field(default_factory=dict)
+    uncertainty: Mapping[ClassKey, Mapping[str, Budget]] = field(default_factory=dict)
     counted: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -165,6 +168,12 @@ def take_turns(baseline: Sequence[MeasuredRun], other: Sequence[MeasuredRun]) ->
     return all(first != second for first, second in zip(sides[::2], sides[1::2], strict=True))
 
 
+def are_apart(baseline: Sequence[MeasuredRun], other: Sequence[MeasuredRun]) -> bool:
+    """Whether all runs of one group, of two or more each, are older than all of the other."""
+    first, second = (sorted(run.manifest.created for run in runs) for runs in (baseline, other))
+    return min(len(first), len(second)) > 1 and (first[-1] < second[0] or second[-1] < first[0])
+
+
 def _matching(pattern: str) -> list[Path]:
     # Path.glob does not accept absolute patterns.
     return [Path(one) for one in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
@@ -224,22 +233,29 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
             excluded.append(ExcludedRun(run.folder, reason))
         else:
             measured = measurements(run)
-            is_needed = run.manifest.calibration or measured.network
-            shares, bursts = _shares(summarise(run), run.manifest.trace.ranks) if is_needed else ({}, {})
-            kept.append(MeasuredRun(run.folder, run.manifest, measured, shares, bursts, counted(run)))
+            is_stamped = run.manifest.observation_point == KERNEL_OBSERVATION_POINT
+            is_needed = run.manifest.calibration or measured.network or is_stamped
+            known = _known(summarise(run), run.manifest.trace.ranks) if is_needed else ({}, {}, {})
+            kept.append(MeasuredRun(run.folder, run.manifest, measured, *known, counted(run)))
     if not kept:
         reasons = "; ".join(f"{one.folder}: {one.reason}" for one in excluded)
         raise ResultError(f"no run of this group can be compared ({reasons})", path=name)
     return RunGroup(name, sorted(kept, key=lambda one: (one.manifest.created, one.manifest.run_id)), excluded)
 
 
-def _shares(summary: RunSummary, ranks: int) -> tuple[Mapping[ClassKey, float], Mapping[ClassKey, float]]:
-    """`tester_percent` and `burst_percent` of a run."""
+def _known(
+    summary: RunSummary, ranks: int
+) -> tuple[Mapping[ClassKey, float], Mapping[ClassKey, float], Mapping[ClassKey, Mapping[str, Budget]]]:
+    """`tester_percent`, `burst_percent` and `uncertainty` of a run."""
     tester = {row.key: row.tester_percent for row in summary.classes if row.tester_percent is not None}
-    if summary.iteration is not None and summary.iteration.jct_ns and (added_ns := summary.tester_ns) is not None:
-        tester[ClassKey(JCT, ranks)] = 100 * added_ns / summary.iteration.jct_ns
+    budgets = {row.key: row.uncertainty for row in summary.classes}
+    if summary.iteration is not None and summary.iteration.jct_ns:
+        jct = ClassKey(JCT, ranks)
+        budgets[jct] = summary.iteration.uncertainty
+        if (added_ns := summary.tester_ns) is not None:
+            tester[jct] = 100 * added_ns / summary.iteration.jct_ns
     faster = {row.key: (row.network_ideal_percent or 0.0) - 100 for row in summary.classes}
-    return tester, {key: percent for key, percent in faster.items() if percent > 0}
+    return tester, {key: percent for key, percent in faster.items() if percent > 0}, budgets
 
 
 def _reason_to_exclude(manifest: Manifest) -> str | None:

@@ -11,11 +11,13 @@ import numpy as np
 
 from emulator.results.comparison import inference
 from emulator.results.comparison.comparability import Comparability
-from emulator.results.comparison.groups import MeasuredRun, RunGroup, take_turns
+from emulator.results.comparison.groups import MeasuredRun, RunGroup, are_apart, take_turns
 from emulator.results.comparison.inference import Floats
+from emulator.results.comparison.uncertainty import of_ratio, over_runs, reaching
 from emulator.results.statistics.method.bootstrap import RESAMPLES, Interval
 from emulator.results.statistics.method.descriptive import samples_needed, variation
 from emulator.results.statistics.samples.classes import JCT, ClassKey
+from emulator.results.statistics.uncertainty.budget import Budget
 
 MEDIAN, TAIL = 0.5, 0.99
 DILUTED_PERCENT, MOST_DILUTED_PERCENT = 5.0, 90.0
@@ -68,10 +70,12 @@ class ClassSide:
     Attributes:
         values_ns: one number per run that has one, in the order of the runs of the group.
         samples: measurements behind them.
+        uncertainty: of the time over all these runs; None without runs.
     """
 
     values_ns: tuple[float, ...]
     samples: int
+    uncertainty: Budget | None = None
 
     @property
     def array(self) -> Floats:
@@ -96,7 +100,10 @@ class ClassSide:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Times of the other group over those of the baseline: above 1 is slower; `interval` at 95 %."""
+    """Times of the other group over those of the baseline: above 1 is slower; `interval` at 95 %.
+
+    That of a verdict also has what is not by chance, see `uncertainty.reaching`.
+    """
 
     ratio: float
     interval: Interval | None
@@ -134,6 +141,7 @@ class ClassComparison:
             its runs. None: it is not, or the whole times are compared.
         is_network: the times are the network's part of cct, which all runs of both groups know.
         cct_ns: median over the runs of either group of what represents them, of the whole time.
+        uncertainty: of the ratio; None without one.
     """
 
     key: ClassKey
@@ -154,6 +162,7 @@ class ClassComparison:
     burst_percent: float | None = None
     is_network: bool = False
     cct_ns: tuple[float | None, float | None] = (None, None)
+    uncertainty: Budget | None = None
 
     @property
     def is_diluted(self) -> bool:
@@ -273,11 +282,15 @@ def _compare_class(
     tail = compare_sides(key, chosen(baseline), chosen(other), rules, TAIL)
     tester_percent = None if is_network else _median_of(key, [run.tester_percent for run in baseline.runs])
     finds, needs_to_find = _power(measured, rules, least=least, is_paired=is_paired, tester_percent=tester_percent)
+    budgets = [_budgets(key, group, is_network=is_network) for group in (baseline, other)]
+    uncertainty = _of_ratio(measured, (baseline, other), budgets, is_paired=is_paired)
+    first, second = map(_stated, measured.sides, budgets)
     is_tail_whole = [side.runs for side in measured.sides] == [side.runs for side in tail.sides]
     return ClassComparison(
         key,
-        *measured.sides,
-        measured.effect,
+        first,
+        second,
+        _reaching(measured.effect, uncertainty),
         measured.p,
         None,
         tail.effect if is_tail_whole else None,
@@ -289,7 +302,40 @@ def _compare_class(
         burst_percent=_median_of(key, [run.burst_percent for run in baseline.runs]) if is_network else None,
         is_network=is_network,
         cct_ns=(_median(key, baseline, rules.quantile), _median(key, other, rules.quantile)),
+        uncertainty=uncertainty,
     )
+
+
+def _budgets(key: ClassKey, group: RunGroup, *, is_network: bool) -> list[Budget]:
+    """What every run knows of the error of the median that is compared; empty if one knows nothing."""
+    name = "jct_ns" if key.collective == JCT else "network_p50_ns" if is_network else "cct_p50_ns"
+    found = [run.uncertainty.get(key, {}).get(name) for run in group.runs if _has(run, key)]
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(found) else []
+
+
+def _stated(side: ClassSide, budgets: Sequence[Budget]) -> ClassSide:
+    return replace(side, uncertainty=over_runs(side.array, budgets)) if side.runs else side
+
+
+def _of_ratio(
+    of: _MeasuredClass, groups: tuple[RunGroup, RunGroup], budgets: Sequence[Sequence[Budget]], *, is_paired: bool
+) -> Budget | None:
+    if of.effect is None:
+        return None
+    baseline, other = groups
+    first, second = (side.runs for side in of.sides)
+    runs = f"{second} pairs of runs" if is_paired else f"{second} runs against {first}"
+    apart = "one group was measured after the other: a drift of the tester is not known"
+    why = apart if are_apart(baseline.runs, other.runs) else ""
+    sides = budgets[0], budgets[1]
+    return of_ratio(of.effect.ratio, of.effect.interval, sides, count=min(first, second), runs=runs, why=why)
+
+
+def _reaching(effect: Effect | None, budget: Budget | None) -> Effect | None:
+    if effect is None or effect.interval is None or budget is None:
+        return effect
+    return replace(effect, interval=reaching(effect.interval, budget))
 
 
 def _has(run: MeasuredRun, key: ClassKey) -> bool:
@@ -417,14 +463,17 @@ def _decide(one: ClassComparison, rules: ComparisonRules, *, tests: int, is_pair
         plural = f"{tests} classes" if tests != 1 else "1 class"
         return replace(one, needs=needs, why=f"too few runs to decide {plural}", is_too_few=True)
     is_significant = one.holm_p is not None and one.holm_p < inference.SIGNIFICANCE
-    if is_significant and rules.excludes(interval):
+    is_within = one.uncertainty is not None and one.uncertainty.towards(better=False) >= abs(one.effect.ratio - 1)
+    if is_significant and rules.excludes(interval) and not is_within:
         return replace(one, verdict=ClassVerdict.SLOWER if interval.low > 1 else ClassVerdict.FASTER)
     device = one.device_interval
     if device is not None and rules.contains(device):
         return replace(one, verdict=ClassVerdict.NO_DIFFERENCE)
     if rules.contains(interval):
         return replace(one, why="the tester's part of the time dilutes the difference: take a larger size")
-    why = "the rank test is not significant" if rules.excludes(interval) else "the interval crosses the margin"
+    why = "the interval crosses the margin"
+    if rules.excludes(interval):
+        why = "the difference is within its uncertainty" if is_significant else "the rank test is not significant"
     return replace(one, needs=_runs_needed(one, one.effect, rules, tests=tests, is_paired=is_paired), why=why)
 
 

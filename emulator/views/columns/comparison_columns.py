@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 from emulator.results.comparison.causes import Cause
@@ -13,9 +13,18 @@ from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.statistics.traffic.background import BackgroundFlow
+from emulator.results.statistics.uncertainty.budget import Budget, stated
 from emulator.units import BITS_PER_BYTE, format_size
 from emulator.views.columns.columns import Column, bold, unshown
-from emulator.views.columns.figures import NONE, count_cell, duration_cell, gbps_cell, link_rate_cell, percent_cell
+from emulator.views.columns.figures import (
+    NONE,
+    count_cell,
+    duration_cell,
+    gbps_cell,
+    link_rate_cell,
+    number_cell,
+    percent_cell,
+)
 
 SIGNIFICANCE = (
     "p of the two-sided exact Mann-Whitney test with runs as units (for alternating runs: Wilcoxon's signed-rank "
@@ -53,6 +62,7 @@ _PAGE = [
     "other",
     "ratio",
     "interval",
+    "uncertainty",
     "variation",
     "p",
     "tail",
@@ -174,12 +184,19 @@ def class_columns(rules: ComparisonRules, *, baseline: str, other: str) -> dict[
         ),
         "interval": Column(
             "95 %\ninterval",
-            "95 % bootstrap interval of the ratio, with runs as units",
+            "95 % interval of the ratio: bootstrap with runs as units, and what clocks, time stamps and steal add",
             cell=lambda one: interval_text(one.effect),
             sacrifice=1,
         ),
         "low": unshown("ratio_low", lambda one: _ends(one.effect)[0]),
         "high": unshown("ratio_high", lambda one: _ends(one.effect)[1]),
+        "uncertainty": Column(
+            "± U",
+            "expanded uncertainty of the ratio (k = 2); a dash: not stated, see --explain",
+            key="uncertainty",
+            value=lambda one: _plain(one.uncertainty),
+            cell=lambda one: number_cell(stated(one.uncertainty)),
+        ),
         "variation": Column(
             "run-to-run CV",
             "coefficient of variation between runs: baseline / other",
@@ -231,7 +248,11 @@ def _outcome(one: ClassComparison) -> str:
 
 def _side(side: ClassSide) -> dict[str, Any]:
     figures = {name: getattr(side, name) for name in ("runs", "samples", "median_ns", "variation")}
-    return figures | {"values_ns": list(side.values_ns)}
+    return figures | {"values_ns": list(side.values_ns), "uncertainty": _plain(side.uncertainty)}
+
+
+def _plain(budget: Budget | None) -> dict[str, Any] | None:
+    return None if budget is None else asdict(budget)
 
 
 def _ratio(effect: Effect | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from emulator.results.comparison.verdicts import PairComparison
 from emulator.results.statistics.metric import Unit
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.summary import RunSummary
@@ -12,29 +13,26 @@ from emulator.results.statistics.uncertainty.budget import CLOCK, COMPONENTS, RE
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, percent_cell
 from emulator.views.verdict_text import metric_cell
+from emulator.visible import visible
 
 _SHOWN = ("jct", "cct_p50", "busbw", "busbw_to_ideal")
 """Metrics that the table shows; JSON also has the other figures."""
 _MEANINGS = {
-    REPEAT: "by chance (A), from blocks of iterations",
+    REPEAT: "by chance (A), from blocks of iterations, or from runs",
     CLOCK: "clocks of agents (B): bound of their offset over the run",
     STAMP: "time stamps (B): how late they are",
-    REFERENCE: "rates of the ports that ideal % divides by (B)",
+    REFERENCE: "rates of the ports that ideal % divides by (B); they cancel in a ratio",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StatedFigure:
-    """A figure with its budget; `of` is the class, or the iteration."""
+    """A figure with its budget; `of` is the class, or the iteration, `figure` a name and `unit` its unit."""
 
     of: str
-    metric: str
+    figure: str
     budget: Budget
-
-    @property
-    def unit(self) -> Unit:
-        """Unit of the figure."""
-        return METRICS[self.metric].unit
+    unit: Unit
 
     def cell(self, value: float | None) -> str:
         """A value in the unit of the figure."""
@@ -58,7 +56,16 @@ def stated_figures(summary: RunSummary) -> Iterator[StatedFigure]:
     for of, budgets in every:
         for name in _SHOWN:
             if (budget := budgets.get(METRICS[name].field)) is not None:
-                yield StatedFigure(of, name, budget)
+                yield StatedFigure(of, name, budget, METRICS[name].unit)
+
+
+def compared_figures(pair: PairComparison) -> Iterator[StatedFigure]:
+    """Of every class the ratio of two groups, then its time in each of them."""
+    for one in pair.classes:
+        sides = ((pair.baseline.name, one.baseline.uncertainty), (pair.other.name, one.other.uncertainty))
+        for name, budget, unit in (("ratio", one.uncertainty, Unit.RATIO), *((*each, Unit.NS) for each in sides)):
+            if budget is not None:
+                yield StatedFigure(str(one.key), visible(name), budget, unit)
 
 
 def _part(name: str) -> Column[StatedFigure]:
@@ -68,7 +75,7 @@ def _part(name: str) -> Column[StatedFigure]:
 
 UNCERTAINTY_COLUMNS: tuple[Column[StatedFigure], ...] = (
     Column("of", "class, or the iteration", cell=lambda row: row.of, is_number=False, folds=24),
-    Column("figure", "name of the metric", cell=lambda row: row.metric, is_number=False),
+    Column("figure", "name of the metric, or the group of a time", cell=lambda row: row.figure, is_number=False),
     Column("value", "what was measured", cell=lambda row: row.cell(row.budget.value), style=bold),
     Column("± U", "expanded uncertainty: 2 × the root of the sum of the squares of the parts; a dash: not stated",  # noqa: RUF001
            cell=lambda row: row.cell(row.budget.expanded), style=bold),

@@ -14,6 +14,7 @@ from emulator.results.statistics.samples.classes import ClassKey
 from emulator.views.columns.columns import Header, texts
 from emulator.views.columns.comparison_columns import cause_columns, page_columns, ratio_text, statistic_name
 from emulator.views.columns.figures import NONE, count_of
+from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, compared_figures, sources
 from emulator.views.comparison_text import (
     answer_words,
     fact_lines,
@@ -204,9 +205,11 @@ def _trend_cell(one: ClassComparison | None) -> str:
 def _method(comparison: GroupComparison) -> PageSection:
     columns = [*texts("group", "run", "began", "firmware"), Header("iterations"), Header("excluded")]
     rows = [_run_cells(group, number) for group in comparison.groups for number in range(len(group.runs))]
+    stated = [one for pair in comparison.pairs for one in compared_figures(pair)]
+    budgets = table_of("uncertainty", "Uncertainty", UNCERTAINTY_COLUMNS, stated, sources(stated), is_folded=True)
     facts = Facts("method-facts", "Method", list(fact_lines(comparison)))
     table = Table("runs", "Runs compared", columns, rows, is_folded=len(rows) > CHOICES)
-    return PageSection("method", "Method and runs", [facts, table])
+    return PageSection("method", "Method and runs", [facts, budgets, table])
 
 
 def _run_cells(group: RunGroup, number: int) -> list[str]:

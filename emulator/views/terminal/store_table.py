@@ -11,14 +11,13 @@ from rich.text import Text
 from emulator.results.run_folder.manifest import RUNNING, Manifest
 from emulator.results.run_folder.store import Removal, StoredRun
 from emulator.results.statistics.method.distribution import Distribution
-from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.worst.stragglers import SIGNIFICANCE, Lateness
 from emulator.units import format_size
 from emulator.views.columns.class_columns import DISTRIBUTION_COLUMNS
 from emulator.views.columns.columns import Column, explain, paragraphs
 from emulator.views.columns.figures import NONE, count_of, duration_cell, transport_of
 from emulator.views.columns.result_columns import RESULT_COLUMNS, result_columns, result_of
-from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, sources, stated_figures
+from emulator.views.columns.uncertainty_columns import UNCERTAINTY_COLUMNS, StatedFigure, sources
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import short, visible
 
@@ -104,9 +103,8 @@ def render_removals(removals: Sequence[Removal], *, is_done: bool) -> Renderable
     return Text("\n".join(lines))
 
 
-def render_uncertainty(summary: RunSummary) -> RenderableType:
-    """The budget of every figure of a run."""
-    rows = list(stated_figures(summary))
+def render_uncertainty(rows: Sequence[StatedFigure]) -> RenderableType:
+    """The budget of every figure."""
     return FittedTable(UNCERTAINTY_COLUMNS, rows, more=sources(rows))
 
 

@@ -17,6 +17,7 @@ from emulator.results.run_folder.session import StoredSession, session_of
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.samples.classes import count_classes
 from emulator.trace.meaning.workload import build_workload
+from emulator.views.terminal.campaign_table import over_runs_text
 from tests.support import traces
 from tests.support.runs import manifest, ranks, write_run
 
@@ -165,3 +166,22 @@ def test_a_resumed_campaign_refuses_a_run_of_another_run_spec(tmp_path: Path) ->
     write_run(tmp_path / "out" / "01", [], spec=with_absolute_paths(other).to_plain())
     with pytest.raises(InputError, match="01: has a run of a different run spec"):
         play_campaign(Player(), campaign(tmp_path, 1), resume=True)
+
+
+def test_the_time_of_an_iteration_has_the_spread_of_its_runs(tmp_path: Path) -> None:
+    """Runs of 1.0, 1.1, 1.2 and 1.3 ms, whose iterations are all alike: only the runs tell how far off it may be."""
+
+    def play(_: Experiment, folder: Path, *, solo: bool = False) -> StoredSession:
+        each_ns = 1_000_000 + 100_000 * (int(folder.name) - 1)
+        return session_of(write_run(folder, [], iterations={n: ranks((0, 1_000), (0, each_ns)) for n in range(10)}))
+
+    few, progress = campaign(tmp_path / "few", 2), campaign(tmp_path, 4)
+    play_campaign(play, few)
+    play_campaign(play, progress)
+    (shown,) = over_runs_text(few.jct)
+    assert shown == "JCT over the runs: 1.05 ms U not stated: 2 runs, and 4 are the fewest"
+    (plain,) = progress.to_plain()["jct"]
+    assert plain["value"] == pytest.approx(1.15e6, rel=5e-3)
+    repeat = plain["components"][0]
+    assert (repeat["name"], repeat["kind"], repeat["standard"] > 20_000) == ("repeat", "A", True)
+    assert plain["why"].startswith("error of time stamps not known")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from emulator.results.statistics.class_summary import ClassSummary
+from emulator.results.statistics.metric import Unit
 from emulator.results.statistics.uncertainty.budget import Budget, Component
 from emulator.views.columns.class_columns import CLASS_COLUMNS
 from emulator.views.columns.columns import filled
@@ -20,7 +21,7 @@ ROW = ClassSummary("all_reduce", 2, 1 << 20, "ring", 1, 20, 1e9, 1e9, 80.0, 1e6,
 
 
 def cells(budget: Budget) -> dict[str, str]:
-    row = StatedFigure("class", "cct_p50", budget)
+    row = StatedFigure("class", "cct_p50", budget, Unit.NS)
     return {one.name: one.cell(row) for one in UNCERTAINTY_COLUMNS}
 
 
@@ -39,7 +40,7 @@ def test_a_row_has_the_figure_every_part_and_where_it_is_from() -> None:
         "tester": "+200 µs",
         "not stated": NONE,
     }
-    rows = [StatedFigure("class", "cct_p50", STATED), StatedFigure("class", "busbw", STATED)]
+    rows = [StatedFigure("class", "cct_p50", STATED, Unit.NS), StatedFigure("class", "busbw", STATED, Unit.BYTES_PER_S)]
     assert sources(rows) == "repeat: 10 blocks; stamp: late"
 
 

@@ -4,7 +4,8 @@ Neighbouring iterations are alike, so they do not count as independent. They are
 be nearly independent, by the correlation of neighbours. The share of values below the median scatters from block to
 block as much as the correlation makes it. So far below and above one half, that share may be off: the values at these
 two shares are the ends of an interval of the median. It does not grow, as the scatter of medians would, because
-a few iterations took very long.
+a few iterations took very long. A run that is too short for BLOCKS has its iterations instead, and counts them as
+fewer by the correlation of neighbours: fewer blocks would widen it by a factor for themselves.
 
 Sources: GUM (JCGM 100:2008) 4.2 and G.3; Heidelberger and Lewis, Quantile Estimation in Dependent Sequences, Operations
 Research 32 (1984).
@@ -21,11 +22,8 @@ from emulator.results.statistics.method.descriptive import Values, median, stude
 from emulator.results.statistics.samples.collectives import FloatArray
 from emulator.trace.meaning.model import IntArray
 
-FEWEST_BLOCKS, MOST_BLOCKS = 4, 10
-"""With these, simulated runs of 20 iterations or more, normal, skewed or with outliers, AR(1) up to 0.6, had the true
-median within U in 92 to 99 % of cases."""
-SHORTEST_BLOCK = 2
-FEWEST_ITERATIONS = FEWEST_BLOCKS * SHORTEST_BLOCK
+BLOCKS, SHORTEST_BLOCK = 10, 2
+FEWEST_ITERATIONS = 8
 WITHIN_TWO_SIGMA = 0.5 + math.erf(math.sqrt(2)) / 2
 """Share of a normal distribution below two standard deviations above its mean."""
 
@@ -37,7 +35,7 @@ class Repeat:
     Attributes:
         relative: / the median, widened for few blocks: twice it covers as much as of a normal distribution; None: not
             known.
-        iterations, blocks: that it follows from.
+        iterations, blocks: that it follows from; 0 blocks: from the iterations themselves.
         why: why it is not known; "" if it is.
     """
 
@@ -49,7 +47,8 @@ class Repeat:
     @property
     def source(self) -> str:
         """Where it comes from, for people."""
-        return self.why or f"{self.iterations} iterations in {self.blocks} blocks, Student's t"
+        how = f"in {self.blocks} blocks" if self.blocks else "and how much neighbours are alike"
+        return self.why or f"{self.iterations} iterations {how}, Student's t"
 
 
 def repeat_of(values: Values, iteration: IntArray) -> Repeat:
@@ -68,18 +67,23 @@ def repeat_of(values: Values, iteration: IntArray) -> Repeat:
     typical = np.bincount(which, values) / sizes if len(values) > count else values[np.argsort(which)]
     neighbours = _correlation(typical)
     length = max(SHORTEST_BLOCK, math.ceil((1 + neighbours) / (1 - neighbours)))
-    blocks = min(count // length, MOST_BLOCKS)
-    if blocks < FEWEST_BLOCKS:
+    blocks = BLOCKS if count // length >= BLOCKS else 0
+    independent = float(below.std(ddof=1)) / math.sqrt(count)
+    if blocks:
+        shares = np.array([one.mean() for one in np.array_split(below, blocks)])
+        of_blocks = _widened(blocks) * float(shares.std(ddof=1)) / math.sqrt(blocks)
+        reach = max(of_blocks, 2 * independent)  # blocks never say less than independence
+    else:
+        reach = _widened(count) * independent * math.sqrt((1 + neighbours) / (1 - neighbours))
+    if reach > 0.5:
         return Repeat(None, count, why=f"{count} iterations, and each is much like the one before: play more")
-    shares = np.array([one.mean() for one in np.array_split(below, blocks)])
-    of_blocks = student_t_quantile(WITHIN_TWO_SIGMA, blocks - 1) * float(shares.std(ddof=1)) / math.sqrt(blocks)
-    reach = max(of_blocks, 2 * float(below.std(ddof=1)) / math.sqrt(count))  # blocks never say less than independence
-    first, last = math.floor((0.5 - reach) * len(values)), math.ceil((0.5 + reach) * len(values))
-    if first < 0 or last > len(values):
-        return Repeat(None, count, why=f"{count} iterations scatter too much: play more")
-    ordered = np.sort(values)
-    width = float(ordered[last - 1]) - float(ordered[max(first, 1) - 1])
-    return Repeat(width / 4 / centre, count, blocks)
+    ends = np.interp(len(values) * np.array([0.5 - reach, 0.5 + reach]) - 0.5, np.arange(len(values)), np.sort(values))
+    return Repeat(float(ends[1] - ends[0]) / 4 / centre, count, blocks)
+
+
+def _widened(count: int) -> float:
+    """What so many trials, instead of many, make of two standard deviations: Student's t."""
+    return student_t_quantile(WITHIN_TWO_SIGMA, count - 1)
 
 
 def _correlation(values: Values) -> float:
