@@ -135,7 +135,8 @@ def expired(calibration: Mapping[str, Any], at: str) -> str:
         at: when the run began, ISO 8601.
     """
     made = calibration.get("created")
-    days = (datetime.fromisoformat(at) - datetime.fromisoformat(made)).days if isinstance(made, str) else 0
+    began = datetime.fromisoformat(at).astimezone()
+    days = (began - datetime.fromisoformat(made).astimezone()).days if isinstance(made, str) else 0
     return f"the calibration expired: made {str(made)[:10]}, {days} days before" if days > EXPIRES_DAYS else ""
 
 
