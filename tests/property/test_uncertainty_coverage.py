@@ -131,8 +131,8 @@ def runs_of(random: np.random.Generator, name: str, factor: float, memory: float
 @pytest.mark.parametrize("memory", [0.0, 0.6])
 def test_a_planted_ratio_of_two_groups_lies_within_its_uncertainty(memory: float) -> None:
     within, wide = 0, []
-    for seed in range(TRIALS):
-        random = np.random.default_rng([100 + seed, round(10 * memory)])
+    for seed in range(3 * TRIALS):  # of 40, chance alone makes it 34 now and then: each side has only six runs
+        random = np.random.default_rng([seed, round(10 * memory)])
         groups = [runs_of(random, *side, memory) for side in (("a", 1.0), ("b", RATIO))]
         (one,) = compare_pair(groups[0], groups[1], ComparisonRules(resamples=499)).classes
         assert one.uncertainty is not None
@@ -140,5 +140,5 @@ def test_a_planted_ratio_of_two_groups_lies_within_its_uncertainty(memory: float
         error = abs(one.uncertainty.value - RATIO)
         within += error <= one.uncertainty.expanded
         wide.append(one.uncertainty.expanded / max(error, 1e-12))
-    assert within >= FEWEST_WITHIN
+    assert within >= 3 * FEWEST_WITHIN
     assert np.median(wide) <= WIDEST
