@@ -42,7 +42,7 @@ QUEUE, PATIENT = "64M", 19
 """Of the port that is slowed: nothing is dropped, and no time-out comes (2.1 s) while frames wait in it."""
 FASTEST_BPS = 10**9
 """Ports of the lab are not faster: a lab that is busy forwarding measures itself."""
-ITERATIONS, ITERATION_S = 10, 0.5
+ITERATIONS, ITERATION_S = 20, 0.25
 TIMEOUT_EXPONENT = 12
 """Time-outs of 17 ms, stretched to 67 ms: seven retries outlast the outage."""
 LOADS = (0, 50, 100)
@@ -127,10 +127,20 @@ class _Bed:
         self._runs = 0
 
     def rate(self, load: int) -> ClosureTest:
-        """A port that sends at a share of its rate: the network's part of all-reduces that cross it."""
-        profile = self._profile(f"rules: [{{name: planted, shape: {{rate: {SHARE} %, queue: {QUEUE}}}}}]")
+        """A port that sends at a share of its rate: the network's part of broadcasts that cross it.
+
+        One way alone: acknowledgements do not wait behind payload, and the queue of the port never runs dry.
+        """
+        rule = f"{{name: planted, shape: {{rate: {SHARE} %, queue: {QUEUE}}}, port: '{PORT}'}}"
+        options: dict[str, str | int | float | bool] = {"qp_timeout": PATIENT}
         with _busy(load):
-            summary = self._measure(ITERATIONS, share=SHARE / 100, profile=profile, options={"qp_timeout": PATIENT})
+            summary = self._measure(
+                ITERATIONS,
+                share=SHARE / 100,
+                collective="broadcast",
+                profile=self._profile(f"rules: [{rule}]"),
+                options=options,
+            )
         name = f"rate, {load} % other work" if load else "rate"
         (one,) = summary.classes
         part = one if one.network is None else one.network
@@ -174,15 +184,16 @@ class _Bed:
         iterations: int,
         *,
         share: float,
+        collective: str = "all_reduce",
         profile: str | None = None,
         events: tuple[Event, ...] = (),
         options: Mapping[str, str | int | float | bool] | None = None,
     ) -> RunSummary:
-        """Play all-reduces that take about ITERATION_S each; share: of the rate that the port gives."""
+        """Play collectives that take about ITERATION_S each; share: of the rate that the port gives."""
         size = int(self._rate_bps / 8 * share * ITERATION_S) >> 16 << 16
         network = replace(self._network, transport=Transport(name="roce", options=options or {}))
         experiment = Experiment(
-            jobs=(Job(sweep=Sweep(collective="all_reduce", ranks=2, sizes=(size,)), iterations=iterations, warmup=1),),
+            jobs=(Job(sweep=Sweep(collective=collective, ranks=2, sizes=(size,)), iterations=iterations, warmup=1),),
             network=network,
             device=Device(profile=profile),
             events=events,
