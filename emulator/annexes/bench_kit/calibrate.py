@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.annexes.bench_kit.closure import COLUMNS, closure_tests, tests_of
+from emulator.annexes.bench_kit.closure import COLUMNS, closure_tests
 from emulator.cli.options import add_options, build, given, options_at
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import at_least
@@ -114,7 +114,7 @@ def calibrate(
         transports=costs,
         timer=measure_timer(),
         clocks=clocks,
-        closure=tuple(one.to_plain() for one in planted),
+        closure=planted,
     )
 
 
@@ -140,7 +140,7 @@ def doubts(topology: Topology | None, made: Calibration) -> Iterator[str]:
         if one.variation is not None and one.variation > STEADY:
             percent = number_cell(100 * one.variation)
             yield f"{one.transport} varies by {percent} %: other programs use this machine; calibrate when it is idle"
-    for test in tests_of(made):
+    for test in made.closure:
         if not test.is_inside:
             yield f"{test.name}: what was planted was not found{f' ({test.why})' if test.why else ' within U'}"
 
@@ -383,7 +383,7 @@ def render(made: Calibration) -> RenderableType:
     """The calibration for a console."""
     about = f"The tester alone, over {made.where}: payload of all ranks together, in pairs"
     table = FittedTable(_TRANSPORTS, made.transports)
-    closure: list[RenderableType] = [Text(), FittedTable(COLUMNS, tests_of(made))] if made.closure else []
+    closure: list[RenderableType] = [Text(), FittedTable(COLUMNS, made.closure)] if made.closure else []
     return Group(Text(about, style="bold"), Text(), table, Text(), facts_grid(_lines(made)), *closure)
 
 

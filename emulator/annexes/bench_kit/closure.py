@@ -13,9 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,7 +24,7 @@ from emulator.experiment.spec.event_spec import Event
 from emulator.experiment.spec.spec import Device, Experiment, Job, Network, Observe, Sweep, Transport
 from emulator.results.statistics.metric import Unit
 from emulator.results.statistics.summary import RunSummary, summarise
-from emulator.results.statistics.tester.calibration import Calibration
+from emulator.results.statistics.tester.calibration import ClosureTest
 from emulator.results.statistics.uncertainty.budget import COVERAGE_FACTOR
 from emulator.roce.connection.send_queue import LONGEST_TIMEOUT_FACTOR
 from emulator.topology.load import load_topology
@@ -47,37 +45,6 @@ TIMEOUT_EXPONENT = 12
 """Time-outs of 17 ms, stretched to 67 ms: seven retries outlast the outage."""
 LOADS = (0, 50, 100)
 """Percent of the cores that other work uses while a rate is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClosureTest:
-    """Something known that was planted in a lab, and what a run said of it.
-
-    Attributes:
-        name: what it is: rate, loss, outage.
-        unit: of the values, see metric.Unit.
-        found: None: not measured.
-        expanded: U of `found`, k = 2; None: not stated.
-        why: why it is not measured, or not stated; "" if both are.
-    """
-
-    name: str
-    unit: str
-    planted: float
-    found: float | None
-    expanded: float | None
-    why: str = ""
-
-    @property
-    def is_inside(self) -> bool | None:
-        """Whether what was planted lies within found ± U; None: not known."""
-        if self.found is None or self.expanded is None or self.why:
-            return None
-        return abs(self.found - self.planted) <= self.expanded
-
-    def to_plain(self) -> dict[str, Any]:
-        """As the file of the calibration has it."""
-        return {**asdict(self), "inside": self.is_inside}
 
 
 def closure_tests(topology: Topology, scratch: Path) -> tuple[ClosureTest, ...]:
@@ -211,12 +178,6 @@ def _busy(percent: int) -> Iterator[None]:
             one = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
             stack.callback(one.kill)
         yield
-
-
-def tests_of(calibration: Calibration) -> list[ClosureTest]:
-    """Those that a calibration has."""
-    names = [one.name for one in fields(ClosureTest)]
-    return [ClosureTest(**{name: one[name] for name in names}) for one in calibration.closure]
 
 
 COLUMNS: tuple[Column[ClosureTest], ...] = (

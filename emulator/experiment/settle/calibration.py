@@ -47,7 +47,7 @@ def calibration_of(
         "rates": [list(one) for one in cost.rates],
         "step_ns": cost.step_ns,
         "timer_ns": found.timer.p50_ns,
-        "closure": [{"name": one["name"], "inside": one["inside"]} for one in found.closure],
+        "closure": [{"name": one.name, "inside": one.is_inside} for one in found.closure],
     }
     if problem := expired(stored, datetime.now().astimezone().isoformat()):
         notify(f"{path}: {problem}: run `charkha agent calibrate` again")

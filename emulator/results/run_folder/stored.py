@@ -136,12 +136,29 @@ class StoredDut(Struct, frozen=True):
     profile: _Profile | None = None
 
 
-class StoredCalibration(Struct, frozen=True):
-    """What the tester did without a device; empty if it was not calibrated."""
+class _ClosureTest(Struct, frozen=True):
+    name: str
+    inside: bool | None
 
+
+class StoredCalibration(Struct, frozen=True):
+    """What the tester did without a device; empty if it was not calibrated.
+
+    Raises:
+        ValueError: a date that is none, or closure tests without one.
+    """
+
+    created: str | None = None
+    closure: tuple[_ClosureTest, ...] = ()
     rates: tuple[tuple[Annotated[int, Meta(ge=1, le=1 << 53)], Positive], ...] | None = None
     step_ns: Positive | None = None
     timer_ns: Count | None = None
+
+    def __post_init__(self) -> None:
+        if self.created is not None:
+            datetime.fromisoformat(self.created).timestamp()
+        elif self.closure:
+            raise ValueError("has closure tests, but no date")
 
 
 class _Nic(Struct, frozen=True):

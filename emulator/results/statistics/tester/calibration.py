@@ -92,6 +92,33 @@ class AgentClock:
 
 
 @dataclass(frozen=True, slots=True)
+class ClosureTest:
+    """Something known that was planted in a lab, and what a run said of it.
+
+    Attributes:
+        name: what it is: rate, loss, outage.
+        unit: of the values, see metric.Unit.
+        found: None: not measured.
+        expanded: U of `found`, k = 2; None: not stated.
+        why: why it is not measured, or not stated; "" if both are.
+    """
+
+    name: str
+    unit: str
+    planted: float
+    found: float | None
+    expanded: float | None
+    why: str = ""
+
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether what was planted lies within found ± U; None: not known."""
+        if self.found is None or self.expanded is None or self.why:
+            return None
+        return abs(self.found - self.planted) <= self.expanded
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """What the tester costs on a host.
 
@@ -99,7 +126,7 @@ class Calibration:
         created: ISO 8601 with time zone.
         where: LOOPBACK, or CABLES: as in a lab but without switches and rates.
         topology, topology_digest: the topology file; None for loopback.
-        closure: what was planted and found again, with `name` and `inside`; empty: nothing was planted.
+        closure: what was planted and found again; empty: nothing was planted.
         host, host_digest: the host that the numbers are valid for.
     """
 
@@ -110,7 +137,7 @@ class Calibration:
     transports: tuple[TransportCost, ...]
     timer: TimerJitter
     clocks: tuple[AgentClock, ...] = ()
-    closure: tuple[Mapping[str, Any], ...] = ()
+    closure: tuple[ClosureTest, ...] = ()
     host: Mapping[str, str] = field(default_factory=host_facts)
     host_digest: str = field(default_factory=host_digest)
 
@@ -179,7 +206,9 @@ def read_calibration(path: Path) -> Calibration:
         document = parse_json(read_bounded(path))
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ValueError(f"format {document['format']}, version {document['version']}")
-        return decode(document, Calibration)
+        found = decode(document, Calibration)
+        datetime.fromisoformat(found.created).timestamp()
+        return found
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); `charkha agent calibrate` makes one") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.bench_kit.calibrate import calibrate, can_be_cabled, doubts, render
-from emulator.annexes.bench_kit.closure import ClosureTest
 from emulator.errors import InputError
 from emulator.results.statistics.tester.calibration import (
     AgentClock,
     Calibration,
+    ClosureTest,
     TimerJitter,
     TransportCost,
     expired,
@@ -105,12 +105,12 @@ PLANTED = (
 
 def test_a_closure_test_says_whether_what_was_planted_was_found() -> None:
     assert [one.is_inside for one in PLANTED] == [True, False, None]
-    made = replace(MEASURED, closure=tuple(one.to_plain() for one in PLANTED))
+    made = replace(MEASURED, closure=PLANTED)
     assert list(doubts(None, made)) == [
         "loss: what was planted was not found within U",
         "outage: what was planted was not found (not found)",
     ]
-    *_, rate, loss, outage = rows_of(shown(render(replace(MADE, closure=tuple(one.to_plain() for one in PLANTED)))))
+    *_, rate, loss, outage = rows_of(shown(render(replace(MADE, closure=PLANTED))))
     assert rate[:8] == ["rate", "50.0", "%", "50.1", "%", "0.200", "%", "yes"]
     assert loss[:5] == ["loss", "1,200", "1,199", "0", "no"]
     assert outage[-2:] == ["not", "found"]

@@ -50,7 +50,17 @@ def test_a_cost_holds_for_the_parameters_it_was_measured_with() -> None:
     assert MADE.cost_of("zmq", parameters) is None
 
 
-@pytest.mark.parametrize("change", [{"format": "other"}, {"version": 2}, {"timer": None}, {"transports": [{}]}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "other"},
+        {"version": 2},
+        {"timer": None},
+        {"transports": [{}]},
+        {"created": "yesterday"},
+        {"closure": [{"name": "rate"}]},
+    ],
+)
 def test_what_is_no_calibration_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     (tmp_path / "c.json").write_text(json.dumps(to_json(MADE) | change))
     with pytest.raises(InputError, match=r"c.json: is not a calibration"):
