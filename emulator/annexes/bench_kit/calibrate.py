@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.annexes.bench_kit.closure import COLUMNS, closure_tests
+from emulator.annexes.bench_kit.closure import closure_table, closure_tests
 from emulator.cli.options import add_options, build, given, options_at
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import at_least
@@ -383,7 +383,7 @@ def render(made: Calibration) -> RenderableType:
     """The calibration for a console."""
     about = f"The tester alone, over {made.where}: payload of all ranks together, in pairs"
     table = FittedTable(_TRANSPORTS, made.transports)
-    closure: list[RenderableType] = [Text(), FittedTable(COLUMNS, made.closure)] if made.closure else []
+    closure: list[RenderableType] = [Text(), closure_table(made.closure)] if made.closure else []
     return Group(Text(about, style="bold"), Text(), table, Text(), facts_grid(_lines(made)), *closure)
 
 

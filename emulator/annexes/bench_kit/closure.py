@@ -11,7 +11,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from emulator.views.columns.columns import Column, bold, explain
 from emulator.views.columns.figures import NONE
+from emulator.views.terminal.table import FittedTable
 from emulator.views.verdict_text import metric_cell
 
 PORT = "sw0:p1"
@@ -198,3 +199,8 @@ EXPLAIN = explain(COLUMNS, title="What was planted, and what was found:")
 
 def _cell(one: ClosureTest, value: float | None) -> str:
     return metric_cell(value, Unit(one.unit))
+
+
+def closure_table(tests: Sequence[ClosureTest]) -> FittedTable[ClosureTest]:
+    """What was planted and what was found, one row per test."""
+    return FittedTable(COLUMNS, tests)

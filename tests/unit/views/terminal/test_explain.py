@@ -12,6 +12,7 @@ TABLES = (
     "emulator.annexes.bench_kit.audit.command",
     "between_table",
     "emulator.annexes.bench_kit.calibrate",
+    "emulator.annexes.bench_kit.closure",
     "campaign_table",
     "comparison_table",
     "flow_load_table",
