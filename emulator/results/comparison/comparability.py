@@ -82,7 +82,7 @@ def _parameter(name: str) -> Fact:
     return fact
 
 
-def _network(manifest: Manifest) -> Any:
+def network_of(manifest: Manifest) -> Any:
     """Hosts, their ports and rates, and the links between them, without addresses."""
     return {
         "hosts": [
@@ -115,7 +115,7 @@ _REQUIRED: Mapping[str, Fact] = {
     "ranks": lambda manifest: manifest.trace.ranks,
     "trace (digest)": lambda manifest: manifest.trace.digest[:12],
     "placement of ranks": _placement,
-    "topology and rates": _network,
+    "topology and rates": network_of,
     "scaling of sizes": lambda manifest: manifest.scaling.bytes,
     "bytes per element": lambda manifest: manifest.scaling.element_bytes,
     "compute": lambda manifest: manifest.scaling.compute,

@@ -69,7 +69,7 @@ def of_ratio(
         count: runs of the group that has fewer.
         sides: what is known of the time in each run of the baseline, and of the other group.
         runs: how many, in words.
-        why: what keeps errors of the tester from being the same in both groups; "": nothing does.
+        why: what keeps errors of the tester or of ports from being the same in both groups; "": nothing does.
     """
     few, chance = _few(count), None
     if interval is not None and not few:
@@ -84,7 +84,7 @@ def of_ratio(
             parts.append(Component(name, apart * ratio, "B", f"what does not cancel: {of}"))
         elif name == STAMP:
             parts.append(Component(name, None, "B", of or NO_STAMPS))
-    parts.append(Component(REFERENCE, 0.0, "B", "the same ports in both groups: their rates cancel"))
+    parts.append(Component(REFERENCE, 0.0, "B", "cancels where both groups have the same ports"))
     return Budget.of(ratio, parts, why=why)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from emulator.results.comparison import inference
-from emulator.results.comparison.comparability import Comparability
+from emulator.results.comparison.comparability import Comparability, network_of
 from emulator.results.comparison.groups import MeasuredRun, RunGroup, are_apart, take_turns
 from emulator.results.comparison.inference import Floats
 from emulator.results.comparison.uncertainty import of_ratio, over_runs, reaching
@@ -326,8 +326,12 @@ def _of_ratio(
     baseline, other = groups
     first, second = (side.runs for side in of.sides)
     runs = f"{second} pairs of runs" if is_paired else f"{second} runs against {first}"
-    apart = "one group was measured after the other: a drift of the tester is not known"
-    why = apart if are_apart(baseline.runs, other.runs) else ""
+    networks = [network_of(run.manifest) for group in groups for run in group.runs]
+    why = ""
+    if are_apart(baseline.runs, other.runs):
+        why = "one group was measured after the other: a drift of the tester is not known"
+    elif any(one != networks[0] for one in networks):
+        why = "the topologies differ: how far the rates of their ports are off does not cancel"
     sides = budgets[0], budgets[1]
     return of_ratio(of.effect.ratio, of.effect.interval, sides, count=min(first, second), runs=runs, why=why)
 

@@ -163,6 +163,14 @@ def test_groups_that_did_not_take_turns_have_no_stated_uncertainty() -> None:
     assert "one group was measured after the other" in (pair.classes[0].uncertainty or known()).why
 
 
+def test_groups_of_other_topologies_have_no_stated_uncertainty() -> None:
+    slow = {"hosts": [{"name": "h0", "interfaces": [{"name": "eth0", "rate_bps": 10**8}]}]}
+    other = [replace(one, manifest=replace(one.manifest, topology=slow)) for one in with_budgets("paced", 1)]
+    pair = compare_pair(group("a", with_budgets("paced", 0)), group("b", other), RULES)
+    assert all(one.uncertainty is not None and one.uncertainty.expanded is None for one in pair.classes)
+    assert "the topologies differ" in (pair.classes[0].uncertainty or known()).why
+
+
 def test_the_example_of_a_ratio_on_the_page_is_what_the_code_computes() -> None:
     example = PAGE.read_text(encoding="utf-8").partition("### A worked example of a ratio")[2]
     rows = [[float(one) * 1e6 for one in re.findall(r"\b1[56]\d\.\d+", line)] for line in example.splitlines()]
