@@ -220,7 +220,8 @@ def _of_class(
 ) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         for one in summary.classes:
-            if field == "ideal_percent" and one.where == IN_A_HOST:
+            has_port = one.where != IN_A_HOST and (summary.crosses_ports or one.ideal_percent is not None)
+            if field == "ideal_percent" and not has_port:
                 continue  # it crosses no port, so no port's rate says what would be ideal
             if one.size_bytes or field.startswith("cct"):
                 without_waits = one.without_waits(field)
@@ -311,7 +312,7 @@ def _of_device(name: str, field: str, what: str) -> Metric:
             value = getattr(one, field)
             yield Reading(one.device, value, why=describe_surplus(one.surplus) if value is None else "")
         if not summary.totals.device_frames:
-            yield Reading(None, None)
+            yield Reading(None, None, why="no device counted frames")
 
     key, family = f"totals.device_frames[].{field}", f"device.{name}"
     return Metric(name, name, Unit.COUNT, Scope.DEVICE, what, key, MetricKind.COUNTER, _NOTHING, family, "", read)

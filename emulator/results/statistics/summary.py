@@ -161,6 +161,7 @@ class RunSummary:
         background: traffic alongside the job, see background.py.
         worst_steps: of the recorded ones, see worst_steps.py.
         iterations: those that count.
+        crosses_ports: a rank has another host than another; so they have in a summary made by hand.
         no_network: why no time is split into network and tester; "": some are.
         imported: what the import of the trace guessed and dropped; None: not stored with the run.
         events: what changed at the device during the run, see events.py.
@@ -180,6 +181,7 @@ class RunSummary:
     totals: Totals
     tester: TesterFacts
     warnings: Mapping[str, int]
+    crosses_ports: bool = True
     no_network: str = ""
     imported: ImportFacts | None = None
     worst_flows: tuple[WorstFlow, ...] = ()
@@ -263,6 +265,7 @@ def summarise(run: Run) -> RunSummary:
         scaling=manifest.scaling,
         trials=manifest.trials,
         classes=classes,
+        crosses_ports=bool(hosts_of_ranks(manifest)),
         no_network=_no_network(manifest, classes),
         iteration=_with_uncertainty(iteration, iteration_durations(usage, manifest), sources),
         totals=totals,

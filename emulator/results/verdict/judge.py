@@ -270,6 +270,7 @@ def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
     return Verdict(outcome, findings, rules.name, rules.is_example, state, summary)
 
 
+_NO_PORT = "nothing crossed a port, and the ideal follows from the rates of ports"
 _NOTHING_TO_JUDGE = defaultdict(
     lambda: "not measured",
     {
@@ -287,7 +288,10 @@ def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Find
         if not isinstance(one.subject, ClassKey) or rule.where.takes(one.subject)
     ]
     if not readings:
-        yield Finding(rule, None, None, Outcome.UNDECIDED, _NOTHING_TO_JUDGE[rule.metric.scope])
+        why = _NOTHING_TO_JUDGE[rule.metric.scope]
+        if rule.metric.field == "ideal_percent" and not summary.crosses_ports:
+            why = _NO_PORT
+        yield Finding(rule, None, None, Outcome.UNDECIDED, why)
     elif rule.metric.scope.is_many:
         yield _judge_worst(rule, readings, state)
     else:
