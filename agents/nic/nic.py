@@ -227,6 +227,7 @@ class SoftwareNic:
     def drain(self) -> None:
         """Receive what waits in the socket, up to a bound on receptions and on small packets."""
         reader, left, singles = self._reader, RECEPTIONS_PER_TURN, self.passes.singles_per_turn
+        may_hold = self._held.hold_ns > 0
         self.is_draining = True
         try:
             while left > 0 and singles > 0 and not self.is_closed:
@@ -236,8 +237,9 @@ class SoftwareNic:
                 left = 0 if reader.is_drained else left - (len(receptions) or 1)
                 for packets, stride, sender, is_marked, self.stamp in receptions:
                     size = len(packets)
-                    self._earlier = self._latest if sender == self._sender else b""
-                    self._latest, self._sender, self._is_held = self.stamp, sender, stride > 0 and not size % stride
+                    if may_hold:
+                        self._earlier = self._latest if sender == self._sender else b""
+                        self._latest, self._sender, self._is_held = self.stamp, sender, stride > 0 and not size % stride
                     if size == stride:
                         singles -= 1
                     elif stride != self._packet_bytes or size < DRAIN_BYTES:
@@ -267,7 +269,7 @@ class SoftwareNic:
                 self.context.drops["stranger"] += 1
             return
         now = time.monotonic_ns()
-        if self.stamp and len(packets) >= LEAST_NOTED_BYTES and channel.port is not None:
+        if len(packets) >= LEAST_NOTED_BYTES and self.stamp and channel.port is not None:
             channel.port.arrivals.note(self.stamp_ns, len(packets), now)
         for one in channel.receive(packets, stride, sender[1], now, is_marked):
             self._receive(one, len(one), sender)

@@ -1,6 +1,6 @@
 """What playing itself costs a rank: transfers and compute nodes on endpoints that deliver at once, without sockets.
 
-python lab/benchmarks/player.py --ranks 64 --rounds 4 --nodes 100000
+python -m lab.benchmarks.player --ranks 64 --rounds 4 --nodes 100000
 """
 
 from __future__ import annotations
