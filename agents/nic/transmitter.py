@@ -98,11 +98,7 @@ class Transmitter:
         paths = self._paths or self._open_paths()
         if len(messages) == 1:
             framing, sender = paths[0] if len(paths) == 1 else self._path(messages[0].key)
-            packet = framing.write(psn, messages[0])
-            if messages[0].sent is None:
-                sender.send_whole(packet, self._to)
-            else:
-                self._send_start(sender, packet, messages[0])
+            self._send_start(sender, framing.write(psn, messages[0]), messages[0])
             return
         for _, group in groupby(messages, _ALIKE):
             alike = list(group)

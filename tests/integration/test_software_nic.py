@@ -5,12 +5,13 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import pytest
 
 from agents.nic.channel import Channel
 from agents.nic.nic import StandaloneNic
-from agents.nic.sockets import Sender
+from agents.nic.sockets import Listener, Sender
 from emulator.roce.connection.memory import Memory, MemoryRegion
 from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
 from emulator.roce.connection.qp_facts import QpFacts
@@ -148,3 +149,19 @@ async def test_a_wrong_key_breaks_the_connection_and_names_it() -> None:
         await a.until(lambda: bool(a.reasons))
         assert a.reasons == ["the peer refused with a key or range it does not allow"]
         assert b.delivered_ == []
+
+
+@pytest.mark.parametrize(("hold_ns", "is_held"), [(50_000, True), (0, False)])
+async def test_what_an_interface_held_is_taken_off_the_stamp(
+    hold_ns: int, *, is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the loopback interface held frames: it cannot be made to."""
+    monkeypatch.setattr("agents.nic.sockets.hold_ns", lambda device: hold_ns)
+    monkeypatch.setattr("agents.nic.nic.Listener", partial(Listener, has_stamps=True))
+    with two_ends() as (a, b):
+        received: list[tuple[int, int]] = []
+        b.delivered = lambda *_: received.append((b.nic.nic.stamp_ns, b.nic.nic.received_ns))  # type: ignore[method-assign]
+        a.post(Message(Verb.WRITE_IMM, 1, 1 << 40, 9, RKEY))
+        await a.until(lambda: bool(a.completed_))
+        ((stamp, came),) = received
+        assert stamp - came >= hold_ns if is_held else came == stamp > 0

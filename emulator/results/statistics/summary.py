@@ -55,6 +55,7 @@ from emulator.results.statistics.traffic.flow_figures import RunFlows, flow_figu
 from emulator.results.statistics.traffic.network_traffic import (
     NetworkTraffic,
     PathCounts,
+    crosses_ports,
     hosts_of_ranks,
     network_traffic,
     path_counts,
@@ -161,7 +162,7 @@ class RunSummary:
         background: traffic alongside the job, see background.py.
         worst_steps: of the recorded ones, see worst_steps.py.
         iterations: those that count.
-        crosses_ports: a rank has another host than another; so they have in a summary made by hand.
+        crosses_ports: some rank is on another host than another, or the run does not say where they were.
         no_network: why no time is split into network and tester; "": some are.
         imported: what the import of the trace guessed and dropped; None: not stored with the run.
         events: what changed at the device during the run, see events.py.
@@ -265,7 +266,7 @@ def summarise(run: Run) -> RunSummary:
         scaling=manifest.scaling,
         trials=manifest.trials,
         classes=classes,
-        crosses_ports=bool(hosts_of_ranks(manifest)),
+        crosses_ports=crosses_ports(manifest),
         no_network=_no_network(manifest, classes),
         iteration=_with_uncertainty(iteration, iteration_durations(usage, manifest), sources),
         totals=totals,

@@ -67,6 +67,11 @@ def hosts_of_ranks(manifest: Manifest) -> Sequence[int]:
     return hosts
 
 
+def crosses_ports(manifest: Manifest) -> bool:
+    """Whether some rank is on another host than another; so they are where the run does not say where they were."""
+    return bool(hosts_of_ranks(manifest)) or not manifest.topology.get("host_index")
+
+
 def crosses_network(src: IntArray, dst: IntArray, manifest: Manifest) -> BoolArray | None:
     """Whether flows left their host; None if the run does not say where its ranks were.
 

@@ -1,18 +1,19 @@
 """What a queue pair sends, as calls that the kernel cuts: each packet has the ICRC of its place in its call."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from agents.nic.context import make_context
 from agents.nic.sockets import Senders
+from agents.nic.system_calls import ControlMessages, SocketAddress
 from agents.nic.transmitter import Transmitter
-from emulator.roce.connection.messages import Message, PacketRun, Verb
+from emulator.roce.connection.messages import FirstSent, Message, PacketRun, Verb
 from emulator.roce.connection.qp_facts import QpFacts, packed
 from emulator.roce.constants import ICRC_BYTES
 from emulator.roce.options import RoceOptions
-from emulator.roce.wire.headers import Bth
+from emulator.roce.wire.headers import Bth, Buffer
 from emulator.roce.wire.icrc import UdpPath, icrc
 from emulator.roce.wire.psn import PSN_SPACE, Psn, add
 from tests.support.senders import FakeSender
@@ -67,3 +68,50 @@ def test_a_message_of_two_packets_is_one_call(verb: Verb, size: int, *, is_v6: b
 def test_two_packets_that_the_kernel_cannot_cut_are_two_calls(verb: Verb, *, is_cutting: bool) -> None:
     message = Message(verb, 2 * MTU, 1 << 40, 9, 7)
     assert [len(one) for one in calls(message, is_v6=False, is_cutting=is_cutting)] == [1, 1]
+
+
+class AskedSender(FakeSender):
+    """Also keeps what was asked to be told when a call leaves."""
+
+    def __init__(self, host: str, port: int, **facts: object) -> None:
+        super().__init__(host, port, **facts)
+        self.asked: list[FirstSent] = []
+
+    def send_first(
+        self,
+        pieces: Sequence[Buffer],
+        to: SocketAddress,
+        sent: Sequence[FirstSent],
+        control: ControlMessages = (),
+        *,
+        packets: int = 1,
+    ) -> bool:
+        """See Sender."""
+        self.asked += sent
+        return self.send(pieces, to, control, packets=packets)
+
+
+def test_who_asks_learns_when_a_message_leaves_and_not_when_its_only_packet_is_sent_again() -> None:
+    senders = Senders(traffic_class=0, make=AskedSender)
+    context = make_context(options=RoceOptions(path_mtu=MTU), clock=VirtualClock(), senders=senders, payload_seed=None)
+    facts = QpFacts(
+        host="127.0.0.1",
+        peer_host="127.0.0.2",
+        qpn=20,
+        peer_qpn=QPN,
+        psn=PSN,
+        peer_psn=Psn(0),
+        rkey=7,
+        source_ports=(PORT,),
+    )
+    transmitter, asked = Transmitter(context, facts), FirstSent()
+    message = Message(Verb.WRITE_IMM, 100, 1 << 40, 9, 7, sent=asked)
+    transmitter.writes(PSN, [Message(Verb.WRITE_IMM, 100, 1 << 40, 9, 7)])
+    transmitter.writes(add(PSN, 1), [message])
+    transmitter.writes(add(PSN, 1), [message])
+    both = FirstSent()
+    two = Message(Verb.WRITE_IMM, 2 * MTU, 1 << 40, 9, 7, packets=2, sent=both)
+    transmitter.send_run(PacketRun(two, add(PSN, 2), 0, 2, True, False))
+    sender = senders.get("127.0.0.1", PORT)
+    assert isinstance(sender, AskedSender)
+    assert (sender.asked, len(sender.calls)) == ([asked, both], 4)

@@ -8,7 +8,12 @@ import pytest
 
 from emulator.control.parameter import Parameter
 from emulator.results.run_folder.manifest import HostFacts, Manifest
-from emulator.results.statistics.traffic.network_traffic import hosts_of_ranks, network_traffic, path_counts
+from emulator.results.statistics.traffic.network_traffic import (
+    crosses_ports,
+    hosts_of_ranks,
+    network_traffic,
+    path_counts,
+)
 from emulator.views.network_text import describe_paths
 from tests.support.runs import manifest
 from tests.support.runs import manifest as make_manifest
@@ -67,6 +72,12 @@ def test_without_rates_the_busiest_port_carries_most() -> None:
 def test_where_nothing_can_cross_a_network_there_is_no_figure(facts: Manifest) -> None:
     assert not hosts_of_ranks(facts)
     assert network_traffic(flows((0, 1, 5)), facts, payload_bytes=5, jct_ns=MS) is None
+
+
+def test_a_run_crosses_ports_unless_it_says_that_it_stayed_on_a_host() -> None:
+    on_a_host, loopback = placed([0, 0]), placed([0, 1], address="127.0.0.{}")
+    between, unknown = placed([0, 1]), replace(manifest(), topology={})
+    assert [crosses_ports(one) for one in (on_a_host, loopback, between, unknown)] == [False, False, True, True]
 
 
 def test_runs_without_a_complete_iteration_or_without_ports_have_no_rates() -> None:
