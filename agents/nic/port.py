@@ -20,7 +20,7 @@ from emulator.host.core_wait import CoreWait
 from emulator.planner.network.header_overhead import roce_packet_bytes
 from emulator.roce.connection.messages import PacketRun
 from emulator.roce.pacing import Pacer
-from emulator.roce.tuning import LEAST_WINDOW_BYTES, LONGEST_PACED_RUN_NS
+from emulator.roce.tuning import LONGEST_PACED_RUN_NS
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 LEAST_NOTED_BYTES: Final = 16 << 10
@@ -28,7 +28,7 @@ LEAST_NOTED_BYTES: Final = 16 << 10
 _CHUNK_BYTES, _LEAST_CHUNKS, _MOST_NOTED = 64 << 10, 8, 1 << 12
 _FASTER = 0.9
 """Times the median pace: a piece that took less did not come at the usual one."""
-_MOST_UNREAD_BYTES = LEAST_WINDOW_BYTES // 4
+_MOST_UNREAD_BYTES = 128 << 10
 """What a receiver that keeps up finds in its sockets, at most, a quarter of the times that it reads. One that does not
 always finds more, acknowledges late, and the sender goes at its pace."""
 
