@@ -78,8 +78,9 @@ def explain_ideal(classes: Iterable[ClassSummary]) -> Iterator[str]:
     above = sum(percent >= _ABOVE_PERCENT for _, percent, _ in known)
     if above:
         yield (
-            f"{count_of(above, 'class is', 'classes are')} above 100 % of ideal: a shaper may have let a burst through,"
-            " or a rate in the topology is too low. Counters of the port would show which."
+            f"{count_of(above, 'class is', 'classes are')} above 100 % of ideal: a port sends what its bucket holds"
+            " at once before it sends at its rate, which is much of a small message; if large ones are above as well,"
+            " the port is faster than the topology says."
         )
     late = sum(one.late for one in classes)
     if late:

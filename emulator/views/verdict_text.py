@@ -61,7 +61,12 @@ def _reason(verdict: Verdict) -> str:
         return f"all {total} checks met" if total > 1 else "the one check is met"
     if decisive.outcome is Outcome.PASS:
         return "the run did not complete"
-    return f"{describe_finding(decisive)}; {verdict.count(verdict.outcome)} of {count_of(total, 'check')} like it"
+    return f"{describe_finding(decisive)}; {how_many(verdict.count(verdict.outcome), total, 'check', verdict.outcome)}"
+
+
+def how_many(count: int, total: int, thing: str, outcome: Outcome) -> str:
+    """`1 of 3 checks is FAIL`."""
+    return f"{count:,} of {count_of(total, thing)} {'is' if count == 1 else 'are'} {outcome.value}"
 
 
 def describe_finding(one: Finding) -> str:

@@ -21,15 +21,17 @@ from rich.text import Text
 from emulator.annexes.demo.command import shown
 from emulator.annexes.demo.playing import Played
 from emulator.annexes.demo.tours import DEMO, TOURS, Tour
+from emulator.exit_codes import DONE
 from lab.scripts.gallery import EXAMPLES, played
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURE = DOCS / "demo.svg"
-LONGEST = 34
+LONGEST = 46
 """Lines of a command's output in a page; the rest is counted."""
 _IN_EXAMPLE = 18
 _IN_PICTURE = {"--out good": 9, "--out bad": 16, "charkha compare": 8}
 """Part of a command → lines of its output in the picture."""
+_OTHERWISE = "; 7 where a busy machine leaves it undecided"
 _WITHOUT_FONTS = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
@@ -43,15 +45,18 @@ def page(tour: Tour, outputs: Sequence[str]) -> str:
     place = "It needs root" if tour.has_lab else "It runs on any machine, over loopback"
     title = tour.title[0].lower() + tour.title[1:]
     opening = (
-        f"# Tutorial: {title}\n{tour.reader}\n\n"
-        f"[Install](install.md) Charkha and activate its environment. `charkha demo {tour.name}` plays these\n"
-        f"{len(tour.steps)} commands and prints each before it runs. {place}. You can also type them in an\n"
-        "empty folder. This page leaves out what they write to stderr. Add `--explain` to see what columns and marks\n"
-        "such as `!` mean. `python -m lab.scripts.record_tours` makes this page.\n"
+        f"# Tutorial: {title}\n<!-- made by python -m lab.scripts.record_tours -->\n{tour.reader}\n\n"
+        f"[Install](install.md) Charkha and activate its environment (`. .venv/bin/activate`). `charkha demo\n"
+        f"{tour.name}` plays these {len(tour.steps)} commands and prints each before it runs. {place}. You can also\n"
+        "type them in an empty folder. Progress and warnings, which commands write to stderr, are not shown here.\n"
+        "Columns depend on the width of the terminal and on what was measured: `charkha run --explain` and\n"
+        "`charkha compare --explain` say what each means, and the [glossary](glossary.md) has the words.\n"
     )
     parts = [opening]
     for number, (step, output) in enumerate(zip(tour.steps, outputs, strict=True), 1):
-        code = f"(exit code {' or '.join(map(str, step.codes))})\n" if step.codes != (0,) else ""
+        code = (
+            "" if step.codes == (DONE,) else f"(exit code {step.codes[0]}{_OTHERWISE if len(step.codes) > 1 else ''})\n"
+        )
         text = f"```text\n{output}{code}```\n" if output or code else ""
         parts.append(f"## {number}. {step.why}\n```console\n$ {step.command}\n```\n{text}")
     return "\n".join([*parts, f"{tour.further}\n"])

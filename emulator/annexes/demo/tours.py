@@ -56,7 +56,7 @@ def written(name: str, text: str) -> str:
 
 # The queue holds all that the hosts may have in flight, so that a busy machine loses no frame of its own.
 _SWITCH = """
-name: demo
+name: NAME
 hosts:
   - {name: h0, per_rank: 198.18.1.0/24}
   - {name: h1, per_rank: 198.18.2.0/24}
@@ -68,6 +68,13 @@ links:
 dut: {kind: switch, nodes: [sw0]}
 transport: {name: roce}
 """
+
+
+def _switch(name: str) -> str:
+    """The command that writes the topology of a lab of this name."""
+    return written("switch.yaml", _SWITCH.replace("NAME", name))
+
+
 _LOSES_NOTHING = """
 charkha_rules: 1
 name: the switch loses nothing
@@ -92,7 +99,7 @@ DEMO = Tour(
     has_lab=True,
     shows="bad/report.html",
     steps=(
-        TourStep("A lab: two hosts and a switch, in network namespaces.", written("switch.yaml", _SWITCH)),
+        TourStep("A lab: two hosts and a switch, in network namespaces.", _switch("demo")),
         TourStep("Bring it up.", "charkha lab up switch.yaml"),
         TourStep(
             "What the switch has to meet. These are counts of the device and of packets: they do not depend on how "
@@ -182,9 +189,9 @@ VALIDATION = Tour(
         "[profiles](profiles.md) the faults, [expect](expect.md) the rules, [suites](suites.md) a test plan as a file."
     ),
     steps=(
-        TourStep("The device under test is a switch between two hosts.", written("switch.yaml", _SWITCH)),
+        TourStep("The device under test is a switch between two hosts.", _switch("validation")),
         TourStep("Bring it up: each host and the switch is a network namespace.", "charkha lab up switch.yaml"),
-        TourStep("What is connected, and at which rate?", "charkha lab status"),
+        TourStep("What is connected, and at which rate?", "charkha lab status validation"),
         TourStep(
             "The traffic of a training job: a transformer on four ranks, tensor and data parallel.",
             "charkha trace generate transformer --layers 2 --hidden 256 --sequence 256 --batch 4 --vocabulary 1024"
@@ -194,32 +201,39 @@ VALIDATION = Tour(
             "What will cross the switch, and how long would it take at port rate? No traffic yet.",
             "charkha plan job --topology switch.yaml",
         ),
-        TourStep("What the switch has to meet.", written("rules.yaml", _LOSES_NOTHING)),
         TourStep(
-            "The clean device first: a tester that fails here is not ready to judge another.",
+            "What the switch has to meet: counts, which do not depend on how fast or busy this machine is.",
+            written("rules.yaml", _LOSES_NOTHING),
+        ),
+        TourStep(
+            "The clean device first: a tester that fails here is not ready to judge another. Where the agents' own "
+            "time is much of a cct, the column `tester` says so.",
             f"{_PLAYED} --profile fw-a --expect rules.yaml --out clean",
             what="clean",
         ),
         TourStep("Plant a fault: one frame in 500 is lost, at one port.", written("one-lost.yaml", _ONE_LOST)),
         TourStep(
-            "Play again. The first line is the verdict; `Worst flows` names the flows, `DUT` what the switch counted.",
+            "Play again. The first line is the verdict; `DUT` is what the switch counted. `Worst flows` names the "
+            "flows: both take the same way, so each has all of its device drops.",
             f"{_PLAYED} --profile one-lost.yaml --expect rules.yaml --out faulty",
             codes=(EXPECTATION_FAILED,),
             what="faulty",
         ),
         TourStep(
-            "Which port? The counters of every port are a table in the run folder.",
-            "charkha runs export faulty --to csv --out tables && grep drops.*at-p1 tables/counters.csv | tail -1",
+            "Which port? What came in at p0 and did not go out at p1 is what was lost on the way to h1. The counters "
+            "of every port are a table in the run folder; those of a real switch come by gNMI, SNMP or SSH.",
+            "charkha runs export faulty --to csv --out tables"
+            " && grep 'sw0.*[rt]x_packets' tables/counters.csv | tail -4",
         ),
         TourStep("Both runs in one list.", "charkha runs list ."),
-        TourStep("Remove the lab.", "charkha lab down demo"),
+        TourStep("Remove the lab.", "charkha lab down validation"),
     ),
 )
 _SLOW = """
 name: slow
-description: ports send at a fifth of their rate
+description: ports send at four fifths of their rate
 rules:
-  - shape: {rate: 20%}
+  - shape: {rate: 80%}
 """
 _GATE = "charkha compare ab/fw-a ab/slow --gate"
 CI = Tour(
@@ -233,11 +247,12 @@ CI = Tour(
         "[exit codes](exit-codes.md) lists every code, [compare](compare.md) says how many runs a difference needs."
     ),
     steps=(
-        TourStep("A lab stands in for the device; your pipeline has the real one.", written("switch.yaml", _SWITCH)),
+        TourStep("A lab stands in for the device; your pipeline has the real one.", _switch("gate")),
         TourStep("Bring it up.", "charkha lab up switch.yaml"),
         TourStep(
-            "The job's traffic, made here; yours can be a recording of PyTorch.",
-            "charkha trace generate collective all_reduce -n 2 -b 256K --count 5 --out job",
+            "The job's traffic, made here; yours can be a recording of PyTorch. Messages are large: of small ones, "
+            "what a port passes at once hides its rate.",
+            "charkha trace generate collective all_reduce -n 2 -b 4M --count 2 --out job",
         ),
         TourStep("Can it be played? Bad input ends here with exit code 2.", "charkha trace check job"),
         TourStep("What the device has to meet.", written("rules.yaml", _LOSES_NOTHING)),
@@ -247,19 +262,20 @@ CI = Tour(
             " && echo passed",
             what="released firmware",
         ),
-        TourStep("The new firmware, here a fault: ports at a fifth of their rate.", written("slow.yaml", _SLOW)),
+        TourStep("The new firmware, here a fault: ports at four fifths of their rate.", written("slow.yaml", _SLOW)),
         TourStep(
             "Five runs of each version, in turns, so that a drift of the machine affects both.",
             "charkha run job --topology switch.yaml --profiles fw-a,slow.yaml --repeat 5 --no-report --out ab",
         ),
         TourStep(
-            "The gate: 4 if a class is slower, 7 if these runs cannot decide, and files for the job's summary.",
+            "The gate: 4 if a class is slower, 7 if no class could be decided (`--gate=strict`: if one could not), and "
+            "files for the job's summary. `finds` is the slowdown that so many runs of this spread would find.",
             f"{_GATE} --junit compare.xml --html compare.html",
             codes=(REGRESSION, UNDECIDED),
         ),
         TourStep("The same as Markdown, for a comment on the change.", "charkha compare ab/fw-a ab/slow --markdown"),
         TourStep("What a reader of JUnit files sees: one case per class.", "grep -o '<testcase [^>]*>' compare.xml"),
-        TourStep("Remove the lab.", "charkha lab down demo"),
+        TourStep("Remove the lab.", "charkha lab down gate"),
     ),
 )
 CHAKRA = Tour(
@@ -267,14 +283,14 @@ CHAKRA = Tour(
     title="From a trace to measured times, and back",
     reader="For a researcher with Chakra traces: look at one, play it, and take the measured trace to a simulator.",
     has_lab=False,
-    shows="job.html",
+    shows="run/report.html",
     further=(
         "Next: [PyTorch](pytorch.md) and [other recordings](importers.md) as input, [how a trace is read](traces.md), "
         "[ASTRA-sim](export.md) with the fitted network, [sharing](sharing.md) traces without their names."
     ),
     steps=(
         TourStep(
-            "A job: a transformer on eight ranks. A folder of PyTorch traces would do as well.",
+            "A job: a transformer on eight ranks. `charkha trace convert` makes such a folder of PyTorch traces.",
             "charkha trace generate transformer --layers 2 --hidden 256 --sequence 256 --batch 4 --vocabulary 1024"
             " --tensor 2 --pipeline 2 --data 2 --micro-batches 2 --out job",
         ),
@@ -288,17 +304,21 @@ CHAKRA = Tour(
             "charkha plan job --topology leaf-spine-2x2",
         ),
         TourStep(
-            "Play it over loopback: RoCEv2 packets between eight addresses.",
+            "Play it over loopback: RoCEv2 packets between eight addresses. The job computes for 28 µs a rank, so "
+            "nearly all of an iteration is communication.",
             "charkha run job --iterations 3 --out run",
         ),
         TourStep(
-            "The run folder has the trace with measured times in it: the same graph, other durations.",
-            "charkha trace diff job run/trace | head -20",
+            "The run folder has the trace with measured times in it: the same graph, other durations. That of a "
+            "communication is what its rank took from post to done, the wait for late peers included: the median.",
+            "charkha trace diff job run/trace",
         ),
         TourStep("Late ranks and percentiles of every class.", "charkha runs show run"),
         TourStep(
-            "For ASTRA-sim: workload, groups, and a network fitted to what was measured.",
-            "charkha runs export run --to astra-sim --out astra && ls astra",
+            "For ASTRA-sim: workload, groups, its command line, and a network of one latency and one bandwidth, fitted "
+            "to the measured times. The fit is judged: over loopback cores are the limit, not a network, so it is "
+            "seldom good, and the replay of measured times is what to use.",
+            "charkha runs export run --to astra-sim --out astra && sed -n '/^Fit/,$p' astra/README.txt",
         ),
         TourStep(
             "A copy that you can share: it plays the same, but has no names.", "charkha trace anonymize job shared"

@@ -22,7 +22,7 @@ from emulator.results.verdict.judge import Finding, Outcome, Verdict, gravest, j
 from emulator.results.verdict.rules import Rule, Rules
 from emulator.views.columns.figures import count_of, link_rate_cell
 from emulator.views.columns.result_columns import result_of
-from emulator.views.verdict_text import describe_finding, describe_subject
+from emulator.views.verdict_text import describe_finding, describe_subject, how_many
 
 BITS_PER_S, BYTES, SHARE = "bit/s", "By", "0.01 %"
 """Units of loads."""
@@ -157,14 +157,14 @@ class SuiteRecord(SeriesRecord, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The answer on one line, after the outcome."""
-        like_it = [one for one in self.cases if one.outcome is self.outcome]
+        alike = [one for one in self.cases if one.outcome is self.outcome]
         if self.outcome is Outcome.PASS:
             reason = "its only case passed" if self.planned == 1 else f"all {self.planned} cases passed"
-        elif not like_it:
+        elif not alike:
             reason = f"{self.left} of {count_of(self.planned, 'case')} not played"
         else:
-            first = like_it[0]
-            reason = f"{first.name}: {first.text}; {len(like_it)} of {count_of(self.planned, 'case')} like it"
+            first = alike[0]
+            reason = f"{first.name}: {first.text}; {how_many(len(alike), self.planned, 'case', self.outcome)}"
         is_calibrated = all(run.is_calibrated for case in self.cases for run in case.runs)
         return f"{reason}; {self.suite}{'' if is_calibrated else '; tester not calibrated'}"
 

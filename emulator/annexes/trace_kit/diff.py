@@ -114,7 +114,8 @@ def render(found: Difference) -> RenderableType:
         parts += ["", FittedTable(_COLUMNS, rows)]
     if found.duration_ratio is not None and Aspect.DURATIONS in found.aspects:
         least, middle, most = found.duration_ratio
-        parts += ["", f"Durations, second / first: {least:.3f} / {middle:.3f} / {most:.3f} (least, median, most)"]
+        ratios = f"{least:.3f} / {middle:.3f} / {most:.3f} (least, median, most)"
+        parts += ["", f"Durations that are above 0 in both, second / first: {ratios}"]
     return Group(*parts)
 
 

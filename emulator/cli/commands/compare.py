@@ -27,9 +27,9 @@ _EPILOG = """example:
   charkha compare runs/fw-a runs/fw-b --gate --junit compare.xml
 
 How to make the runs:
-  charkha run lab/examples/transformer-8r --repeat 6 --out runs/fw-a
-  install the other firmware, then
-  charkha run lab/examples/transformer-8r --repeat 6 --out runs/fw-b
+  charkha run TRACE --topology LAB.yaml --profiles fw-a,fw-b --repeat 6 --out runs/ab
+plays both in turns, so that a drift of the machine affects both. On a device of your own, install one
+version, then the other, more than once if that is quick, and play a part of the runs each time.
 
 Runs are the unit of the statistics: 4 per group can decide one class, 6 up to 23 classes.
 docs/compare.md explains every column and verdict.
@@ -58,7 +58,7 @@ def add_parser(subparsers: Subparsers) -> None:
         nargs="?",
         const=_SLOWER,
         choices=_GATES,
-        help="exit with 4 if a class is slower, 7 if undecided",
+        help="exit with 4 if a class is slower, 7 if none is decided",
     )
     rules.add_argument(
         "--margin",

@@ -218,7 +218,7 @@ def _describe_tester(summary: RunSummary) -> str:
     if state.lateness:
         parts.append(state.lateness)
     elif tester.post_lateness_median_ns is not None:
-        parts.append(f"posts {format_duration(tester.post_lateness_median_ns)} late at the median")
+        parts.append(f"posts were {format_duration(tester.post_lateness_median_ns)} late at the median")
     if summary.no_network:
         parts.append(f"network's part not measured ({summary.no_network})")
     if tester.late_starts:

@@ -52,7 +52,7 @@ def row(percent: float | None, cct_ns: float, size_bytes: int = 1 << 20) -> Clas
 
 def test_more_than_the_ideal_is_explained_where_it_shows_as_more_than_100() -> None:
     (text,) = explain_ideal([row(101.0, 1e6), row(100.2, 1e6), row(97.0, 1e6)])
-    assert text.startswith("1 class is above 100 % of ideal: a shaper may have let a burst through")
+    assert text.startswith("1 class is above 100 % of ideal: a port sends what its bucket holds at once")
 
 
 def test_small_messages_far_from_their_ideal_are_explained_by_latency() -> None:

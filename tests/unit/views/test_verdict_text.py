@@ -35,7 +35,7 @@ IDEAL = Rule(METRICS["busbw_to_ideal"], MetricBound("at least", 90, "90 %"), Sel
 def test_the_first_line_has_the_answer_the_figure_the_bound_and_the_state_of_the_tester(summary: RunSummary) -> None:
     assert said(summary, AT_MOST_9_MS) == "PASS: the one check is met; my rules; tester not calibrated"
     assert said(summary, AT_MOST_9_MS, AT_MOST_1_MS) == (
-        "FAIL: jct is 2 ms (at most 1 ms); 1 of 2 checks like it; my rules; tester not calibrated"
+        "FAIL: jct is 2 ms (at most 1 ms); 1 of 2 checks is FAIL; my rules; tester not calibrated"
     )
     assert said(summary, IDEAL).startswith(
         "UNDECIDED: busbw_to_ideal of all_reduce 2 ranks 1 MiB ring is 80.0 % (at least 90 %): the device or the tester"

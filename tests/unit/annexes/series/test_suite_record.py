@@ -55,7 +55,7 @@ def test_the_answer_says_why_and_how_many() -> None:
     assert record(case("a", PASS)).text == "its only case passed; s"
     assert record(case("a", PASS), case("b", PASS)).text == "all 2 cases passed; s"
     assert record(case("a", PASS), planned=3).text == "2 of 3 cases not played; s"
-    assert record(case("a", PASS), case("b", FAIL), case("c", FAIL)).text == "b: b it is; 2 of 3 cases like it; s"
+    assert record(case("a", PASS), case("b", FAIL), case("c", FAIL)).text == "b: b it is; 2 of 3 cases are FAIL; s"
 
 
 def test_the_answer_says_that_the_tester_was_not_calibrated() -> None:

@@ -120,7 +120,7 @@ def test_every_case_gets_a_run_folder_and_a_verdict_by_its_rules(tmp_path: Path)
     assert play.folders == ["a", "b", "c"]
     assert outcomes(record) == ["PASS", "PASS", "UNDECIDED"]
     assert (record.outcome, record.left) == (Outcome.UNDECIDED, 0)
-    assert record.text.startswith("c: device_drops: not measured (at most 0); 1 of 3 cases like it; three")
+    assert record.text.startswith("c: device_drops: not measured (at most 0); 1 of 3 cases is UNDECIDED; three")
     assert [(one.metric, one.value) for one in record.cases[:2]] == [("jct", 500), ("jct", 500)]
     assert SuiteRecord.read(root) == record
 
@@ -144,7 +144,7 @@ def test_the_result_is_on_disk_after_every_case(tmp_path: Path) -> None:
 def test_a_case_that_misses_its_bound_fails_the_suite(tmp_path: Path) -> None:
     record = run(suite(tmp_path), tmp_path / "out", Player(2_000_000))
     assert (outcomes(record), record.outcome.exit_code) == (["FAIL", "FAIL", "UNDECIDED"], 5)
-    assert record.text.startswith("a: jct is 2 ms (at most 1 ms); 2 of 3 cases like it")
+    assert record.text.startswith("a: jct is 2 ms (at most 1 ms); 2 of 3 cases are FAIL")
 
 
 def test_a_run_that_fails_leaves_its_case_undecided_and_the_next_is_played(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_the_outcome_is_the_last_column_to_go() -> None:
 def test_the_answer_is_the_first_line_and_every_case_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     print_tables(*render_results({"": RECORD}, Path("suites/x")))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("FAIL: second: frames_lost is 15; 1 of 3 cases like it; three")
+    assert lines[0].startswith("FAIL: second: frames_lost is 15; 1 of 3 cases is FAIL; three")
     assert [line.split()[:5] for line in lines if line.startswith(("first", "second"))] == [
         ["first", "PASS", "busbw_to_ideal", "97.3", "%"],
         ["second", "FAIL", "frames_lost", "15", "frames_lost"],

@@ -110,6 +110,21 @@ def test_a_class_faster_than_its_ports_hides_a_lower_rate_behind_a_burst(
     assert not replace(one, effect=Effect(3.77, None)).is_burst
 
 
+@pytest.mark.parametrize(("percent", "verdict"), [(4.0, ClassVerdict.NO_DIFFERENCE), (21.0, ClassVerdict.INCONCLUSIVE)])
+def test_no_difference_is_not_said_of_a_rate_that_a_burst_hides(percent: float, verdict: ClassVerdict) -> None:
+    known = recorded("paced")[:12]
+    key = next(key for key in known[0].measurements.classes if key.size_bytes == 32 << 10)
+    runs = [
+        replace(
+            run, burst_percent={key: percent}, measurements=replace(run.measurements, network=run.measurements.classes)
+        )
+        for run in known
+    ]
+    one = by_size(compare_pair(group("a", runs[:6]), group("b", runs[6:]), replace(RULES, margin=0.5)))[32 << 10]
+    assert one.verdict is verdict
+    assert ("a burst passes at once" in one.why) is (verdict is ClassVerdict.INCONCLUSIVE)
+
+
 def test_what_the_tester_adds_hides_a_difference_of_the_device() -> None:
     plain, little, much = (diluted(0, percent) for percent in (None, 4.0, 80.0))
     assert (plain.verdict, plain.is_diluted) == (ClassVerdict.NO_DIFFERENCE, False)
