@@ -28,8 +28,8 @@ _EPILOG = """example:
 
 How to make the runs:
   charkha run TRACE --topology LAB.yaml --profiles fw-a,fw-b --repeat 6 --out runs/ab
-plays both in turns, so that a drift of the machine affects both. On a device of your own, install one
-version, then the other, more than once if that is quick, and play a part of the runs each time.
+plays both in turns, so that a drift of the machine affects both. On a device of your own, install
+one version, then the other, more than once if that is quick, and play a part of the runs each time.
 
 Runs are the unit of the statistics: 4 per group can decide one class, 6 up to 23 classes.
 docs/compare.md explains every column and verdict.
