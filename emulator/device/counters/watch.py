@@ -190,9 +190,13 @@ class DutWatch:
         own = [NamespaceCounters(lab.design.nodes, counters_of(self._changes))] if lab is not None else []
         self._sampler = Sampler([*own, *sources], period_s=period_s) if own or sources else None
         self._scenario: Scenario | None = None
-        flapping = {change.node.name for change in self._changes if change.takes_links_down and change.rule.is_event}
+        heard = {
+            change.node.name
+            for change in self._changes
+            if change.rule.is_event and (change.takes_links_down or change.changes_qdiscs)
+        }
         nodes = lab.design.nodes if lab is not None else ()
-        self._links = LinkNews([node for node in nodes if node.name in flapping])
+        self._links = LinkNews([node for node in nodes if node.name in heard])
         self._stack = ExitStack()
         self._is_failure_reported = False
 
@@ -299,8 +303,8 @@ def _describe(timing: Timing, begun_ns: int | None) -> Mapping[str, Any]:
 def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
     """A row for each beginning and each end of a change during the run, also of those that did not happen.
 
-    A link changed before the kernel said so, and after the command for it was called: at most `uncertainty_ns` before
-    `time_ns`. Other changes were made before their command returned.
+    A link or a queueing discipline changed before the kernel said so, and after the command for it was called: at most
+    `uncertainty_ns` before `time_ns`. Other changes were made before their command returned.
     """
     rows = []
     for timing in scenario.timings:
@@ -309,7 +313,7 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
             if moment is None:
                 continue
             said_ns = None
-            if made is not None and timing.change.takes_links_down:
+            if made is not None:
                 said_ns = _said_ns(timing.change, made, links, is_up=edge == END)
             time_ns = None if made is None else said_ns or made.done_ns
             rows.append(
@@ -330,9 +334,14 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
 
 
 def _said_ns(change: Change, made: Made, links: LinkNews, *, is_up: bool) -> int | None:
-    """When the kernel said so of the last of its links; None: it did not, or was heard only after the call returned."""
+    """When the kernel said so of the last of its ports; None: it did not, or was heard only after the call returned."""
     node, devices = change.node.name, [port.device for port in change.ports]
-    said = [links.first(node, device, is_up=is_up, after_ns=made.asked_ns) for device in devices]
+    if change.takes_links_down:
+        said = [links.first(node, device, is_up=is_up, after_ns=made.asked_ns) for device in devices]
+    elif change.changes_qdiscs:
+        said = [links.qdisc_changed(node, device, after_ns=made.asked_ns) for device in devices]
+    else:
+        return None
     known = [one for one in said if one is not None]
     return max(known) if len(known) == len(said) and max(known) <= made.done_ns else None
 

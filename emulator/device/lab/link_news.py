@@ -1,5 +1,7 @@
 """Takes links of switches up and down at a moment, and hears from the kernel when they did (rtnetlink).
 
+It also hears when the queueing discipline of a port changed, which is what a rate or a delay of a port is made of.
+
 A command would do the same, but on a busy host it takes up to half a second to start. The kernel says what it has done
 when it has; its messages have no time stamp of their own, so a thread takes their times as they come.
 """
@@ -25,6 +27,9 @@ _OWN = "/proc/thread-self/ns/net"
 _LINK = struct.Struct("=BxHiII")
 _GROUP_LINK, _NEW_LINK, _NAME = 1, 16, 3
 """RTMGRP_LINK, RTM_NEWLINK and IFLA_IFNAME of linux/rtnetlink.h and linux/if_link.h."""
+_QDISC = struct.Struct("=B3xiIII")
+_GROUP_QDISC, _NEW_QDISC, _DEL_QDISC = 8, 36, 37
+"""struct tcmsg, RTMGRP_TC, RTM_NEWQDISC and RTM_DELQDISC of linux/rtnetlink.h."""
 _UP, _LOWER_UP = 0x1, 0x10000
 _GET_FLAGS, _SET_FLAGS, _REQUEST = 0x8913, 0x8914, struct.Struct("16sH14x")
 """SIOCGIFFLAGS and SIOCSIFFLAGS of linux/sockios.h, and struct ifreq of linux/if.h."""
@@ -40,6 +45,14 @@ class LinkNote(NamedTuple):
     is_up: bool
 
 
+class QdiscNote(NamedTuple):
+    """The kernel said that a queueing discipline of a port came, changed or went."""
+
+    time_ns: int
+    node: str
+    device: str
+
+
 class LinkNews:
     """A context manager that listens meanwhile.
 
@@ -52,6 +65,8 @@ class LinkNews:
         self._nodes, self._clock_ns = nodes, clock_ns
         self._sockets: dict[int, tuple[socket.socket, str]] = {}
         self._notes: list[LinkNote] = []
+        self._qdiscs: list[QdiscNote] = []
+        self._names: dict[tuple[str, int], str] = {}  # of ports: node, index
         self._wake = -1
         self._thread: threading.Thread | None = None
 
@@ -108,6 +123,11 @@ class LinkNews:
         said = (one for one in list(self._notes) if one[1:] == (node, device, is_up) and one.time_ns >= after_ns)
         return next((one.time_ns for one in said), None)
 
+    def qdisc_changed(self, node: str, device: str, *, after_ns: int) -> int | None:
+        """When the kernel first said so of a port after a time, ns on the clock of the run; None: it did not."""
+        said = (one for one in list(self._qdiscs) if one[1:] == (node, device) and one.time_ns >= after_ns)
+        return next((one.time_ns for one in said), None)
+
     def _open(self) -> None:
         from pyroute2 import netns  # slow to import, and few runs need it
 
@@ -117,7 +137,8 @@ class LinkNews:
                 netns.setns(node.namespace)
                 sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
                 self._sockets[sock.fileno()] = sock, node.name
-                sock.bind((0, _GROUP_LINK))
+                sock.bind((0, _GROUP_LINK | _GROUP_QDISC))
+                self._names |= {(node.name, index): name for index, name in socket.if_nameindex()}
         finally:
             netns.setns(own)
             os.close(own)
@@ -131,8 +152,11 @@ class LinkNews:
             now_ns = self._clock_ns()
             for number in ready & self._sockets.keys():
                 sock, node = self._sockets[number]
-                for device, is_up in parse_links(_received(sock)):
+                content = _received(sock)
+                for device, is_up in parse_links(content):
                     self._notes.append(LinkNote(now_ns, node, device, is_up))
+                for index in parse_qdiscs(content):
+                    self._qdiscs.append(QdiscNote(now_ns, node, self._names.get((node, index), "")))
             if self._wake in ready:
                 return
 
@@ -157,3 +181,10 @@ def parse_links(content: bytes) -> Iterator[tuple[str, bool]]:
             _, _, _, flags, _ = _LINK.unpack_from(message)
             name = next((value for one, value in attributes(message[_LINK.size :]) if one == _NAME), b"")
             yield name.rstrip(b"\0").decode(errors="replace"), flags & (_UP | _LOWER_UP) == _UP | _LOWER_UP
+
+
+def parse_qdiscs(content: bytes) -> Iterator[int]:
+    """The index of the interface of every message about a queueing discipline."""
+    for kind, message in messages(content):
+        if kind in (_NEW_QDISC, _DEL_QDISC) and len(message) >= _QDISC.size:
+            yield _QDISC.unpack_from(message)[1]

@@ -128,6 +128,11 @@ class Change:
         """Whether a router needs routes back when it ends."""
         return isinstance(self.rule.action, PortDown)
 
+    @property
+    def changes_qdiscs(self) -> bool:
+        """Whether the kernel says when it begins and ends, as a queueing discipline of each of its ports changes."""
+        return isinstance(self.rule.action, Shape | Delay)
+
     def replaces(self, other: Change) -> bool:
         """Whether both do the same to a port: when this one starts, the other one ends."""
         is_same = self.node.name == other.node.name and type(self.rule.action) is type(other.rule.action)

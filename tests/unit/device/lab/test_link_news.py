@@ -1,8 +1,11 @@
-"""What the kernel says about links."""
+"""What the kernel says about links and queueing disciplines."""
 
 import struct
+import sys
 
-from emulator.device.lab.link_news import LinkNews, LinkNote, parse_links
+import pytest
+
+from emulator.device.lab.link_news import LinkNews, LinkNote, QdiscNote, parse_links, parse_qdiscs
 
 UP, LOWER_UP, NEW_LINK, DEL_LINK = 0x1, 0x10000, 16, 17
 
@@ -20,6 +23,33 @@ def test_a_link_is_up_if_both_ends_of_its_cable_are() -> None:
         message(b"p1", UP | LOWER_UP) + message(b"p22", UP) + message(b"p3", 0) + message(b"p4", UP, kind=DEL_LINK)
     )
     assert list(parse_links(content)) == [("p1", True), ("p22", False), ("p3", False)]
+
+
+NEW_TBF = bytes.fromhex(
+    "34000000 2400 0000 11000000 29100000"  # nlmsghdr: 52 bytes, RTM_NEWQDISC, no flags, sequence, sender
+    "00 000000 07000000 00000180 ffffffff 02000000"  # tcmsg: family, padding, interface 7, 8001:, root, info
+    "0800 0100 74626600"  # TCA_KIND: tbf
+    "0500 0c00 00 000000"  # TCA_HW_OFFLOAD: 0, and padding
+)  # fmt: skip
+DEL_TBF = NEW_TBF[:4] + b"\x25\x00" + NEW_TBF[6:20] + b"\x09\x00\x00\x00" + NEW_TBF[24:]
+CLASS = NEW_TBF[:4] + b"\x28\x00" + NEW_TBF[6:]
+"""On a little-endian host."""
+
+
+@pytest.mark.skipif(sys.byteorder == "big", reason="the bytes are those of a little-endian host")
+def test_a_message_about_a_queueing_discipline_names_the_interface() -> None:
+    content = NEW_TBF + message(b"p1", UP) + CLASS + DEL_TBF
+    assert list(parse_qdiscs(content)) == [7, 9]
+    assert [name for name, _ in parse_links(content)] == ["p1"]
+    assert list(parse_qdiscs(NEW_TBF + DEL_TBF[:30])) == [7]
+
+
+def test_the_first_news_of_a_queueing_discipline_after_a_time_counts() -> None:
+    news = LinkNews([])
+    news._qdiscs += [QdiscNote(5, "sw0", "p1"), QdiscNote(7, "sw0", "p2"), QdiscNote(8, "sw0", "p1")]
+    assert news.qdisc_changed("sw0", "p1", after_ns=6) == 8
+    assert news.qdisc_changed("sw0", "p1", after_ns=9) is None
+    assert news.qdisc_changed("sw1", "p2", after_ns=0) is None
 
 
 def test_what_is_cut_off_is_left_out() -> None:

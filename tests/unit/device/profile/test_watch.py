@@ -20,7 +20,7 @@ from emulator.device.counters.watch import (
     event_rows,
     parse_net_dev,
 )
-from emulator.device.lab.link_news import LinkNews, LinkNote
+from emulator.device.lab.link_news import LinkNews, LinkNote, QdiscNote
 from emulator.device.lab.model import Node
 from emulator.device.lab.state import LabStore
 from emulator.device.profile.applying import AppliedProfile, Scenario
@@ -218,6 +218,36 @@ def test_every_change_during_the_run_has_its_time_and_who_says_so(tmp_path: Path
     assert (up["edge"], up["time_ns"], up["uncertainty_ns"]) == ("end", end.done_ns, 1_000)
     assert up["seen_by"] == "command"
     assert (never["name"], never["edge"], never["interface"], never["time_ns"]) == ("lost", "end", "", None)
+
+
+def test_a_shaped_port_has_the_time_at_which_the_kernel_changed_its_queueing_discipline(tmp_path: Path) -> None:
+    rules = (
+        '{name: slow, shape: {rate: 50%}, port: "sw0:p1", start: 0, end: 1.0e-9}',
+        '{name: lost, drop: {every: 2}, port: "sw0:p1", start: 0}',
+    )
+    now = count(1_000_000_000, 1_000)
+    applied = cast(AppliedProfile, Changes())
+    schedule = Scenario(applied, changes(tmp_path, *rules), clock_ns=lambda: next(now))
+    schedule.begin(0)
+    wait_for(lambda: schedule.timings[0].ended_ns and schedule.timings[1].started_ns)
+    schedule.end()
+    slow, lost = schedule.timings
+    assert slow.start is not None
+    assert slow.end is not None
+    assert lost.start is not None
+    news = LinkNews([])
+    news._qdiscs += [
+        QdiscNote(slow.start.asked_ns + 300, "sw0", "p0"),  # of another port
+        QdiscNote(slow.start.asked_ns + 400, "sw0", "p1"),
+        QdiscNote(slow.end.done_ns + 5, "sw0", "p1"),  # heard late
+        QdiscNote(lost.start.asked_ns + 1, "sw0", "p1"),
+    ]
+    news._qdiscs.sort()
+    rows = {(row["name"], row["edge"]): row for row in event_rows(schedule, news)}
+    begin, end = rows["slow", "begin"], rows["slow", "end"]
+    assert (begin["time_ns"], begin["uncertainty_ns"], begin["seen_by"]) == (slow.start.asked_ns + 400, 400, "kernel")
+    assert (end["time_ns"], end["seen_by"]) == (slow.end.done_ns, "command")
+    assert rows["lost", "begin"]["seen_by"] == "command"  # it changes no queueing discipline
 
 
 NET_DEV = """Inter-|   Receive                                                |  Transmit
