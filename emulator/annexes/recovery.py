@@ -3,6 +3,9 @@
 The outage comes from the timeline. A pause of a flow lasts from a bin with payload to the next one with some; only the
 part counts in which the receiving rank had posted something that was not done. An event made a pause if that overlaps
 the event, and is longer than every pause of the flow that no event met; what was before the event does not count.
+
+An event that stops no traffic can change a rate. When it did is the boundary between bins that leaves the smallest
+squared error if the rate of a port is one constant before it and another after it, in a window around the event.
 """
 
 from __future__ import annotations
@@ -15,15 +18,20 @@ import numpy as np
 from emulator.results.run_folder.manifest import COMPLETE
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.events import DeviceEvent, EventFigures, device_events
+from emulator.results.statistics.events import DeviceEvent, EventFigures, RateChange, device_events
 from emulator.results.statistics.method.descriptive import median, percentile
+from emulator.results.statistics.method.step import Step, find_step
 from emulator.results.statistics.samples.iterations import iteration_durations
 from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.results.statistics.worst.worst_flows import ports_of_ranks
 from emulator.trace.meaning.model import IntArray
+from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 NO_TIMELINE = "not measured: the run has no timeline (--timeline)"
 _FOREVER_NS = 1 << 62
 _FLOW = ("src", "dst", "qpn")
+WINDOW_BINS, LEAST_BINS = 50, 10
+"""Bins before and after an event in which its step is looked for: most, and least."""
 
 
 def event_figures(run: Run) -> tuple[EventFigures, ...]:
@@ -35,15 +43,18 @@ def event_figures(run: Run) -> tuple[EventFigures, ...]:
     events = device_events(run.table(RunTable.EVENTS))
     iterations = _Iterations(run, events)
     pauses = _Pauses(run, iterations.disturbed) if any(one.stops_traffic for one in events) else None
-    return tuple(_figures(one, iterations, pauses) for one in events)
+    rates = _Rates(run, events) if any(not one.stops_traffic for one in events) else None
+    return tuple(_figures(one, iterations, pauses, rates) for one in events)
 
 
-def _figures(event: DeviceEvent, iterations: _Iterations, pauses: _Pauses | None) -> EventFigures:
+def _figures(event: DeviceEvent, iterations: _Iterations, pauses: _Pauses | None, rates: _Rates | None) -> EventFigures:
     if not event.happened:
         return EventFigures(event)
     at_ns = None if event.begin_ns is None else event.begin_ns - iterations.begun_ns
     found = iterations.add_to(EventFigures(event, at_ns))
-    return pauses.add_to(found) if pauses is not None and event.stops_traffic else found
+    if event.stops_traffic:
+        return found if pauses is None else pauses.add_to(found)
+    return found if rates is None else rates.add_to(found)
 
 
 def _span(event: DeviceEvent) -> tuple[int, int]:
@@ -206,6 +217,57 @@ def _pauses(columns: Mapping[str, IntArray], cut_ns: int | None) -> Iterator[_Pa
         if cut_ns is not None:
             spans.append((int(at[-1]), cut_ns, False))
         yield from (_Pause(number, dst, *span) for span in spans)
+
+
+class _Rates:
+    """What each port received over time.
+
+    Args:
+        run: it.
+        events: all of it: no window reaches beyond another one's beginning or end.
+    """
+
+    def __init__(self, run: Run, events: Sequence[DeviceEvent]) -> None:
+        table, ports = run.table(RunTable.TIMELINE), ports_of_ranks(run.manifest)
+        columns = {name: to_ints(table[name]) for name in ("dst", "start_ns", "bytes", "bin_ns")}
+        self._bin_ns = int(columns["bin_ns"].max(initial=0))
+        self._error_ns = self._bin_ns + run.manifest.clock.error_ns
+        self._edges = [at for one in events for at in (one.begin_ns, one.end_ns) if at is not None]
+        self._of_port: dict[str, tuple[IntArray, IntArray]] = {}
+        rows = np.flatnonzero(columns["bytes"])
+        names = np.array([ports.get(one, f"rank {one}") for one in columns["dst"][rows].tolist()], dtype=object)
+        for name in sorted(set(names.tolist())):
+            own = rows[names == name]
+            self._of_port[name] = columns["start_ns"][own] // self._bin_ns, columns["bytes"][own]
+
+    def add_to(self, found: EventFigures) -> EventFigures:
+        """How a rate changed when the event began, and when it ended."""
+        begin, end = (self._change(at_ns) for at_ns in (found.event.begin_ns, found.event.end_ns))
+        return replace(found, rate_at_begin=begin, rate_at_end=end)
+
+    def _change(self, event_ns: int | None) -> RateChange | None:
+        if event_ns is None or not self._bin_ns:
+            return None
+        steps = [(name, *one) for name in self._of_port if (one := self._step(name, event_ns)) is not None]
+        if not steps:
+            return None
+        name, first, step = max(steps, key=lambda one: one[2].explained)
+        at_ns, bps = (first + step.cut) * self._bin_ns, BITS_PER_BYTE * NS_PER_S / self._bin_ns
+        return RateChange(name, at_ns, at_ns - event_ns, self._error_ns, step.before * bps, step.after * bps)
+
+    def _step(self, name: str, event_ns: int) -> tuple[int, Step] | None:
+        """(first bin of the window, the step in it) of a port; a window begins and ends with its payload."""
+        bins, size = self._of_port[name]
+        at, others = event_ns // self._bin_ns, [edge // self._bin_ns for edge in self._edges]
+        first = max([at - WINDOW_BINS, int(bins.min()), *(one + 1 for one in others if one < at - LEAST_BINS)])
+        end = min([at + WINDOW_BINS, int(bins.max()), *(one for one in others if one > at + LEAST_BINS)])
+        if at - first < LEAST_BINS or end - at < LEAST_BINS:
+            return None
+        inside = (bins >= first) & (bins < end)
+        step = find_step(
+            np.bincount(bins[inside] - first, weights=size[inside], minlength=end - first).astype(np.float64)
+        )
+        return None if step is None else (first, step)
 
 
 class _Waiting:

@@ -1,13 +1,15 @@
 """The timeline of runs in a shaped lab: every byte, a step of the rate where it was made, and what it costs.
 
     python -m lab.benchmarks.timeline --rounds N [--topology FILE]
+    python -m lab.benchmarks.timeline --step N
 
 Needs root, and a lab of hosts at one switch whose ports have rates. A round is an all-reduce without and one with bins
 of 1 ms, in turns. Prints, of each round, goodput and processor time with / without. Then it plays messages between two
-ranks, N times, while a port goes from its rate to a tenth of it and back. Exit code 1 if the bins of a flow do not add
-up to its row in flows.parquet, if a step is not within 2 bins of when it was made, or if the median goodput is below
-0.98. A step decides nothing if nobody knows to 2 bins when it was made, as when the command for it took long to start;
-if that are more than half, the exit code is 1 too.
+ranks, N times, while a port goes from its rate to a tenth of it and back; with --step only that. A step's time is that
+of the kernel, and where it is found is what the run's table of events says. Exit code 1 if the bins of a flow do not
+add up to its row in flows.parquet, if a step is not within 2 bins of when it was made, or if the median goodput is
+below 0.98. A step decides nothing if nobody knows to 2 bins when it was made, as when the command for it took long to
+start; if that are more than half, the exit code is 1 too.
 """
 
 from __future__ import annotations
@@ -20,19 +22,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.events import device_events
 from emulator.results.statistics.samples.iterations import iteration_spans
-from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.results.statistics.summary import summarise
 from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
 
 LEAST_GOODPUT, MOST_BINS = 0.98, 2
 _RUN_S = 300
-_BEFORE_NS, _AFTER_NS = 300_000_000, 300_000_000
+_STEP_BIN_NS = 10_000_000
 _COUNTED = ("bytes", "retransmits", "ecn_marks")
 
 
@@ -53,27 +51,6 @@ def differences(run: Run) -> int:
     expected = ([one[name] or 0 for name in _COUNTED] for one in flows)
     keys = ((one["src"], one["dst"], one["qpn"]) for one in flows)
     return sum(sums.get(key, [0] * len(_COUNTED)) != want for key, want in zip(keys, expected, strict=True))
-
-
-def step_error(timeline: pa.Table, made_ns: int, uncertainty_ns: int) -> float:
-    """Bins between a step of the rate to rank 1, where the spread on both sides is smallest, and when it was made.
-
-    Args:
-        timeline: of the run.
-        made_ns: when it had been made.
-        uncertainty_ns: it was made at most so long before.
-    """
-    bin_ns = int(to_ints(timeline["bin_ns"]).max())
-    begin = (made_ns - _BEFORE_NS) // bin_ns * bin_ns
-    rows = to_ints(timeline["dst"]) == 1
-    at, size = (to_ints(timeline["start_ns"])[rows] - begin) // bin_ns, to_ints(timeline["bytes"])[rows]
-    rate = np.zeros((_BEFORE_NS + _AFTER_NS) // bin_ns)
-    inside = (at >= 0) & (at < len(rate))
-    np.add.at(rate, at[inside], size[inside])
-    cuts = range(1, len(rate))
-    spread = [rate[:cut].var() * cut + rate[cut:].var() * (len(rate) - cut) for cut in cuts]
-    found = begin + cuts[int(np.argmin(spread))] * bin_ns
-    return (found - min(max(found, made_ns - uncertainty_ns), made_ns)) / bin_ns
 
 
 def cost(folder: Path, rounds: int, topology: Path) -> tuple[list[float], int]:
@@ -107,13 +84,20 @@ def found_steps(folder: Path, runs: int, topology: Path) -> tuple[list[float], i
         where = ("--topology", topology, "--set", "timeline=10ms", "--profile", spec)
         run = play(folder / f"step-{number}", *options, *where)
         wrong += differences(run)
-        timeline = run.table(RunTable.TIMELINE)
-        for one in device_events(run.table(RunTable.EVENTS)):
-            if one.begin_ns is None or one.begin_error_ns is None:
+        [event] = summarise(run).events
+        for edge, change, error_ns in (
+            ("down", event.rate_at_begin, event.event.begin_error_ns),
+            ("up", event.rate_at_end, event.event.end_error_ns),
+        ):
+            if change is None or error_ns is None:
+                print(f"step {number} {edge}: not found", flush=True)
+                errors.append(float("inf"))
                 continue
-            error = step_error(timeline, one.begin_ns, one.begin_error_ns)
-            print(f"step {number}: {error:+.2f} bins, made within {one.begin_error_ns / 1e6:.1f} ms", flush=True)
-            if one.begin_error_ns <= MOST_BINS * int(to_ints(timeline["bin_ns"]).max()):
+            error = (change.after_ns + min(max(0, -change.after_ns), error_ns)) / _STEP_BIN_NS
+            rates = f"{change.from_bps / 1e6:.0f} to {change.to_bps / 1e6:.0f} Mbit/s"
+            made = f"made within {error_ns / 1e6:.1f} ms ({event.event.seen_by})"
+            print(f"step {number} {edge}: {error:+.2f} bins, {rates}, {made}", flush=True)
+            if error_ns <= MOST_BINS * _STEP_BIN_NS:
                 errors.append(error)
     return errors, wrong
 
@@ -123,16 +107,21 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.timeline", description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--topology", type=Path, default=Path(TOPOLOGY))
+    parser.add_argument("--step", type=int, metavar="N", help="only N runs with steps")
     chosen = parser.parse_args(arguments)
+    ratios, wrong, runs = [], 0, chosen.step or chosen.rounds
     with tempfile.TemporaryDirectory() as place:
-        ratios, wrong = cost(Path(place), chosen.rounds, chosen.topology)
-        errors, of_steps = found_steps(Path(place), chosen.rounds, chosen.topology)
+        if not chosen.step:
+            ratios, wrong = cost(Path(place), chosen.rounds, chosen.topology)
+        errors, of_steps = found_steps(Path(place), runs, chosen.topology)
     wrong += of_steps
     late = [one for one in errors if abs(one) > MOST_BINS]
-    goodput = statistics.median(ratios)
-    print(f"goodput {goodput:.4f} (median of {len(ratios)}); {len(errors) - len(late)} of the {len(errors)} steps that")
-    print(f"decide within {MOST_BINS} bins; {wrong} flows whose bins do not add up, in {2 * chosen.rounds} runs")
-    return int(wrong > 0 or bool(late) or 2 * len(errors) < chosen.rounds or goodput < LEAST_GOODPUT)
+    print(f"{len(errors) - len(late)} of the {len(errors)} steps that decide within {MOST_BINS} bins; ", end="")
+    print(f"{wrong} flows whose bins do not add up, in {runs + len(ratios)} runs")
+    goodput = statistics.median(ratios) if ratios else 1.0
+    if ratios:
+        print(f"goodput {goodput:.4f} (median of {len(ratios)})")
+    return int(wrong > 0 or bool(late) or len(errors) < runs or goodput < LEAST_GOODPUT)
 
 
 if __name__ == "__main__":

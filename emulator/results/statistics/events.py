@@ -77,6 +77,26 @@ def _event(edges: dict[str, dict[str, object]]) -> DeviceEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class RateChange:
+    """The step of a port's rate around the beginning or end of an event, as the timeline has it.
+
+    Attributes:
+        port: that received, `host:interface`: of all, the one whose rate changed most.
+        at_ns: boundary of bins on the clock of the run.
+        after_ns: so long after the event; below 0: before it.
+        error_ns: both are off by at most so much.
+        from_bps, to_bps: payload before and after it, bit/s.
+    """
+
+    port: str
+    at_ns: int
+    after_ns: int
+    error_ns: int
+    from_bps: float
+    to_bps: float
+
+
+@dataclass(frozen=True, slots=True)
 class EventFigures:
     """An event, and what it cost the job.
 
@@ -97,6 +117,7 @@ class EventFigures:
         retransmitted_bytes: the most that is of payload.
         lost_from_ns, lost_until_ns: if a flow never moved again: its last payload, and the end of the run.
         why: why the outage is not measured; "": it is, or the event stops no traffic.
+        rate_at_begin, rate_at_end: how a rate changed; None: it did not, nobody knows, or the event stops traffic.
     """
 
     event: DeviceEvent
@@ -116,6 +137,8 @@ class EventFigures:
     lost_from_ns: int | None = None
     lost_until_ns: int | None = None
     why: str = ""
+    rate_at_begin: RateChange | None = None
+    rate_at_end: RateChange | None = None
 
     @property
     def jct_to_p99(self) -> float | None:

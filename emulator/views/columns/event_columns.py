@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.results.statistics.events import EventFigures
+from emulator.results.statistics.events import EventFigures, RateChange
 from emulator.units import NS_PER_S, format_duration
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, count_cell, duration_cell, number_cell
@@ -50,6 +50,13 @@ def _recovery(one: EventFigures) -> str:
     return f"{format_duration(one.recovery_ns)} ± {format_duration(one.recovery_error_ns)}"
 
 
+def _rate(one: RateChange | None) -> str:
+    if one is None:
+        return NONE
+    after = f"{one.after_ns / 1e6:+.3g} ± {one.error_ns / 1e6:.3g} ms"
+    return f"{after}: {one.from_bps / 1e6:,.0f} → {one.to_bps / 1e6:,.0f} Mbit/s"
+
+
 def _to_p50(one: EventFigures) -> float | None:
     return one.jct_ns / one.steady_p50_ns if one.jct_ns and one.steady_p50_ns else None
 
@@ -76,6 +83,15 @@ EVENT_COLUMNS: tuple[Column[EventFigures], ...] = (
     Column(
         "recovery", "from the end of the event to the first payload of the last of them", key="recovery_ns",
         cell=_recovery, is_optional=True,
+    ),
+    Column(
+        "rate changed",
+        "so long after the event began, and how the payload per second of a port changed then, by the timeline",
+        cell=lambda one: _rate(one.rate_at_begin), is_number=False, is_optional=True,
+    ),
+    Column(
+        "and back", "the same when it ended", cell=lambda one: _rate(one.rate_at_end), is_number=False,
+        is_optional=True, sacrifice=6,
     ),
     Column("JCT", "of the longest iteration that it met", key="jct_ns", show=duration_cell),
     Column("to\np50", "JCT / median of the iterations that no event met", key="jct_to_p50", value=_to_p50,

@@ -1,6 +1,6 @@
 """Outage, recovery and the rest of an event, from the tables of a run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from emulator.results.run_folder.manifest import ABORTED, COMPLETE, Status
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
-from emulator.results.statistics.events import EventFigures
+from emulator.results.statistics.events import EventFigures, RateChange
 from tests.support.runs import collective, columns, manifest, ranks
 
 MS = 1_000_000
@@ -29,6 +29,7 @@ class Played:
 
     Attributes:
         paused: flow → times in which nothing of it arrives.
+        size: bytes of a flow in a ms in which it does not pause.
         longer: iteration → how much longer it takes, which is before all that follow.
         waits_ms: from the beginning of an iteration, for how long ranks wait; None: all of it.
     """
@@ -38,6 +39,8 @@ class Played:
     waits_ms: int | None = None
     ends: int = PLAYED
     events: list[tuple[str, int | None, int | None]] = field(default_factory=lambda: [("cut", *DOWN)])
+    stops_traffic: bool = True
+    size: Callable[[int, int], int] = lambda flow, at: 9
     has_timeline: bool = True
     status: Status = COMPLETE
     watched_until: int = 0
@@ -75,13 +78,13 @@ class Played:
             for at in range(self.spans()[-1][1]):
                 if not any(begin <= at < end for begin, end in self.paused.get(flow, ())):
                     yield {"src": flow, "dst": 1 - flow, "qpn": 17 + flow, "start_ns": at * MS, "bin_ns": MS,
-                           "bytes": 9, "retransmits": 0, "ecn_marks": 0}  # fmt: skip
+                           "bytes": self.size(flow, at), "retransmits": 0, "ecn_marks": 0}  # fmt: skip
 
     def _events(self) -> Iterable[dict[str, Any]]:
         for name, *times in self.events:
             for edge, at in zip(("begin", "end"), times, strict=True):
                 yield {"name": name, "edge": edge, "what": "port down", "device": "sw0", "interface": "p1",
-                       "stops_traffic": True, "planned_ns": None if at is None else (at - 1) * MS,
+                       "stops_traffic": self.stops_traffic, "planned_ns": None if at is None else (at - 1) * MS,
                        "time_ns": None if at is None else at * MS, "uncertainty_ns": None if at is None else MS,
                        "seen_by": None if at is None else "kernel"}  # fmt: skip
 
@@ -171,3 +174,49 @@ def test_an_event_that_did_not_happen_has_no_figures(tmp_path: Path) -> None:
     found = figures(tmp_path, Played(events=[("late", None, None)]))
     assert not found.event.happened
     assert found == EventFigures(found.event)
+
+
+def shaped(begin: int = 452, end: int = 651) -> Callable[[int, int], int]:
+    """Flow 0 goes from 125,000 bytes a ms, ± 10 %, to a tenth of it; flow 1 always has the same."""
+    return lambda flow, at: 50_000 if flow else (12_500 if begin <= at < end else 125_000 + (-1) ** at * 12_500)
+
+
+def rates(folder: Path, size: Callable[[int, int], int], **facts: Any) -> EventFigures:
+    return figures(folder, Played(stops_traffic=False, size=size, **facts))
+
+
+def test_a_rate_changed_where_two_constants_fit_best(tmp_path: Path) -> None:
+    found = rates(tmp_path, shaped())
+    [at, back] = found.rate_at_begin, found.rate_at_end
+    assert at == RateChange("rank 1", 452 * MS, 2 * MS, MS, pytest.approx(1e9, rel=0.01), pytest.approx(1e8))
+    assert back == RateChange("rank 1", 651 * MS, MS, MS, pytest.approx(1e8), pytest.approx(1e9, rel=0.01))
+    assert (found.outage_ns, found.why) == (None, "")
+
+
+def test_a_change_before_the_event_has_a_negative_time(tmp_path: Path) -> None:
+    found = rates(tmp_path, shaped(447))
+    assert found.rate_at_begin is not None
+    assert found.rate_at_begin.after_ns == -3 * MS
+
+
+def test_a_rate_that_stays_did_not_change(tmp_path: Path) -> None:
+    found = rates(tmp_path, lambda flow, at: 100_000 + (-1) ** at * 30_000)
+    assert (found.rate_at_begin, found.rate_at_end) == (None, None)
+
+
+def test_no_window_reaches_into_another_event_or_beyond_the_payload(tmp_path: Path) -> None:
+    near: list[tuple[str, int | None, int | None]] = [("slow", 450, 475)]
+    found = rates(tmp_path / "near", shaped(450, 475), events=near)
+    assert found.rate_at_begin is not None
+    assert found.rate_at_end is not None
+    assert (found.rate_at_begin.after_ns, found.rate_at_end.after_ns) == (0, 0)
+    assert found.rate_at_end.from_bps == pytest.approx(1e8)
+    last = rates(tmp_path / "last", shaped(450, 895), events=[("slow", 450, 895)])
+    assert last.rate_at_begin is not None
+    assert last.rate_at_end is None  # five bins are too few
+
+
+def test_without_a_timeline_no_rate_is_known_to_have_changed(tmp_path: Path) -> None:
+    found = rates(tmp_path, shaped(), has_timeline=False)
+    assert (found.rate_at_begin, found.rate_at_end) == (None, None)
+    assert found.jct_ns == 100 * MS

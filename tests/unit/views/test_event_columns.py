@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from emulator.results.statistics.events import DeviceEvent, EventFigures
+from emulator.results.statistics.events import DeviceEvent, EventFigures, RateChange
 from emulator.views.columns.columns import filled
 from emulator.views.columns.event_columns import EVENT_COLUMNS, describe_events
 from emulator.views.html.sections.events import bands
@@ -60,6 +60,19 @@ def test_figures_stand_beside_their_errors() -> None:
         "sent again": "1,234",
     }
     assert list(describe_events((COST,))) == []
+
+
+def test_a_rate_that_changed_has_its_time_and_both_rates() -> None:
+    shaped = EventFigures(
+        replace(DOWN, what="shape to 100 Mbit/s", stops_traffic=False),
+        at_ns=2 * S,
+        rate_at_begin=RateChange("h1:eth0", 5 * S + 5 * MS, 2 * MS, 10 * MS, 943.4e6, 94.2e6),
+        rate_at_end=RateChange("h1:eth0", 6 * S, -3 * MS, 10 * MS, 94.2e6, 943.4e6),
+    )
+    found = cells(shaped)
+    assert found["rate changed"] == "+2 ± 10 ms: 943 → 94 Mbit/s"
+    assert found["and back"] == "-3 ± 10 ms: 94 → 943 Mbit/s"
+    assert "and back" not in cells(replace(shaped, rate_at_end=None))
 
 
 def test_an_event_that_no_flow_felt_has_no_outage() -> None:
