@@ -32,6 +32,8 @@ _FOREVER_NS = 1 << 62
 _FLOW = ("src", "dst", "qpn")
 WINDOW_BINS, LEAST_BINS = 50, 10
 """Bins before and after an event in which its step is looked for: most, and least."""
+LEAST_OF_LARGEST = 0.25
+"""Squared error that a step takes away, of the largest of all ports: what an event slows can slow other flows later."""
 
 
 def event_figures(run: Run) -> tuple[EventFigures, ...]:
@@ -251,7 +253,9 @@ class _Rates:
         steps = [(name, *one) for name in self._of_port if (one := self._step(name, event_ns)) is not None]
         if not steps:
             return None
-        name, first, step = max(steps, key=lambda one: one[2].explained)
+        most = max(step.explained for _, _, step in steps)
+        large = [one for one in steps if one[2].explained >= LEAST_OF_LARGEST * most]
+        name, first, step = min(large, key=lambda one: (one[1] + one[2].cut, -one[2].explained))
         at_ns, bps = (first + step.cut) * self._bin_ns, BITS_PER_BYTE * NS_PER_S / self._bin_ns
         return RateChange(name, at_ns, at_ns - event_ns, self._error_ns, step.before * bps, step.after * bps)
 

@@ -81,7 +81,7 @@ class RateChange:
     """The step of a port's rate around the beginning or end of an event, as the timeline has it.
 
     Attributes:
-        port: that received, `host:interface`: of all, the one whose rate changed most.
+        port: that received, `host:interface`: of those whose rate changed much, the one where it did first.
         at_ns: boundary of bins on the clock of the run.
         after_ns: so long after the event; below 0: before it.
         error_ns: both are off by at most so much.

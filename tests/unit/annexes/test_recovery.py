@@ -193,6 +193,18 @@ def test_a_rate_changed_where_two_constants_fit_best(tmp_path: Path) -> None:
     assert (found.outage_ns, found.why) == (None, "")
 
 
+def test_of_the_ports_whose_rate_changed_much_the_first_counts(tmp_path: Path) -> None:
+    first = shaped(452)
+
+    def size(flow: int, at: int) -> int:
+        """Flow 1, to rank 0, stops 6 ms after flow 0 became slower."""
+        return first(0, at) if flow == 0 else 0 if 458 <= at < 651 else 135_000
+
+    found = rates(tmp_path, size)
+    assert found.rate_at_begin is not None
+    assert (found.rate_at_begin.port, found.rate_at_begin.after_ns) == ("rank 1", 2 * MS)
+
+
 def test_a_change_before_the_event_has_a_negative_time(tmp_path: Path) -> None:
     found = rates(tmp_path, shaped(447))
     assert found.rate_at_begin is not None
