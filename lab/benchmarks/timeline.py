@@ -2,14 +2,16 @@
 
     python -m lab.benchmarks.timeline --rounds N [--topology FILE]
     python -m lab.benchmarks.timeline --step N
+    python -m lab.benchmarks.timeline --sums N
 
 Needs root, and a lab of hosts at one switch whose ports have rates. A round is an all-reduce without and one with bins
 of 1 ms, in turns. Prints, of each round, goodput and processor time with / without. Then it plays messages between two
 ranks, N times, while a port goes from its rate to a tenth of it and back; with --step only that. A step's time is that
-of the kernel, and where it is found is what the run's table of events says. Exit code 1 if the bins of a flow do not
-add up to its row in flows.parquet, if a step is not within 2 bins of when it was made, or if the median goodput is
-below 0.98. A step decides nothing if nobody knows to 2 bins when it was made, as when the command for it took long to
-start; if that are more than half, the exit code is 1 too.
+of the kernel, and where it is found is what the run's table of events says. With --sums it only adds up the bins of N
+runs of 8 ranks, in turns with and without lost frames, with path MTU 4096 and 1024, and of two collectives. Exit code 1
+if the bins of a flow do not add up to its row in flows.parquet, if a step is not within 2 bins of when it was made, or
+if the median goodput is below 0.98. A step decides nothing if nobody knows to 2 bins when it was made, as when the
+command for it took long to start; if that are more than half, the exit code is 1 too.
 """
 
 from __future__ import annotations
@@ -32,6 +34,11 @@ LEAST_GOODPUT, MOST_BINS = 0.98, 2
 _RUN_S = 300
 _STEP_BIN_NS = 10_000_000
 _COUNTED = ("bytes", "retransmits", "ecn_marks")
+_RANKS, _SUMS_BYTES, _SUMS_ITERATIONS = 8, 8 << 20, 5
+_BYTES = {"all_reduce": 2 * (_RANKS - 1) * _SUMS_BYTES, "all_to_all": (_RANKS - 1) * _SUMS_BYTES}
+"""Payload of all ranks in an iteration."""
+_LOSSY = ("--profile", "lossy-link")
+_KINDS = ((), _LOSSY, ("--path-mtu", 1024), (*_LOSSY, "--path-mtu", 1024))
 
 
 def play(folder: Path, *options: object) -> Run:
@@ -41,16 +48,36 @@ def play(folder: Path, *options: object) -> Run:
 
 
 def differences(run: Run) -> int:
-    """Flows whose bins do not add up to what flows.parquet says."""
+    """Flows whose bins do not add up to what flows.parquet says, or that only one of the two tables has."""
     sums: dict[tuple[int, ...], list[int]] = {}
     for row in run.table(RunTable.TIMELINE).to_pylist():
         total = sums.setdefault((row["src"], row["dst"], row["qpn"]), [0] * len(_COUNTED))
         for at, name in enumerate(_COUNTED):
             total[at] += row[name]
+    none = [0] * len(_COUNTED)
     flows = [one for one in run.table(RunTable.FLOWS).to_pylist() if one["qpn"] is not None]
-    expected = ([one[name] or 0 for name in _COUNTED] for one in flows)
-    keys = ((one["src"], one["dst"], one["qpn"]) for one in flows)
-    return sum(sums.get(key, [0] * len(_COUNTED)) != want for key, want in zip(keys, expected, strict=True))
+    wanted = {(one["src"], one["dst"], one["qpn"]): [one[name] or 0 for name in _COUNTED] for one in flows}
+    return sum(sums.get(key, none) != wanted.get(key, none) for key in sums.keys() | wanted.keys())
+
+
+def added_up(folder: Path, runs: int, topology: Path) -> int:
+    """Runs in which the bins of a flow do not add up, or the flows not to the payload of the collective."""
+    wrong = 0
+    played = ("-n", _RANKS, "--iterations", _SUMS_ITERATIONS - 1, "--warmup", 1)
+    for number in range(runs):
+        kind = _KINDS[number % len(_KINDS)]
+        collective = list(_BYTES)[number // len(_KINDS) % len(_BYTES)]
+        options = (*played, "-b", _SUMS_BYTES, "-e", _SUMS_BYTES, "--set", "timeline=1ms", "--topology", topology)
+        run = play(folder / f"sums-{number}", collective, *options, *kind)
+        found = differences(run)
+        flows = run.table(RunTable.FLOWS).to_pylist()
+        size, retransmits, marks = (sum(one[name] or 0 for one in flows) for name in _COUNTED)
+        what = " ".join(map(str, (collective, *kind)))
+        print(f"run {number}: {found} of {len(flows)} flows do not add up; {what}: ", end="")
+        print(f"{size:,} bytes, {retransmits:,} sent again, {marks:,} marked", flush=True)
+        wrong += bool(found) or size != _BYTES[collective] * _SUMS_ITERATIONS
+    print(f"{runs - wrong} of {runs} runs add up to the byte")
+    return wrong
 
 
 def cost(folder: Path, rounds: int, topology: Path) -> tuple[list[float], int]:
@@ -109,9 +136,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--topology", type=Path, default=Path(TOPOLOGY))
     parser.add_argument("--step", type=int, metavar="N", help="only N runs with steps")
+    parser.add_argument("--sums", type=int, metavar="N", help="only the sums of N runs")
     chosen = parser.parse_args(arguments)
     ratios, wrong, runs = [], 0, chosen.step or chosen.rounds
     with tempfile.TemporaryDirectory() as place:
+        if chosen.sums:
+            return int(added_up(Path(place), chosen.sums, chosen.topology) > 0)
         if not chosen.step:
             ratios, wrong = cost(Path(place), chosen.rounds, chosen.topology)
         errors, of_steps = found_steps(Path(place), runs, chosen.topology)
