@@ -22,6 +22,8 @@ from emulator.roce.connection.queue_pair import QueuePair
 _COLUMNS: Final = 5
 _TIDY_SHARE: Final = 0.75
 """Of the memory: between iterations, bins become longer if rows take more."""
+_KEPT_SHARE: Final = 0.625
+"""Of the memory: rows take at most so much when bins have become longer. Flows that never pause then take half."""
 
 
 class TimelineLog:
@@ -59,11 +61,11 @@ class TimelineLog:
         self._make_room(_TIDY_SHARE)
 
     def _make_room(self, share: float) -> None:
-        """Once rows take this share of the memory, join bins until they take half."""
+        """Once rows take more than this share of the memory, join bins until they take little enough."""
         most = _COLUMNS * max(self.most_rows, 2 * len(self._flows))
         if len(self._rows) <= most * share:
             return
-        while len(self._rows) > most // 2:
+        while len(self._rows) > most * _KEPT_SHARE:
             self.bin_ns *= 2
             joined = self._timeline().in_bins_of(self.bin_ns)
             columns = (joined.flow, joined.start_ns, joined.bytes, joined.retransmits, joined.ecn_marks)

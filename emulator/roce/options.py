@@ -12,6 +12,7 @@ from emulator.roce.connection.messages import ConnectionSettings
 from emulator.roce.constants import ACKS_PER_WINDOW, LEAST_WINDOW_PACKETS, PATH_MTUS
 from emulator.roce.dcqcn import PRESET_NAMES, ReactionPoint, preset
 from emulator.roce.pacing import NO_CAP, CongestionControl, FixedRate, port_cap_bps, window_bytes
+from emulator.roce.tuning import TIMELINE_ROWS
 from emulator.units import NS_PER_S
 
 SOURCE_PORTS = ("fold", "fixed", "random", "message")
@@ -23,6 +24,18 @@ NCCL_TIMEOUT = 20
 MOST_QPS = 64
 MOST_ENTROPY_VALUES = 256
 TIMELINE_BINS = {"off": 0, "1ms": NS_PER_S // 1000, "10ms": NS_PER_S // 100, "100ms": NS_PER_S // 10}
+
+
+def timeline_bin_ns_after(bin_ns: int, *, flows: int, duration_ns: int, rows: int = TIMELINE_ROWS) -> int:
+    """Length of the bins in which so many flows that never pause were recorded for so long: they double until all fit.
+
+    Args:
+        bin_ns: length at the beginning.
+        rows: that are kept, at least two for each flow.
+    """
+    while flows * -(-duration_ns // bin_ns) > max(rows, 2 * flows):
+        bin_ns *= 2
+    return bin_ns
 
 
 def _choice(default: str | int, choices: Iterable[str | int], summary: str, **more: Any) -> Any:

@@ -28,10 +28,11 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.group_layout import Layouts, layouts_on
 from emulator.planner.network.ecmp import FlowHash, LinuxHash, linux_hash, roce_source_ports, spray_hashes
 from emulator.planner.network.link_loads import FlowLoad, LinkLoad, flow_link_loads
-from emulator.planner.network.plan import Plan, instance_ns, make_plan
+from emulator.planner.network.plan import LISTED_FLOWS, Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import Traffic, traffic_of_collective
+from emulator.roce.options import RoceOptions, timeline_bin_ns_after
 from emulator.roce.tuning import TIMELINE_ROW_BYTES, TIMELINE_ROWS
 from emulator.schema import SchemaProblem, decode, parse_json
 from emulator.topology.model import Topology
@@ -41,6 +42,7 @@ from emulator.trace.analysis.critical_path import longest_path_ns
 from emulator.trace.meaning.imported import NOT_IMPORTED, ImportFacts
 from emulator.trace.meaning.model import CommKind, Workload
 from emulator.trace.meaning.storage import play_on_storage_hosts
+from emulator.units import NS_PER_S, format_duration
 
 MOST_FLOWS_AS_LINUX = 1 << 22
 """More flows than this get a hash that costs a tenth."""
@@ -151,10 +153,6 @@ def plan_experiment(
         notify(line)
     resolved = resolve(experiment, topology)
     changes = _changes(experiment, topology, resolved)
-    if resolved.roce is not None and resolved.roce.timeline_bin_ns:
-        size_mb = TIMELINE_ROWS * TIMELINE_ROW_BYTES / 1e6
-        bins = resolved.roce.timeline
-        notify(f"timeline in bins of {bins}: about {size_mb:.0f} MB an hour at most, because bins become longer")
     router = Router(
         topology,
         seed=seed,
@@ -163,9 +161,26 @@ def plan_experiment(
         sprays=_sprays(resolved, topology, seed=seed),
     )
     plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead)
+    if resolved.roce is not None and resolved.roce.timeline_bin_ns:
+        notify(_timeline(resolved.roce, plan))
     flows = flow_loads(planned_flows(experiment, topology, resolved), topology)
     jct_ns, jct_note = _jct(traffic, workload, plan)
     return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology), imported, changes)
+
+
+def _timeline(roce: RoceOptions, plan: Plan) -> str:
+    """How long the bins of a long run become, and what they take on disk."""
+    between = LISTED_FLOWS if plan.flows is None else len(plan.flows)
+    flows = max(plan.topology.ranks, between) * roce.qps
+    minute, hour = (
+        format_duration(timeline_bin_ns_after(roce.timeline_bin_ns, flows=flows, duration_ns=seconds * NS_PER_S))
+        for seconds in (60, 3600)
+    )
+    size_mb = max(TIMELINE_ROWS, 2 * flows) * TIMELINE_ROW_BYTES / 1e6
+    return (
+        f"timeline in bins of {roce.timeline}, which become longer: if none of {flows:,} flows pauses, {minute} after "
+        f"a minute and {hour} after an hour; about {size_mb:.0f} MB an hour at most"
+    )
 
 
 def _changes(experiment: Experiment, topology: Topology, resolved: Resolved) -> list[PlannedChange]:

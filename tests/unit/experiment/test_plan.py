@@ -67,6 +67,19 @@ def test_groups_that_are_laid_out_differently_are_planned_apart() -> None:
     assert found[0].network_bytes == found[1].network_bytes > 0
 
 
+def test_a_plan_says_how_long_the_bins_of_a_timeline_become() -> None:
+    transport = Transport(options={"timeline": "1ms"})
+    loopback = Experiment.of_trace("", network=Network(transport=transport))
+    load = CollectiveLoad(CommKind.ALL_REDUCE, ranks=1024, size_bytes=1 << 20, group_size=1024)
+    said: list[str] = []
+    plan_experiment(loopback, load, notify=said.append)
+    plan_experiment(experiment(transport=transport), ALL_TO_ALL, notify=said.append)
+    [large, small] = [line for line in said if "timeline" in line]
+    assert "in bins of 1ms" in large
+    assert "none of 1,024 flows pauses, 128 ms after a minute and 8.19 s after an hour; about 3 MB an hour" in large
+    assert "none of 56 flows pauses, 8 ms after a minute" in small
+
+
 def test_a_barrier_has_no_size() -> None:
     load = CollectiveLoad(CommKind.BARRIER, ranks=4, size_bytes=1 << 20, group_size=4)
     (operation,) = plan_experiment(experiment(), load).plan.operations

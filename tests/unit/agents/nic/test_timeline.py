@@ -10,7 +10,7 @@ from agents.nic.timeline import QueuePairBins, TimelineLog
 from agents.transports.roce.endpoint import ConnectionId, qp_facts
 from emulator.control.observations import Timeline, TimelineFlow
 from emulator.roce.connection.queue_pair import QueuePair
-from emulator.roce.options import RoceOptions
+from emulator.roce.options import RoceOptions, timeline_bin_ns_after
 
 FACTS = qp_facts(ConnectionId(1, "192.0.2.2", 0, "192.0.2.1", 1, 1), port_policy="fold", seed=0, rkey=7)
 IN, OUT = TimelineFlow(0, 1, FACTS.qpn), TimelineFlow(1, 0, FACTS.peer_qpn)
@@ -84,6 +84,24 @@ def test_bins_become_longer_until_the_rows_fit(log: TimelineLog) -> None:
     assert not (found.start_ns % found.bin_ns).any()
     assert found.bytes.sum() == 200_000
     assert (np.diff(found.start_ns) > 0).all()
+
+
+@pytest.mark.parametrize("flows", [1, 5, 16])
+@pytest.mark.parametrize("length", [60, 2_000, 9_999])
+def test_bins_become_as_long_as_a_plan_says(log: TimelineLog, flows: int, length: int) -> None:
+    pairs = [QueuePair(RoceOptions().connection(window_packets=20)) for _ in range(flows)]
+    bins = [log.follow(one, FACTS, rank=1, peer=2 + peer) for peer, one in enumerate(pairs)]
+    now = ends_ns = most = 0
+    while now < length * BIN_NS:
+        for one, its in zip(pairs, bins, strict=True):
+            ends_ns = its.turn(now)
+            one.responder.taken_bytes += 1
+            most = max(most, len(log._rows) // 5)
+        now = ends_ns
+    found = log.report()
+    assert most <= log.most_rows
+    planned = timeline_bin_ns_after(BIN_NS, flows=flows, duration_ns=length * BIN_NS, rows=log.most_rows)
+    assert found.bin_ns == planned
 
 
 def test_every_flow_keeps_a_row_however_little_memory_there_is(log: TimelineLog) -> None:
