@@ -138,6 +138,7 @@ class GnmiSection(Section, frozen=True, kw_only=True):
     password_env: Annotated[str, Meta(description="environment variable that holds the password")] | None = None
     insecure: Annotated[bool, Meta(description="no TLS")] = False
     ca: Annotated[str, Meta(description="PEM file of the authority that signed its certificate")] | None = None
+    queues: Annotated[str, Meta(description="how often it streams their depth: 20ms, or on_change")] | None = None
 
 
 class DutSection(Section, frozen=True, kw_only=True):

@@ -25,11 +25,11 @@ from emulator.topology.hosts import PLACEMENTS, HostEntry, place_as_mapped, plac
 from emulator.topology.joining import STAND_INS, JoinedAgent, stand_ins, with_joined
 from emulator.topology.links import build_leaf_spine, read_end, read_network, with_link_facts
 from emulator.topology.model import Topology
-from emulator.topology.network import Dut, End, GnmiTarget, Interface, Network
+from emulator.topology.network import ON_CHANGE, Dut, End, GnmiTarget, Interface, Network
 from emulator.topology.safety import Network as AddressRange
 from emulator.topology.safety import parse_networks
 from emulator.transports.registry import LISTED, TRANSPORTS
-from emulator.units import digits
+from emulator.units import digits, parse_duration
 
 
 def load_topology(
@@ -254,6 +254,8 @@ def _gnmi_target(document: Document, section: GnmiSection, known: Sequence[str],
     host, _, port = section.address.rpartition(":")
     if not host or not port.isdecimal():
         raise document.error(f"{section.address!r} is not an address: write HOST:PORT", (*key, "address"))
+    if section.queues != ON_CHANGE and document.parse(parse_duration, section.queues, (*key, "queues")) == 0:
+        raise document.error("is not a time between two readings: write 20ms, for example", (*key, "queues"))
     return GnmiTarget(**asdict(section))
 
 

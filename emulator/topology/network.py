@@ -94,6 +94,9 @@ class Route:
     interface: str | None = None
 
 
+ON_CHANGE = "on_change"
+
+
 @dataclass(frozen=True, slots=True)
 class GnmiTarget:
     """A switch that reports its counters over gNMI.
@@ -104,6 +107,8 @@ class GnmiTarget:
         username_env, password_env: environment variables with the credentials; None: no credentials.
         insecure: no TLS.
         ca: PEM file of the authority that signed its certificate; None: the authorities that the host trusts.
+        queues: it streams the depth of its queues, and what its ports discard, so often (`20ms`), or `on_change`; None:
+            they are not read.
     """
 
     device: str
@@ -112,6 +117,7 @@ class GnmiTarget:
     password_env: str | None = None
     insecure: bool = False
     ca: str | None = None
+    queues: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 """Counters over gNMI: the client against a stand-in that implements the protocol over real gRPC on loopback."""
 
 import json
+import queue
+import threading
 from collections.abc import Iterator
 from concurrent import futures
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -12,14 +15,20 @@ from emulator.device.counters.counters import CounterReading
 from emulator.device.counters.sources import GnmiCounters
 from emulator.errors import HostError
 from emulator.topology.network import GnmiTarget
+from tests.support.command import wait_for
 
+gnmi_path_generator = pytest.importorskip("pygnmi.create_gnmi_path").gnmi_path_generator
 gnmi_pb2 = pytest.importorskip("pygnmi.spec.v080.gnmi_pb2")
 gnmi_pb2_grpc = pytest.importorskip("pygnmi.spec.v080.gnmi_pb2_grpc")
 LEAVES = {"in-pkts": "7", "in-octets": "9000", "out-discards": "3", "carrier-transitions": "1"}
 
 
 class StandIn(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc, name-defined]
-    """A switch with two interfaces and one user."""
+    """A switch with two interfaces and one user; `streams`: what it streams, None: its end, `asked`: subscriptions."""
+
+    def __init__(self) -> None:
+        self.streams: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def Capabilities(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         return gnmi_pb2.CapabilityResponse(gNMI_version="0.8.0", supported_encodings=[gnmi_pb2.JSON_IETF])
@@ -40,19 +49,126 @@ class StandIn(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc, name-defined]
             updates.append(gnmi_pb2.Update(path=gnmi_pb2.Path(elem=elements), val=value))
         return gnmi_pb2.GetResponse(notification=[gnmi_pb2.Notification(timestamp=1, update=updates)])
 
+    def Subscribe(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802
+        asked = next(requests).subscribe
+        self.asked.put(asked)
+        if any(0 < one.sample_interval < 20_000_000 for one in asked.subscription):
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "sample_interval is too small")
+        threading.Thread(target=self._end_with, args=(requests,)).start()
+        while (said := self.streams.get()) is not None:
+            yield said
+
+    def _end_with(self, requests: Iterator[Any]) -> None:
+        """End the stream with the requests, as SONiC does."""
+        with suppress(Exception):  # of grpc, if the client cancels
+            list(requests)
+        self.streams.put(None)
+
+
+def answer(*values: tuple[str, int]) -> Any:
+    """A message of a stream: path, value."""
+    updates = [
+        gnmi_pb2.Update(path=gnmi_path_generator(path), val=gnmi_pb2.TypedValue(uint_val=value))
+        for path, value in values
+    ]
+    return gnmi_pb2.SubscribeResponse(update=gnmi_pb2.Notification(timestamp=1, update=updates))
+
+
+def queue_of(port: str, name: str) -> str:
+    return f"/qos/interfaces/interface[interface-id={port}]/output/queues/queue[name={name}]/state/avg-queue-len"
+
+
+DISCARDS = "/interfaces/interface[name=Ethernet4]/state/counters/out-discards"
+SYNCED = gnmi_pb2.SubscribeResponse(sync_response=True)
+
 
 @pytest.fixture
-def address() -> Iterator[str]:
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    gnmi_pb2_grpc.add_gNMIServicer_to_server(StandIn(), server)
+def switch() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def address(switch: StandIn) -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    gnmi_pb2_grpc.add_gNMIServicer_to_server(switch, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
     server.stop(None).wait()
 
 
-def target(address: str) -> GnmiTarget:
-    return GnmiTarget("leaf0", address, username_env="A_USER", password_env="A_PASSWORD", insecure=True)
+def target(address: str, **more: Any) -> GnmiTarget:
+    return GnmiTarget("leaf0", address, username_env="A_USER", password_env="A_PASSWORD", insecure=True, **more)
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_USER", "admin")
+    monkeypatch.setenv("A_PASSWORD", "secret")
+
+
+def depth(port: str, value: int) -> CounterReading:
+    return CounterReading("leaf0", port, "queue_backlog_bytes", value)
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_depth_of_queues_is_streamed_and_summed_over_a_port(address: str, switch: StandIn) -> None:
+    switch.streams.put(answer((queue_of("Ethernet0", "UC0"), 100), (queue_of("Ethernet0", "UC3"), 4000)))
+    switch.streams.put(answer((queue_of("Ethernet4", "UC0"), 0), (DISCARDS, 2)))
+    switch.streams.put(SYNCED)
+    source = GnmiCounters(target(address, queues="20ms"))
+    source.open()
+    asked = switch.asked.get()
+    assert [(one.mode, one.sample_interval) for one in asked.subscription] == [(gnmi_pb2.SAMPLE, 20_000_000)] * 2
+    assert asked.mode == gnmi_pb2.SubscriptionList.STREAM
+    discarded = CounterReading("leaf0", "Ethernet4", "tx_dropped", 2)
+    assert set(source.read_queues()) == {depth("Ethernet0", 4100), depth("Ethernet4", 0), discarded}
+    assert discarded._replace(value=3) in source.read()  # the Get has a newer value
+    assert discarded._replace(value=3) in source.read_queues()  # and what was discarded does not become less
+    switch.streams.put(answer((queue_of("Ethernet0", "UC3"), 60), (DISCARDS, 9)))
+    wait_for(lambda: depth("Ethernet0", 160) in source.read_queues() or None)
+    whole = source.read()
+    assert discarded._replace(value=9) in whole
+    assert depth("Ethernet0", 160) in whole
+    assert len({one[:3] for one in whole}) == len(whole)
+    source.close()
+    assert source.read_queues() == []
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_stream_of_changes_that_ends_is_reported(address: str, switch: StandIn) -> None:
+    for message in (answer((queue_of("Ethernet0", "UC0"), 1)), SYNCED):
+        switch.streams.put(message)
+    source = GnmiCounters(target(address, queues="on_change"))
+    source.open()
+    assert {one.mode for one in switch.asked.get().subscription} == {gnmi_pb2.ON_CHANGE}
+    switch.streams.put(None)
+
+    def problem() -> str | None:
+        try:
+            source.read_queues()
+        except HostError as error:
+            return str(error)
+        return None
+
+    assert wait_for(problem) == "leaf0 does not stream its queues over gNMI (it ended the stream)"
+    source.close()
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("queues", "reason"),
+    [("1ms", "over gNMI .sample_interval is too small"), ("on_change", "streams no depth of a queue: leave out")],
+)
+def test_a_switch_that_streams_no_queues_is_reported(address: str, switch: StandIn, queues: str, reason: str) -> None:
+    switch.streams.put(SYNCED)
+    source = GnmiCounters(target(address, queues=queues))
+    with pytest.raises(HostError, match=reason):
+        source.open()
+    source.close()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

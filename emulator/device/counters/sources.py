@@ -8,17 +8,19 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from emulator.device.counters.counters import CounterReading
+from emulator.device.counters.gnmi_stream import DISCARDED, GnmiStream, key_in
 from emulator.errors import HostError
 from emulator.host import iproute
 from emulator.topology.model import Topology
-from emulator.topology.network import GnmiTarget
+from emulator.topology.network import ON_CHANGE, GnmiTarget
+from emulator.units import parse_duration
 
 SYSFS = Path("/sys/class/net")
 _COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "rx_errors", "tx_packets", "tx_bytes", "tx_dropped", "tx_errors")
@@ -134,7 +136,7 @@ _TIMEOUT_S = 5
 
 
 class GnmiCounters:
-    """Implements CounterSource: every reading is one Get of the counters of all interfaces.
+    """Implements CounterSource: every reading is one Get of the counters of all interfaces; queues are streamed.
 
     Args:
         target: the switch in the topology; user name and password come from the environment.
@@ -143,6 +145,8 @@ class GnmiCounters:
     def __init__(self, target: GnmiTarget) -> None:
         self._target = target
         self._client: Any = None
+        self._stream: GnmiStream | None = None
+        self._discarded: dict[str, int] = {}  # the most that was read, by interface
 
     def open(self) -> None:
         """See CounterSource."""
@@ -163,6 +167,17 @@ class GnmiCounters:
                 gnmi_timeout=_TIMEOUT_S,
             )
             self._client.connect(timeout=_TIMEOUT_S)
+            if target.queues is not None:
+                self._stream = GnmiStream(
+                    target.device,
+                    self._client._gNMIclient__stub,  # its own subscriptions print what a switch refuses
+                    metadata=[("username", username), ("password", password)],
+                    period_ns=None if target.queues == ON_CHANGE else parse_duration(target.queues),
+                )
+                self._stream.open()
+        except HostError:
+            self.close()
+            raise
         except Exception as error:  # pygnmi raises errors of its own, of grpc and of ssl
             raise self._no_answer(error) from error
 
@@ -172,14 +187,28 @@ class GnmiCounters:
             answer = self._client.get(path=[PATH], datatype="state", encoding="json_ietf")
         except Exception as error:  # as above
             raise self._no_answer(error) from error
-        return list(readings(self._target.device, answer or {}))
+        streamed = {one[:3]: one for one in self.read_queues()}
+        read = {one[:3]: one for one in self._growing(readings(self._target.device, answer or {}))}
+        return list((streamed | read).values())
 
     def read_queues(self) -> list[CounterReading]:
-        """See CounterSource."""
-        return []
+        """See CounterSource: what the switch has streamed."""
+        return list(self._growing(self._stream.read())) if self._stream is not None else []
+
+    def _growing(self, found: Iterable[CounterReading]) -> Iterator[CounterReading]:
+        """A Get and the stream may be of different age: what was discarded never becomes less."""
+        for one in found:
+            if self._stream is None or one.counter != DISCARDED:
+                yield one
+                continue
+            self._discarded[one.interface] = max(one.value, self._discarded.get(one.interface, 0))
+            yield one._replace(value=self._discarded[one.interface])
 
     def close(self) -> None:
         """See CounterSource."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -193,7 +222,7 @@ def readings(device: str, answer: Mapping[str, Any]) -> Iterator[CounterReading]
     """The counters in the response to a Get, as pygnmi decodes it; unknown leaves are ignored."""
     for notification in answer.get("notification", ()):
         for update in notification.get("update", ()):
-            interface = _interface(f"{notification.get('prefix') or ''}/{update.get('path') or ''}")
+            interface = key_in(f"{notification.get('prefix') or ''}/{update.get('path') or ''}", "interface[name=")
             values = update.get("val")
             if interface is None or not isinstance(values, Mapping):
                 continue
@@ -201,12 +230,6 @@ def readings(device: str, answer: Mapping[str, Any]) -> Iterator[CounterReading]
                 counter = _GNMI_COUNTERS.get(leaf.rpartition(":")[2])
                 if counter is not None:
                     yield CounterReading(device, interface, counter, int(value))
-
-
-def _interface(path: str) -> str | None:
-    """The key in `…/interface[name=Ethernet0]/…`."""
-    _, found, rest = path.partition("interface[name=")
-    return rest.partition("]")[0] if found else None
 
 
 def _secret(variable: str | None) -> str:

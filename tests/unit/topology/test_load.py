@@ -144,12 +144,12 @@ def test_switches_may_report_counters_over_gnmi(tmp_path: Path) -> None:
     found = dut_of(
         tmp_path,
         "{kind: fabric, gnmi: [{device: s0, address: '10.0.0.9:57400', username_env: U, password_env: P, ca: c.pem},"
-        " {device: s1, address: '[fd00::1]:1', insecure: true}]}",
+        " {device: s1, address: '[fd00::1]:1', insecure: true, queues: 20ms}]}",
     )
     assert found is not None
     assert found.gnmi == (
         GnmiTarget("s0", "10.0.0.9:57400", "U", "P", ca="c.pem"),
-        GnmiTarget("s1", "[fd00::1]:1", insecure=True),
+        GnmiTarget("s1", "[fd00::1]:1", insecure=True, queues="20ms"),
     )
 
 
@@ -171,6 +171,10 @@ def test_switches_may_report_counters_over_gnmi(tmp_path: Path) -> None:
             for address in ("lab", "lab:", ":1", "lab:http")
         ),
         ("{kind: switch, gnmi: [{device: s0}]}", "dut.gnmi[0]: the key 'address' is missing"),
+        ("{kind: switch, gnmi: [{device: s0, address: 'a:1', queues: often}]}",
+         "dut.gnmi[0].queues: 'often' is not a time: give a number with a unit, such as 5us or 1.5ms"),
+        ("{kind: switch, gnmi: [{device: s0, address: 'a:1', queues: 0ms}]}",
+         "dut.gnmi[0].queues: is not a time between two readings: write 20ms, for example"),
     ],
 )  # fmt: skip
 def test_a_wrong_device_is_reported_with_its_key(tmp_path: Path, dut: str, message: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from emulator.device.counters import sources
 from emulator.device.counters.counters import CounterReading
+from emulator.device.counters.gnmi_stream import Streamed, streamed
 from emulator.device.counters.sources import (
     GnmiCounters,
     HostInterface,
@@ -153,6 +154,24 @@ def test_the_interface_may_be_in_the_prefix() -> None:
 )
 def test_everything_else_in_the_response_is_ignored(document: dict[str, Any]) -> None:
     assert list(readings("leaf0", document)) == []
+
+
+def said(path: str, value: Any) -> dict[str, Any]:
+    return {"update": {"prefix": None, "update": [{"path": path, "val": value}]}}
+
+
+@pytest.mark.parametrize("state", [("state/avg-queue-len", 3000), ("state", {"openconfig-qos:avg-queue-len": "3000"})])
+def test_a_switch_may_stream_leaves_or_containers(state: tuple[str, Any]) -> None:
+    path, value = state
+    queue = f"qos/interfaces/interface[interface-id=Ethernet1/2]/output/queues/queue[name=UC3]/{path}"
+    assert list(streamed(said(queue, value))) == [Streamed("Ethernet1/2", "UC3", "queue_backlog_bytes", 3000)]
+    port = "interfaces/interface[name=Ethernet4]/state/counters/out-discards"
+    assert list(streamed(said(port, 7))) == [Streamed("Ethernet4", "", "tx_dropped", 7)]
+
+
+@pytest.mark.parametrize("message", [{}, said("system/state", 1), said("avg-queue-len", 1), {"sync_response": True}])
+def test_the_rest_of_a_stream_is_ignored(message: dict[str, Any]) -> None:
+    assert list(streamed(message)) == []
 
 
 def test_a_password_that_is_not_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
