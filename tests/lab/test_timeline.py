@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.results.statistics.summary import summarise
 from tests.support.full import measures
 from tests.support.star_lab import Lab, star
 
@@ -36,19 +35,11 @@ def test_a_port_that_becomes_slower_is_found_in_the_bin_in_which_it_did(lab: Lab
         own = [row for row in table.to_pylist() if all(row[name] == flow[name] for name in ("src", "dst", "qpn"))]
         for name in ("bytes", "retransmits"):
             assert sum(row[name] for row in own) == (flow[name] or 0)
-    began_ns = int(to_ints(run.table(RunTable.ITERATIONS)["start_ns"]).min())
-    [rule] = run.manifest.dut["profile"]["rules"]
-    start_ns, end_ns = (began_ns + int(rule[name] * 1e9) for name in ("started_s", "ended_s"))
-    first = start_ns - 60 * BIN_NS
-    before = first - first % BIN_NS
-    to_1 = np.flatnonzero(to_ints(table["dst"]) == 1)
-    at, size = (to_ints(table["start_ns"])[to_1] - before) // BIN_NS, to_ints(table["bytes"])[to_1]
-    rate_bps = np.zeros((min(end_ns, start_ns + 60 * BIN_NS) - before) // BIN_NS)
-    inside = (at >= 0) & (at < len(rate_bps))
-    np.add.at(rate_bps, at[inside], size[inside] * 8e9 / BIN_NS)
-    cuts = range(1, len(rate_bps))
-    spread = [rate_bps[:cut].var() * cut + rate_bps[cut:].var() * (len(rate_bps) - cut) for cut in cuts]
-    step = cuts[int(np.argmin(spread))]
-    assert rate_bps[:step].mean() > 3e8
-    assert rate_bps[step + 2 :].mean() < 1.2e8
-    assert abs(before + step * BIN_NS - start_ns) <= 2 * BIN_NS
+    [event] = summarise(run).events
+    change, made_ns, error_ns = event.rate_at_begin, event.event.begin_ns, event.event.begin_error_ns
+    assert change is not None
+    assert made_ns is not None
+    assert error_ns is not None
+    assert change.from_bps > 3e8
+    assert change.to_bps < 1.2e8
+    assert made_ns - error_ns - 2 * BIN_NS <= change.at_ns <= made_ns + 2 * BIN_NS

@@ -96,6 +96,12 @@ def test_rules_on_ports_pass_and_fail(tmp_path: Path) -> None:
     assert [one for one, _ in found] == [Outcome.FAIL, Outcome.PASS, Outcome.PASS]
 
 
+@pytest.mark.parametrize(("most", "outcome"), [(0.501, Outcome.PASS), (0.499, Outcome.FAIL)])
+def test_rules_on_the_variation_of_a_rate_count_single_bins(tmp_path: Path, most: float, outcome: Outcome) -> None:
+    rule = f"{{metric: rate_cv, at_most: {most}}}"  # 500 and 1500 in turns: 500 / 1000
+    assert [one for one, _ in verdicts(tmp_path, lambda at: (1500, 0) if at % 2 else (0, 500), rule)] == [outcome]
+
+
 def test_a_rule_on_flows_that_never_converge_fails_where_they_had_the_time(tmp_path: Path) -> None:
     (too_slow, reason), (open_, _) = verdicts(tmp_path, lambda at: (900, 100), FAST, LONG)
     assert (too_slow, open_) == (Outcome.FAIL, Outcome.UNDECIDED)
