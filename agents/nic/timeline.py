@@ -3,8 +3,8 @@
 Queue pairs count anyway. The first reception after the end of a bin writes what was counted since the one before into a
 row, so a bin costs a comparison for each reception, and a row where something was carried.
 
-Memory is bounded: when rows are many, bins become twice as long. That takes milliseconds, so it happens between
-iterations where that comes in time.
+Memory is bounded: when rows are many, bins become twice as long. That takes 0.06 s for half a million rows, so it
+happens between iterations where that comes in time.
 """
 
 from __future__ import annotations
