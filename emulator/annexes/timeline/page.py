@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -98,8 +99,8 @@ def _over_time(found: Rates, manifest: Manifest, events: Sequence[DeviceEvent]) 
     )
 
 
-def job_rates(runs: Mapping[str, Run]) -> Iterator[Chart]:
-    """The picture of jobs that were played at once, by name: a line for each that was recorded by time.
+def job_rates(runs: Mapping[str, Run]) -> Iterator[Block]:
+    """Jobs that were played at once, by name: a line for each that was recorded by time, and how they share ports.
 
     Raises:
         ResultError: a timeline is damaged.
@@ -120,6 +121,11 @@ def job_rates(runs: Mapping[str, Run]) -> Iterator[Chart]:
         Picture("rates", {"points": points.columns, "events": bands((), 0, 0)}),
         is_wide=True,
     )
+    receive = Counter(port for one in found.values() for port in one.named_ports)
+    first, *others = ((tables[name], runs[name].manifest) for name in found)
+    together = [one for one in Rates(*first, *others).sharing() if receive[one.port] > 1]
+    if together:
+        yield _shared_ports(together, receive)
 
 
 def _queues(found: Rates, series: Mapping[CounterName, Readings], events: Sequence[DeviceEvent]) -> Iterator[Chart]:
@@ -184,6 +190,34 @@ def _increases(one: Readings, edges: IntArray) -> FloatArray:
     return np.diff(np.interp(edges, one.time_ns, one.value)) * NS_PER_S / np.diff(edges)
 
 
+def _converged(one: PortRates) -> str:
+    return duration_cell(one.convergence_ns) if one.unfair_ns is None else f"not in {format_duration(one.unfair_ns)}"
+
+
+def _shared_ports(ports: Sequence[PortRates], jobs: Mapping[str, int]) -> Table:
+    """How the flows of all jobs share the ports to which several jobs send; `jobs`: how many, by port."""
+    rows = [
+        [
+            one.port,
+            f"{jobs[one.port]}",
+            f"{one.flows:,}",
+            f"{one.mean_bps / 1e9:.3g}",
+            f"{one.rate_cv:.2f}",
+            NONE if one.fairness is None else f"{one.fairness:.3f}",
+            _converged(one),
+        ]
+        for one in ports[:ROWS]
+    ]
+    titles = ("jobs", "flows", "mean, Gbit/s", "rate cv", "fairness over time", "converged after")
+    about = (
+        "Flows of all jobs together. Converged: from the beginning of the last flow of any job until all keep within "
+        f"{100 * FAIR:.0f} % of their fair shares. Fairness: Jain's index, median of windows of {WINDOW_BINS} bins, "
+        "while all flows of the port move."
+    )
+    columns = [Header("port", is_number=False), *map(Header, titles)]
+    return Table("shared-ports", "Ports that jobs share", columns, rows, about)
+
+
 def _table(ports: Sequence[RateSeries], sharing: Sequence[PortRates], flows: Sequence[RateSeries]) -> Table:
     shown: list[tuple[RateSeries, PortRates | None]] = [*zip(ports[:ROWS], sharing, strict=False)]
     shown += [(one, None) for one in flows[:ROWS]]
@@ -197,7 +231,7 @@ def _table(ports: Sequence[RateSeries], sharing: Sequence[PortRates], flows: Seq
             f"{one.rate_cv:.2f}",
             NONE if one.jain is None else f"{one.jain:.3f}",
             NONE if shared is None or shared.fairness is None else f"{shared.fairness:.3f}",
-            NONE if shared is None else duration_cell(shared.convergence_ns),
+            NONE if shared is None else _converged(shared),
             count_cell(one.retransmits),
             count_cell(one.ecn_marks),
         ]

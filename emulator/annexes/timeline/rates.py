@@ -70,23 +70,32 @@ class RateSeries:
 
 
 class Rates:
-    """The timeline of a run.
+    """The timeline of a run, or of all jobs of a session together.
 
     Args:
         table: `timeline.parquet`, with at least one row.
         manifest: of the run.
+        others: the same of further runs on the same clock.
     """
 
-    def __init__(self, table: pa.Table, manifest: Manifest) -> None:
-        columns = {name: to_ints(table[name]) for name in table.column_names}
+    def __init__(self, table: pa.Table, manifest: Manifest, *others: tuple[pa.Table, Manifest]) -> None:
+        ends: list[str] = []
+        parts: list[dict[str, IntArray]] = []
+        self._ports: dict[int, str] = {}
+        for rows, facts in ((table, manifest), *others):
+            part = {name: to_ints(rows[name]) for name in rows.column_names}
+            parts.append(part | {name: part[name] + len(ends) for name in ("src", "dst")})
+            self._ports |= {len(ends) + rank: port for rank, port in ports_of_ranks(facts).items()}
+            ends += endpoint_names(facts)
+        columns = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
         self.bin_ns = int(columns["bin_ns"].max())
+        columns["start_ns"] -= columns["start_ns"] % self.bin_ns  # those of another run may be shorter
         self.begin_ns = int(columns["start_ns"].min())
         self._bin = (columns["start_ns"] - self.begin_ns) // self.bin_ns
         self.bins = int(self._bin.max()) + 1
-        self._columns, self._ends = columns, endpoint_names(manifest)
+        self._columns, self._ends = columns, ends
         flows = np.stack([columns[name] for name in ("src", "dst", "qpn")], axis=1)
         self._flows, self._flow = np.unique(flows, axis=0, return_inverse=True)
-        self._ports = ports_of_ranks(manifest)
 
     def ports(self) -> Sequence[RateSeries]:
         """What each port received, those with most payload first."""
@@ -116,6 +125,12 @@ class Rates:
         names, of_row = self._rows_of_ports()
         rows = {name: np.flatnonzero(of_row == at) for at, name in enumerate(names)}
         return tuple(self._shared(one, rows[one.name]) for one in self.ports())
+
+    @property
+    def named_ports(self) -> set[str]:
+        """Ports, `host:interface`, that received payload."""
+        carried = self._columns["dst"][self._columns["bytes"] > 0]
+        return {self._ports[dst] for dst in np.unique(carried).tolist() if dst in self._ports}
 
     def _rows_of_ports(self) -> tuple[Sequence[str], IntArray]:
         names = [self._ports.get(dst, f"rank {self._ends[dst]}") for dst in self._flows[:, 1].tolist()]

@@ -135,3 +135,32 @@ def test_each_job_of_a_session_has_a_line_on_their_clock(tmp_path: Path) -> None
         ("b", 1, 0),
     ]
     assert list(job_rates({"quiet": runs["quiet"]})) == []
+
+
+HOSTS = {
+    "hosts": [{"name": name, "interfaces": [{"name": "eth0"}]} for name in ("h0", "h1")],
+    "host_index": [0, 1],
+}
+
+
+@pytest.mark.parametrize(("ends_fair", "converged"), [(True, "60 ms"), (False, "not in 200 ms")])
+def test_flows_of_all_jobs_share_a_port(tmp_path: Path, *, ends_fair: bool, converged: str) -> None:
+    """Two flows of a job have the port; two of another one come, get a tenth each for 60 ms, and then a quarter."""
+    runs = {}
+    for name, begin, few, bin_ns in (("a", 1, 400, MS), ("b", 100, 100, 2 * MS)):
+        sizes = [500 if at < 100 else few if at < 160 or not ends_fair else 250 for at in range(begin, 300)]
+        rows = [(0, 1, begin + at, size) for at, size in enumerate(sizes)] * 2
+        src, dst, at, size = (list(column) for column in zip(*rows, strict=True))
+        qpn = [17] * len(sizes) + [18] * len(sizes)
+        start_ns = [one * MS // bin_ns * bin_ns for one in at]
+        with RunWriter(tmp_path / name, manifest(topology=HOSTS)) as writer:
+            columns = {"src": src, "dst": dst, "qpn": qpn, "start_ns": start_ns, "bytes": size}
+            others = {"bin_ns": bin_ns, "retransmits": 0, "ecn_marks": 0}
+            writer.add(RunTable.TIMELINE, columns | {key: [value] * len(rows) for key, value in others.items()})
+        runs[name] = read_run(tmp_path / name)
+    _, shared = job_rates(runs)
+    assert isinstance(shared, Table)
+    fairness = "1.000" if ends_fair else f"{1000**2 / (4 * (2 * 400**2 + 2 * 100**2)):.3f}"
+    mean = f"{8e-3 * 299 / 300:.3g}"  # the first of the 150 bins of 2 ms is half empty: so is its rate
+    assert shared.rows == [["h1:eth0", "2", "4", mean, "0.04", fairness, converged]]
+    assert len(list(job_rates({"a": runs["a"]}))) == 1
