@@ -18,7 +18,7 @@ from emulator.annexes.demo.tours import DEMO, TOURS, Tour, without_lab
 from emulator.cli.output import notify
 from emulator.cli.parser import Subparsers
 from emulator.errors import HostError
-from emulator.exit_codes import DONE, EXPECTATION_FAILED
+from emulator.exit_codes import DONE, EXPECTATION_FAILED, REGRESSION, UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ Each command is printed before it runs, and can be typed instead. Nothing leaves
 are brought up in namespaces of the demo's own, which go away with it, also when it is interrupted
 or killed. They need root; without it the demo plays over loopback. The results stay.
 """
-_VERDICTS = {DONE: "PASS", EXPECTATION_FAILED: "FAIL"}
+_VERDICTS = {DONE: "PASS", EXPECTATION_FAILED: "FAIL", REGRESSION: "SLOWER", UNDECIDED: "UNDECIDED"}
 
 
 def add_parser(subparsers: Subparsers) -> None:

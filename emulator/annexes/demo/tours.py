@@ -272,6 +272,7 @@ CI = Tour(
             "files for the job's summary. `finds` is the slowdown that so many runs of this spread would find.",
             f"{_GATE} --junit compare.xml --html compare.html",
             codes=(REGRESSION, UNDECIDED),
+            what="new firmware",
         ),
         TourStep("The same as Markdown, for a comment on the change.", "charkha compare ab/fw-a ab/slow --markdown"),
         TourStep("What a reader of JUnit files sees: one case per class.", "grep -o '<testcase [^>]*>' compare.xml"),
