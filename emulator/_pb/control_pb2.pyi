@@ -318,7 +318,7 @@ class FlowReport(_message.Message):
     def __init__(self, number: _Optional[int] = ..., is_complete: _Optional[bool] = ..., figures: _Optional[_Iterable[_Union[FlowFigures, _Mapping]]] = ...) -> None: ...
 
 class FlowFigures(_message.Message):
-    __slots__ = ("direction", "observer", "messages", "bytes", "start_ns", "duration_ns", "bytes_per_s", "packets", "retransmits", "timeouts", "naks", "rnr_naks", "duplicates", "latency_median_ns", "latency_p99_ns", "wire_bps", "lost", "offered_messages", "offered_bytes", "offered_bps", "lateness_median_ns", "lateness_p99_ns", "completions", "completion_median_ns", "completion_p99_ns")
+    __slots__ = ("direction", "observer", "messages", "bytes", "start_ns", "duration_ns", "bytes_per_s", "packets", "retransmits", "timeouts", "naks", "rnr_naks", "duplicates", "latency_median_ns", "latency_p99_ns", "wire_bps", "lost", "offered_messages", "offered_bytes", "offered_bps", "lateness_median_ns", "lateness_p99_ns", "completions", "completion_median_ns", "completion_p99_ns", "gaps")
     DIRECTION_FIELD_NUMBER: _ClassVar[int]
     OBSERVER_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -344,6 +344,7 @@ class FlowFigures(_message.Message):
     COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_P99_NS_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
     direction: str
     observer: str
     messages: int
@@ -369,7 +370,20 @@ class FlowFigures(_message.Message):
     completions: int
     completion_median_ns: float
     completion_p99_ns: float
-    def __init__(self, direction: _Optional[str] = ..., observer: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., start_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., bytes_per_s: _Optional[float] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., timeouts: _Optional[int] = ..., naks: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., latency_median_ns: _Optional[float] = ..., latency_p99_ns: _Optional[float] = ..., wire_bps: _Optional[float] = ..., lost: _Optional[int] = ..., offered_messages: _Optional[int] = ..., offered_bytes: _Optional[int] = ..., offered_bps: _Optional[float] = ..., lateness_median_ns: _Optional[float] = ..., lateness_p99_ns: _Optional[float] = ..., completions: _Optional[int] = ..., completion_median_ns: _Optional[float] = ..., completion_p99_ns: _Optional[float] = ...) -> None: ...
+    gaps: _containers.RepeatedCompositeFieldContainer[FlowGap]
+    def __init__(self, direction: _Optional[str] = ..., observer: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., start_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., bytes_per_s: _Optional[float] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., timeouts: _Optional[int] = ..., naks: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., latency_median_ns: _Optional[float] = ..., latency_p99_ns: _Optional[float] = ..., wire_bps: _Optional[float] = ..., lost: _Optional[int] = ..., offered_messages: _Optional[int] = ..., offered_bytes: _Optional[int] = ..., offered_bps: _Optional[float] = ..., lateness_median_ns: _Optional[float] = ..., lateness_p99_ns: _Optional[float] = ..., completions: _Optional[int] = ..., completion_median_ns: _Optional[float] = ..., completion_p99_ns: _Optional[float] = ..., gaps: _Optional[_Iterable[_Union[FlowGap, _Mapping]]] = ...) -> None: ...
+
+class FlowGap(_message.Message):
+    __slots__ = ("start_ns", "end_ns", "lost", "late_ns")
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    END_NS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    LATE_NS_FIELD_NUMBER: _ClassVar[int]
+    start_ns: int
+    end_ns: int
+    lost: int
+    late_ns: int
+    def __init__(self, start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., lost: _Optional[int] = ..., late_ns: _Optional[int] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "storage")

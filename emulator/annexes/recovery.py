@@ -23,6 +23,7 @@ from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.results.statistics.method.step import Step, find_step
 from emulator.results.statistics.samples.iterations import iteration_durations
 from emulator.results.statistics.samples.measured_rows import to_ints
+from emulator.results.statistics.traffic.background import ProbeOutage, background_flows, flow_results
 from emulator.results.statistics.worst.worst_flows import ports_of_ranks
 from emulator.trace.meaning.model import IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
@@ -46,14 +47,17 @@ def event_figures(run: Run) -> tuple[EventFigures, ...]:
     iterations = _Iterations(run, events)
     pauses = _Pauses(run, iterations.disturbed) if any(one.stops_traffic for one in events) else None
     rates = _Rates(run, events) if any(not one.stops_traffic for one in events) else None
-    return tuple(_figures(one, iterations, pauses, rates) for one in events)
+    probes = _Probes(run, iterations.disturbed)
+    return tuple(_figures(one, iterations, pauses, rates, probes) for one in events)
 
 
-def _figures(event: DeviceEvent, iterations: _Iterations, pauses: _Pauses | None, rates: _Rates | None) -> EventFigures:
+def _figures(
+    event: DeviceEvent, iterations: _Iterations, pauses: _Pauses | None, rates: _Rates | None, probes: _Probes
+) -> EventFigures:
     if not event.happened:
         return EventFigures(event)
     at_ns = None if event.begin_ns is None else event.begin_ns - iterations.begun_ns
-    found = iterations.add_to(EventFigures(event, at_ns))
+    found = probes.add_to(iterations.add_to(EventFigures(event, at_ns)))
     if event.stops_traffic:
         return found if pauses is None else pauses.add_to(found)
     return found if rates is None else rates.add_to(found)
@@ -192,6 +196,51 @@ class _Pauses:
         """For how long of a pause its receiver waited; what was before a time does not count."""
         waiting = self._waiting.get(pause.receiver)
         return 0 if waiting is None else waiting.between(min(max(pause.begin_ns, from_ns), pause.end_ns), pause.end_ns)
+
+
+class _Probes:
+    """Background flows over UDP at equal intervals.
+
+    Args:
+        run: it.
+        disturbed: (begin, end) of the times in which events may stop them, ns.
+    """
+
+    def __init__(self, run: Run, disturbed: Sequence[tuple[int, int]]) -> None:
+        flows = background_flows(flow_results(run)) if disturbed else ()
+        self._flows = [one for one in flows if one.transport == "udp" and one.interval_ns and one.received_messages]
+        self._usual = {
+            one.flow: max(
+                (each.outage_ns for each in one.outages if not any(_meets(each, *span) for span in disturbed)),
+                default=0,
+            )
+            for one in self._flows
+        }
+
+    def add_to(self, found: EventFigures) -> EventFigures:
+        """The longest outage that the event made."""
+        if not self._flows:
+            return found
+        span = _span(found.event)
+        made = [
+            each
+            for one in self._flows
+            for each in one.outages
+            if _meets(each, *span) and each.outage_ns > self._usual[one.flow] + 2 * (one.interval_ns or 0)
+        ]
+        longest = max(made, key=lambda one: one.outage_ns, default=None)
+        if longest is None:
+            return replace(found, probe_outage_ns=0)
+        return replace(
+            found,
+            probe_outage_ns=longest.outage_ns,
+            probe_error_ns=longest.error_ns,
+            is_probe_over=longest.lost is not None,
+        )
+
+
+def _meets(outage: ProbeOutage, begin_ns: int, end_ns: int) -> bool:
+    return outage.start_ns < end_ns and outage.end_ns > begin_ns
 
 
 def _groups(values: IntArray) -> Iterator[tuple[int, IntArray]]:

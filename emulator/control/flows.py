@@ -46,6 +46,32 @@ class FlowObserver(StrEnum):
     PEER = "peer"
 
 
+MOST_GAPS = 100
+"""Gaps that are kept of a flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowGap:
+    """A time in which no datagram of a flow arrived and some were lost; of its sender: in which it sent none.
+
+    Attributes:
+        start_ns, end_ns: the arrivals of the last datagram before it and of the first one after it; of a sender, when
+            it sent them.
+        lost: datagrams between them; None: nothing came any more, and `end_ns` is when the flow ended here.
+        late_ns: by how much it took the first one longer, from when it was due, than the fastest datagram: the sender
+            or the network held it; None: the ends have different clocks, or it has no due time.
+    """
+
+    start_ns: int
+    end_ns: int
+    lost: int | None = None
+    late_ns: int | None = None
+
+    def earlier(self, by_ns: int) -> FlowGap:
+        """The same with the stamps set back, to another clock."""
+        return replace(self, start_ns=self.start_ns - by_ns, end_ns=self.end_ns - by_ns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowFigures:
     """What was counted of a flow in one direction by one end; None: it does not count that.
@@ -65,6 +91,8 @@ class FlowFigures:
         lateness_median_ns, lateness_p99_ns: from when messages were due until they were offered to the transport.
         completions: messages whose time is known.
         completion_median_ns, completion_p99_ns: from when they were due until they were complete.
+        gaps: of background traffic over UDP: the longest ones; of its sender, if it sends at equal intervals, those of
+            more than one and a half.
     """
 
     direction: FlowDirection
@@ -92,10 +120,13 @@ class FlowFigures:
     completions: int | None = None
     completion_median_ns: Amount | None = None
     completion_p99_ns: Amount | None = None
+    gaps: Sequence[FlowGap] = ()
 
     def earlier(self, by_ns: int) -> FlowFigures:
-        """The same with the stamp set back, to another clock."""
-        return self if self.start_ns is None else replace(self, start_ns=self.start_ns - by_ns)
+        """The same with the stamps set back, to another clock."""
+        if self.start_ns is None:
+            return self
+        return replace(self, start_ns=self.start_ns - by_ns, gaps=[one.earlier(by_ns) for one in self.gaps])
 
 
 @dataclass(frozen=True, slots=True)

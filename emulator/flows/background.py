@@ -98,6 +98,8 @@ def distribution_named(name: str, size_bytes: int) -> SizeDistribution:
     return DISTRIBUTIONS[name]
 
 
+_EVEN = ("constant", "incast")
+"""Patterns of equal gaps."""
 BATCH = 4096
 """Messages that are drawn at once."""
 S = TypeVar("S", int, IntArray)
@@ -160,6 +162,12 @@ class Schedule:
     def mean_gap_ns(self) -> float:
         """Between two messages, at the mean rate."""
         return self.mean_wire_bytes * BITS_PER_BYTE * NS_PER_S / self.rate_bps
+
+    @property
+    def interval_ns(self) -> int | None:
+        """Between two messages, if it is always the same."""
+        is_even = self.sizes == "fixed" and self.pattern in _EVEN
+        return round(self.mean_gap_ns) if is_even else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ async def test_datagrams_that_are_missing_and_those_of_strangers_are_told_apart(
     await playing
     found = figures(receiver)
     assert (found.messages, found.bytes, found.packets, found.lost) == (1, 20, 4, 2)
+    assert [one.lost for one in found.gaps] == [1, 1]
     receiver.close()
     sender.close()
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.control import conversation as control
-from emulator.control.flows import FlowDirection, FlowFigures, FlowObserver, FlowReport, FlowTask
+from emulator.control.flows import FlowDirection, FlowFigures, FlowGap, FlowObserver, FlowReport, FlowTask
 from emulator.control.observations import (
     Completions,
     ComputeSpans,
@@ -208,6 +208,9 @@ def chunks(draw: st.DrawFn) -> Chunk:
 
 
 ratio = st.none() | st.floats(0, 1e12)
+gaps = st.builds(
+    lambda start, length, lost, late: FlowGap(start, start + length, lost, late), i64, u63, counter, counter
+)
 figures = st.builds(
     FlowFigures,
     direction=st.sampled_from(FlowDirection),
@@ -225,6 +228,7 @@ figures = st.builds(
     duplicates=counter,
     latency_median_ns=ratio,
     latency_p99_ns=ratio,
+    gaps=st.lists(gaps, max_size=2).map(tuple),
 )
 reported = st.lists(figures, max_size=3, unique_by=lambda one: (one.direction, one.observer)).map(tuple)
 aborts = st.builds(control.Abort, texts, ranks)

@@ -32,7 +32,9 @@ def write_flow_results(folder: Path) -> Run:
     """A closed run folder with these flows."""
     run = write_run(folder, collective([0, 0], [9, 9]))
     rows = [asdict(result) for result in RESULTS]
-    batch = to_batch(RunTable.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0]})
+    batch = to_batch(
+        RunTable.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0] if name != "gaps"}
+    )
     write_parquet(folder / RunTable.FLOW_RESULTS.file_name, RunTable.FLOW_RESULTS.schema, iter([batch]))
     return run
 

@@ -122,6 +122,7 @@ class BackgroundActor:
             completions=tally.completions.count or None,
             completion_median_ns=tally.completions.percentile(0.5),
             completion_p99_ns=tally.completions.percentile(0.99),
+            gaps=tally.gaps,
         )
 
     def _lasted_ns(self, last_ns: int) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from emulator.control.flows import FlowGap
 from emulator.errors import HostError
 from emulator.flows.background import BackgroundTask, WireSize
 from emulator.results.statistics.method.descriptive import percentile
@@ -56,6 +58,8 @@ class FlowTally:
         lost: packets that did not come; None where the transport repeats them.
         completions: from when a message was due until it was complete.
         last_ns: when the last message was complete; 0: none was.
+        gaps: the longest times in which nothing came and packets were lost, or in which nothing was sent, where the
+            transport does not repeat what was lost.
     """
 
     wire: WireSize
@@ -66,6 +70,7 @@ class FlowTally:
     lost: int | None = None
     completions: Durations = field(default_factory=Durations)
     last_ns: int = 0
+    gaps: Sequence[FlowGap] = ()
 
     def complete(self, size_bytes: int, now: int, due_ns: int | None = None) -> None:
         """Count a message."""

@@ -16,7 +16,10 @@ from collections import deque
 from zlib import crc32
 
 from agents.annexes.background.ends import FlowTally, open_socket
-from agents.nic.system_calls import UDP_GRO, cut_message
+from agents.annexes.background.gaps import Gaps, Pauses
+from agents.nic.stamps import STAMP_SPACE, Stamps, stamp_ns
+from agents.nic.system_calls import SO_TIMESTAMPNS, UDP_GRO, cut_message
+from emulator.control.flows import FlowGap
 from emulator.errors import HostError
 from emulator.flows.background import UDP_HEADER_BYTES, BackgroundTask
 from emulator.host.clock import clock_id
@@ -29,6 +32,7 @@ _FULL = (errno.EAGAIN, errno.ENOBUFS)
 _PASSING = (errno.ECONNREFUSED, errno.EPERM, errno.EINTR)  # EPERM: a filter of this host dropped it
 _MOST_INCOMPLETE = 1 << 16
 """Messages that lack datagrams and are remembered: more have lost some."""
+_CONTROL_BYTES = socket.CMSG_SPACE(4) + STAMP_SPACE
 _RETRY_S, _END_GAP_S, _ENDS = 0.001, 0.02, 3
 
 
@@ -49,6 +53,7 @@ class UdpSender:
         self._sent_of_first = 0  # datagrams
         self._is_scheduled = self._is_closed = False
         self._failure: asyncio.Future[None] = self._loop.create_future()
+        self._pauses = Pauses(task.schedule.interval_ns)
         self.tally = FlowTally(task.schedule.wire, packets=0)
 
     async def open(self) -> None:
@@ -61,6 +66,7 @@ class UdpSender:
 
     def counted(self) -> None:
         """See End."""
+        self.tally.gaps = self._pauses.found()
 
     def offer(self, size_bytes: int, due_ns: int) -> None:
         """See SendingEnd."""
@@ -118,10 +124,12 @@ class UdpSender:
             return False
         self.tally.packets = sent + count
         self._sent_of_first = first + count
+        now = time.monotonic_ns()
+        self._pauses.sent(now)
         if self._sent_of_first == total:
             self._sent_of_first = 0
             self._waiting.popleft()
-            self.tally.complete(size, time.monotonic_ns())
+            self.tally.complete(size, now)
         return True
 
     def _call(self, length: int, datagrams: int) -> bool:
@@ -144,8 +152,9 @@ class UdpReceiver:
         self._clock = crc32(clock_id().encode())
         self._buffer = bytearray(LARGEST_RECEPTION_BYTES)
         self._missing: dict[int, tuple[int, int]] = {}  # message → datagrams that have not come, bytes that have
-        self._numbers = 0  # above the highest number of a datagram
+        self._gaps, self._stamps = Gaps(), Stamps()
         self._ended = asyncio.Event()
+        self._over_ns: int | None = None  # when the job was, or this end was closed
         self._is_closed = False
         self.tally = FlowTally(task.schedule.wire, packets=0, lost=0)
 
@@ -154,6 +163,7 @@ class UdpReceiver:
         self._socket = sock = open_socket(self._task, socket.SOCK_DGRAM, self._device, self._task.port)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 20)
         sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._loop.add_reader(sock.fileno(), self._read)
 
     async def failed(self) -> None:
@@ -162,40 +172,56 @@ class UdpReceiver:
 
     async def finish(self) -> None:
         """See End."""
+        self._over_ns = time.monotonic_ns()
         await self._ended.wait()
 
     def counted(self) -> None:
         """See End."""
-        self.tally.lost = self._numbers - (self.tally.packets or 0)
+        gaps = self._gaps
+        self.tally.lost = gaps.next - (self.tally.packets or 0)
+        self.tally.gaps = gaps.found()
+        over_ns = None if self._ended.is_set() else self._over_ns
+        if over_ns is not None and gaps.last_ns is not None and gaps.last_ns < over_ns:
+            self.tally.gaps = [*self.tally.gaps, FlowGap(gaps.last_ns, over_ns)]
 
     def close(self) -> None:
         """See End."""
         if not self._is_closed and hasattr(self, "_socket"):
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
+            self._over_ns = self._over_ns or time.monotonic_ns()
         self._is_closed = True
 
     def _read(self) -> None:
         for _ in range(_CALLS_PER_TURN):
             try:
-                length, control, _, sender = self._socket.recvmsg_into([self._buffer], 64)
+                length, control, _, sender = self._socket.recvmsg_into([self._buffer], _CONTROL_BYTES)
             except BlockingIOError:
                 return
-            stride = next((int.from_bytes(data[:4], "little") for _, kind, data in control if kind == UDP_GRO), length)
-            if sender[0] == self._task.peer_address and stride >= UDP_HEADER_BYTES:
-                self._take(length, stride, time.monotonic_ns())
+            if sender[0] != self._task.peer_address:
+                continue
+            stride, now = length, time.monotonic_ns()
+            came_ns = now
+            for _, kind, data in control:
+                if kind == UDP_GRO:
+                    stride = int.from_bytes(data[:4], "little")
+                elif kind == SO_TIMESTAMPNS:
+                    came_ns = self._stamps.monotonic(stamp_ns(data))
+            if stride >= UDP_HEADER_BYTES:
+                self._take(length, stride, now, came_ns)
 
-    def _take(self, length: int, stride: int, now: int) -> None:
-        tally, buffer = self.tally, self._buffer
+    def _take(self, length: int, stride: int, now: int, came_ns: int) -> None:
+        tally, buffer, gaps = self.tally, self._buffer, self._gaps
         for start in range(0, length - UDP_HEADER_BYTES + 1, stride):
             tag, total, number, message, clock, due_ns = _HEADER.unpack_from(buffer, start)
             if tag != self._task.tag:
                 continue
             if not total:
-                self._numbers = max(self._numbers, number)
+                gaps.ended(number, came_ns)
                 self._ended.set()
                 continue
-            self._numbers = max(self._numbers, number + 1)
+            is_timed = clock == self._clock
+            gaps.came(number, came_ns, came_ns - due_ns if is_timed else None)
             tally.packets = (tally.packets or 0) + 1
             missing, size = self._missing.pop(message, (total, 0))
             size += min(stride, length - start) - UDP_HEADER_BYTES
@@ -204,4 +230,4 @@ class UdpReceiver:
                 if len(self._missing) > _MOST_INCOMPLETE:
                     del self._missing[next(iter(self._missing))]
             else:
-                tally.complete(size, now, due_ns if clock == self._clock else None)
+                tally.complete(size, now, due_ns if is_timed else None)

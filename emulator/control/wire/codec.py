@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from emulator._pb import control_pb2 as pb
 from emulator.control import conversation as control
 from emulator.control.conversation import AgentValue, ControllerValue
-from emulator.control.flows import FlowReport
+from emulator.control.flows import MOST_GAPS, FlowReport
 from emulator.control.observations import (
     ChainRecords,
     Completions,
@@ -322,6 +322,9 @@ def _check_completions(completions: Completions) -> None:
 def _check_report(report: FlowReport) -> None:
     if len({(one.direction, one.observer) for one in report.figures}) < len(report.figures):
         raise ValueError("a direction of a flow twice")
+    gaps = [gap for one in report.figures for gap in one.gaps]
+    if len(gaps) > MOST_GAPS + 1 or any(one.end_ns < one.start_ns for one in gaps):
+        raise ValueError("more gaps of a flow than are kept, or one that ends before it begins")
 
 
 def _check_records(records: StepRecords) -> None:

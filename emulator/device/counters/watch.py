@@ -304,7 +304,8 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
     """A row for each beginning and each end of a change during the run, also of those that did not happen.
 
     A link or a queueing discipline changed before the kernel said so, and after the command for it was called: at most
-    `uncertainty_ns` before `time_ns`. Other changes were made before their command returned.
+    `uncertainty_ns` before `time_ns`. Other changes were made before their command returned. A router forwards again
+    when it has its routes back: `routes_ns`.
     """
     rows = []
     for timing in scenario.timings:
@@ -312,9 +313,11 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
         for edge, moment, made in ((BEGIN, rule.start, timing.start), (END, rule.end, timing.end)):
             if moment is None:
                 continue
-            said_ns = None
+            said_ns = routes_ns = None
             if made is not None:
                 said_ns = _said_ns(timing.change, made, links, is_up=edge == END)
+                if edge == END and timing.change.takes_links_down:
+                    routes_ns = _routes_ns(timing.change, made, links)
             time_ns = None if made is None else said_ns or made.done_ns
             rows.append(
                 {
@@ -328,6 +331,7 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
                     "time_ns": time_ns,
                     "uncertainty_ns": None if made is None or time_ns is None else time_ns - made.asked_ns,
                     "seen_by": None if made is None else BY_COMMAND if said_ns is None else BY_KERNEL,
+                    "routes_ns": routes_ns,
                 }
             )
     return rows
@@ -344,6 +348,12 @@ def _said_ns(change: Change, made: Made, links: LinkNews, *, is_up: bool) -> int
         return None
     known = [one for one in said if one is not None]
     return max(known) if len(known) == len(said) and max(known) <= made.done_ns else None
+
+
+def _routes_ns(change: Change, made: Made, links: LinkNews) -> int | None:
+    """When the kernel had the last route through its links; None: it had none to get back."""
+    said = (links.routes_back(change.node.name, port.device, made.asked_ns) for port in change.ports)
+    return max((one for one in said if one is not None), default=None)
 
 
 def _seconds_since(begun_ns: int | None, at_ns: int | None) -> float | None:

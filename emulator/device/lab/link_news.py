@@ -1,6 +1,7 @@
 """Takes links of switches up and down at a moment, and hears from the kernel when they did (rtnetlink).
 
-It also hears when the queueing discipline of a port changed, which is what a rate or a delay of a port is made of.
+It also hears when the queueing discipline of a port changed, which is what a rate or a delay of a port is made of, and
+when a router got a route through a port.
 
 A command would do the same, but on a busy host it takes up to half a second to start. The kernel says what it has done
 when it has; its messages have no time stamp of their own, so a thread takes their times as they come.
@@ -24,16 +25,21 @@ from emulator.errors import HostError
 from emulator.host.resources import exhausted
 
 _OWN = "/proc/thread-self/ns/net"
-_LINK = struct.Struct("=BxHiII")
-_GROUP_LINK, _NEW_LINK, _NAME = 1, 16, 3
-"""RTMGRP_LINK, RTM_NEWLINK and IFLA_IFNAME of linux/rtnetlink.h and linux/if_link.h."""
+_LINK, _ROUTE, _HOP = struct.Struct("=BxHiII"), struct.Struct("=5xB6x"), struct.Struct("=HxxI")
+_GROUPS = 0x1 | 0x8 | 0x40 | 0x400
+"""RTMGRP_LINK, _TC, _IPV4_ROUTE and _IPV6_ROUTE of linux/rtnetlink.h; struct ifinfomsg, rtmsg and rtnexthop."""
+_NEW_LINK, _NAME = 16, 3
+_NEW_ROUTE, _BY_KERNEL, _PORT, _HOPS = 24, 2, 4, 9
+"""RTM_NEWLINK and IFLA_IFNAME; RTM_NEWROUTE, RTPROT_KERNEL, RTA_OIF and RTA_MULTIPATH: of the same, and if_link.h."""
 _QDISC = struct.Struct("=B3xiIII")
-_GROUP_QDISC, _NEW_QDISC, _DEL_QDISC = 8, 36, 37
-"""struct tcmsg, RTMGRP_TC, RTM_NEWQDISC and RTM_DELQDISC of linux/rtnetlink.h."""
+_NEW_QDISC, _DEL_QDISC = 36, 37
+"""struct tcmsg, RTM_NEWQDISC and RTM_DELQDISC of the same."""
 _UP, _LOWER_UP = 0x1, 0x10000
 _GET_FLAGS, _SET_FLAGS, _REQUEST = 0x8913, 0x8914, struct.Struct("16sH14x")
 """SIOCGIFFLAGS and SIOCSIFFLAGS of linux/sockios.h, and struct ifreq of linux/if.h."""
 _MOST_BYTES = 1 << 16
+_SO_RCVBUFFORCE, _WAITING_BYTES = 33, 4 << 20
+"""Of asm-generic/socket.h; a router that gets its routes back has thousands of messages at once, of up to 1 KiB."""
 
 
 class LinkNote(NamedTuple):
@@ -53,6 +59,14 @@ class QdiscNote(NamedTuple):
     device: str
 
 
+class RouteNote(NamedTuple):
+    """The kernel said that it has a route through a port, which it did not make by itself."""
+
+    time_ns: int
+    node: str
+    device: str
+
+
 class LinkNews:
     """A context manager that listens meanwhile.
 
@@ -66,6 +80,7 @@ class LinkNews:
         self._sockets: dict[int, tuple[socket.socket, str]] = {}
         self._notes: list[LinkNote] = []
         self._qdiscs: list[QdiscNote] = []
+        self._routes: list[RouteNote] = []
         self._names: dict[tuple[str, int], str] = {}  # of ports: node, index
         self._wake = -1
         self._thread: threading.Thread | None = None
@@ -128,6 +143,15 @@ class LinkNews:
         said = (one for one in list(self._qdiscs) if one[1:] == (node, device) and one.time_ns >= after_ns)
         return next((one.time_ns for one in said), None)
 
+    def routes_back(self, node: str, device: str, after_ns: int) -> int | None:
+        """When the kernel had the last route through a port that came back after a time; None: none but its own did.
+
+        Routes that come after the port went down again are those of another time.
+        """
+        down_ns = self.first(node, device, is_up=False, after_ns=after_ns)
+        said = [one.time_ns for one in list(self._routes) if one[1:] == (node, device) and one.time_ns >= after_ns]
+        return max((one for one in said if down_ns is None or one < down_ns), default=None)
+
     def _open(self) -> None:
         from pyroute2 import netns  # slow to import, and few runs need it
 
@@ -137,7 +161,8 @@ class LinkNews:
                 netns.setns(node.namespace)
                 sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
                 self._sockets[sock.fileno()] = sock, node.name
-                sock.bind((0, _GROUP_LINK | _GROUP_QDISC))
+                sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _WAITING_BYTES)
+                sock.bind((0, _GROUPS))
                 self._names |= {(node.name, index): name for index, name in socket.if_nameindex()}
         finally:
             netns.setns(own)
@@ -157,6 +182,8 @@ class LinkNews:
                     self._notes.append(LinkNote(now_ns, node, device, is_up))
                 for index in parse_qdiscs(content):
                     self._qdiscs.append(QdiscNote(now_ns, node, self._names.get((node, index), "")))
+                for index in parse_routes(content):
+                    self._routes.append(RouteNote(now_ns, node, self._names.get((node, index), "")))
             if self._wake in ready:
                 return
 
@@ -188,3 +215,22 @@ def parse_qdiscs(content: bytes) -> Iterator[int]:
     for kind, message in messages(content):
         if kind in (_NEW_QDISC, _DEL_QDISC) and len(message) >= _QDISC.size:
             yield _QDISC.unpack_from(message)[1]
+
+
+def parse_routes(content: bytes) -> Iterator[int]:
+    """The index of the port, or of each port, of every message about a route that the kernel did not make itself."""
+    for kind, message in messages(content):
+        if kind != _NEW_ROUTE or len(message) < _ROUTE.size or _ROUTE.unpack_from(message)[0] == _BY_KERNEL:
+            continue
+        for one, value in attributes(message[_ROUTE.size :]):
+            if one == _PORT and len(value) >= 4:
+                yield int.from_bytes(value[:4], "little")
+            elif one == _HOPS:
+                yield from _hops(value)
+
+
+def _hops(content: bytes) -> Iterator[int]:
+    while len(content) >= _HOP.size:
+        length, index = _HOP.unpack_from(content)
+        yield index
+        content = content[max(length, _HOP.size) :]

@@ -25,7 +25,7 @@ from emulator.controller.recording.timeline_rows import timeline_rows
 from emulator.controller.recording.topology_description import describe_dut, describe_topology
 from emulator.controller.run_plan import RunOutcome
 from emulator.errors import InputError
-from emulator.experiment.settle.flows import flow_parameters, result_rows
+from emulator.experiment.settle.flows import flow_parameters, gap_rows, result_rows
 from emulator.experiment.settle.settled import Settled
 from emulator.experiment.spec.document import with_absolute_paths
 from emulator.planner.network.ideal_times import UNKNOWN_NS
@@ -266,6 +266,8 @@ class RunRecording:
             writer.add(RunTable.EVENTS, events)
         if rows := result_rows(settled.flows, outcome.flow_reports):
             writer.add(RunTable.FLOW_RESULTS, rows)
+        if rows := gap_rows(settled.flows, outcome.flow_reports):
+            writer.add(RunTable.FLOW_GAPS, rows)
         if settled.resolved.record_steps:
             self._complete_steps(flows)
         writer.manifest = concluded_manifest(writer.manifest, settled, outcome, self.recorder, dut=dut)

@@ -176,6 +176,7 @@ class _Ends:
                 "sizes": spec.sizes,
                 "rate_bps": self._rate_bps,
                 "dscp": self._options.dscp,
+                "interval_ns": self._schedule.interval_ns,
             },
         )
 

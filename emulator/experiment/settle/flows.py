@@ -109,11 +109,23 @@ def result_rows(planned: Sequence[PlannedFlow], reports: Mapping[int, FlowReport
             **_UNKNOWN,
             **flow.row,
             "is_complete": report.is_complete,
-            **asdict(figures),
+            **{name: value for name, value in asdict(figures).items() if name != "gaps"},
         }
         for flow in planned
         if (report := reports.get(flow.task.number)) is not None
         for figures in report.figures
+    ]
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def gap_rows(planned: Sequence[PlannedFlow], reports: Mapping[int, FlowReport]) -> Columns:
+    """Rows of the table of gaps in flows."""
+    rows = [
+        {"flow": flow.row["flow"], "direction": figures.direction, **asdict(gap)}
+        for flow in planned
+        if (report := reports.get(flow.task.number)) is not None
+        for figures in report.figures
+        for gap in figures.gaps
     ]
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 

@@ -24,6 +24,7 @@ class FlowResult(FlowFigures):
         is_complete: both ends agreed that it is over.
         name: that background traffic was given.
         pattern, sizes, rate_bps, dscp: of background traffic; the rate on the wire that was asked for.
+        interval_ns: between two messages of background traffic; None: it is not always the same.
     """
 
     flow: int
@@ -39,6 +40,7 @@ class FlowResult(FlowFigures):
     sizes: str | None = None
     rate_bps: int | None = None
     dscp: int | None = None
+    interval_ns: int | None = None
 
 
 _LABEL = pa.dictionary(pa.int32(), pa.string())
@@ -53,6 +55,16 @@ def _field(name: str, annotation: str) -> pa.Field[pa.DataType]:
     return pa.field(name, pa.int32() if name == "flow" else _TYPES[kind], nullable=bool(none))
 
 
-_FIGURES = fields(FlowFigures)
-_OWN = [one for one in fields(FlowResult) if one.name not in {figure.name for figure in _FIGURES}]
+_FIGURES = [one for one in fields(FlowFigures) if one.name != "gaps"]
+_OWN = [one for one in fields(FlowResult) if one.name not in {figure.name for figure in fields(FlowFigures)}]
+FLOW_GAPS_SCHEMA = pa.schema(
+    [
+        pa.field("flow", pa.int32(), nullable=False),
+        pa.field("direction", _LABEL, nullable=False),
+        pa.field("start_ns", pa.int64(), nullable=False),
+        pa.field("end_ns", pa.int64(), nullable=False),
+        pa.field("lost", pa.int64()),
+        pa.field("late_ns", pa.int64()),
+    ]
+)
 FLOW_RESULTS_SCHEMA = pa.schema([_field(one.name, str(one.type)) for one in (*_OWN, *_FIGURES)])

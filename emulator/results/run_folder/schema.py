@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from emulator.control.flows import FlowDirection
 from emulator.control.observations import EVENTS, Medium
-from emulator.results.run_folder.flow_results import FLOW_RESULTS_SCHEMA
+from emulator.results.run_folder.flow_results import FLOW_GAPS_SCHEMA, FLOW_RESULTS_SCHEMA
 from emulator.trace.meaning.model import CommKind
 
 FORMAT_VERSION = 2
@@ -171,6 +171,7 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("time_ns", pa.int64()),
         pa.field("uncertainty_ns", pa.int64()),
         pa.field("seen_by", _LABEL),
+        pa.field("routes_ns", pa.int64()),
     ]
 )
 BEGIN, END = "begin", "end"
@@ -191,6 +192,7 @@ class RunTable(Enum):
     STEPS = "steps"
     COUNTERS = "counters"
     FLOW_RESULTS = "flow_results"
+    FLOW_GAPS = "flow_gaps"
     EVENTS = "events"
 
     @property
@@ -203,6 +205,7 @@ class RunTable(Enum):
             RunTable.STEPS,
             RunTable.COUNTERS,
             RunTable.FLOW_RESULTS,
+            RunTable.FLOW_GAPS,
             RunTable.EVENTS,
         )
 
@@ -232,6 +235,7 @@ _SCHEMAS = {
     RunTable.STEPS: STEPS_SCHEMA,
     RunTable.COUNTERS: COUNTERS_SCHEMA,
     RunTable.FLOW_RESULTS: FLOW_RESULTS_SCHEMA,
+    RunTable.FLOW_GAPS: FLOW_GAPS_SCHEMA,
     RunTable.EVENTS: EVENTS_SCHEMA,
 }
 
@@ -267,6 +271,7 @@ def order_of(part: RunTable) -> tuple[str, str] | None:
 _ORDER = {
     RunTable.ITERATIONS: ("start_ns", "end_ns"),
     RunTable.COMPUTE: ("start_ns", "end_ns"),
+    RunTable.FLOW_GAPS: ("start_ns", "end_ns"),
 }
 
 
@@ -279,6 +284,7 @@ _WORDS: Mapping[tuple[RunTable, str], Collection[str]] = {
     (RunTable.SAMPLES, "kind"): {kind.label for kind in CommKind},
     (RunTable.FLOWS, "medium"): {*Medium},
     (RunTable.FLOW_RESULTS, "direction"): {*FlowDirection},
+    (RunTable.FLOW_GAPS, "direction"): {*FlowDirection},
     (RunTable.EVENTS, "edge"): {BEGIN, END},
     (RunTable.EVENTS, "seen_by"): {BY_KERNEL, BY_COMMAND},
 }

@@ -22,6 +22,7 @@ class DeviceEvent:
         begin_error_ns, end_error_ns: it was at most so much earlier.
         end_planned_ns, end_ns: None: it lasted to the end of the run.
         seen_by: who said when it happened: the kernel, or the command that made it.
+        routes_ns: when a router had the last of the routes back that its kernel deletes with a link; None: it had none.
     """
 
     name: str
@@ -36,6 +37,7 @@ class DeviceEvent:
     end_ns: int | None
     end_error_ns: int | None
     seen_by: str
+    routes_ns: int | None = None
 
     def __str__(self) -> str:
         return f"{self.where} {self.what} ({self.name})"
@@ -44,6 +46,13 @@ class DeviceEvent:
     def lasted_ns(self) -> int | None:
         """How long; None: it did not begin or end during the run."""
         return None if self.begin_ns is None or self.end_ns is None else max(0, self.end_ns - self.begin_ns)
+
+    @property
+    def unusable_ns(self) -> int | None:
+        """How long nothing could pass the port: until the link was back, and the routes through it."""
+        if self.begin_ns is None or self.end_ns is None:
+            return None
+        return max(0, self.end_ns - self.begin_ns, (self.routes_ns or 0) - self.begin_ns)
 
 
 def device_events(table: pa.Table) -> list[DeviceEvent]:
@@ -72,6 +81,7 @@ def _event(edges: dict[str, dict[str, object]]) -> DeviceEvent:
         happened=BEGIN not in edges or begin["time_ns"] is not None,
         planned_ns=times.pop("begin_planned_ns"),
         seen_by=str(begin["seen_by"] or end["seen_by"] or BY_COMMAND),
+        routes_ns=end.get("routes_ns"),
         **times,
     )
 
@@ -106,6 +116,10 @@ class EventFigures:
         outage_ns: the longest time in which no payload of a flow arrived at a rank that waited for some; 0: no flow
             paused longer than it does without events; None: not measured, see `why`.
         outage_error_ns, recovery_error_ns: they are off by at most so much.
+        probe_outage_ns: the longest time in which a flow over UDP at equal intervals passed nothing, if that is longer
+            than without events; 0: it was not; None: the run had no such flow.
+        probe_error_ns: by how much that can be off.
+        is_probe_over: False: nothing of that flow came any more; its outage then lasted until its sender ended.
         is_over: False: a flow never moved again; the outage then lasted until the end of the run.
         flows: how many paused longer than they do without events.
         recovery_ns: from the end of the event to the first payload of the flow that moved again last; 0: that was
@@ -124,6 +138,9 @@ class EventFigures:
     at_ns: int | None = None
     outage_ns: int | None = None
     outage_error_ns: int | None = None
+    probe_outage_ns: int | None = None
+    probe_error_ns: int | None = None
+    is_probe_over: bool = True
     is_over: bool = True
     flows: int | None = None
     recovery_ns: int | None = None

@@ -35,7 +35,7 @@ from emulator.results.statistics.samples.transfers import (
 )
 from emulator.results.statistics.tester.calibration import expired
 from emulator.results.statistics.tester.tester_model import SLOWEST_TESTER, InstanceLayouts, TesterModel, TesterShare
-from emulator.results.statistics.traffic.background import BackgroundFlow, background_flows
+from emulator.results.statistics.traffic.background import BackgroundFlow, background_flows, flow_results
 from emulator.results.statistics.traffic.dut_counters import (
     DeviceFrames,
     device_frames,
@@ -391,12 +391,3 @@ def _rank_rss_bytes(host: HostFacts) -> int | None:
 
 def _largest(values: list[Any]) -> Any:
     return max((value for value in values if value is not None), default=None)
-
-
-def flow_results(run: Run) -> tuple[FlowResult, ...]:
-    """All rows, in the order of the flows; empty if the run had none.
-
-    Raises:
-        ResultError: the table is damaged.
-    """
-    return tuple(FlowResult(**row) for row in run.table(RunTable.FLOW_RESULTS).to_pylist())

@@ -14,7 +14,7 @@ from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.statistics.traffic.background import BackgroundFlow
 from emulator.results.statistics.uncertainty.budget import Budget, stated
-from emulator.units import BITS_PER_BYTE, format_size
+from emulator.units import BITS_PER_BYTE, format_duration, format_size
 from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.figures import (
     NONE,
@@ -384,6 +384,14 @@ def _what(one: BackgroundFlow) -> str:
     return f"{one.transport} {one.pattern} {sizes}"
 
 
+def _probe_outage(one: BackgroundFlow) -> str:
+    found = one.longest_outage
+    if found is None:
+        return NONE
+    least = "at least " if found.lost is None else ""
+    return f"{least}{format_duration(found.outage_ns)} ± {format_duration(found.error_ns)}"
+
+
 BACKGROUND_COLUMNS: tuple[Column[BackgroundFlow], ...] = (
     Column("flow", "name or number in the run spec, sender and receiver",
            cell=lambda one: f"{one.name or one.flow}: {one.sender} → {one.receiver}", is_number=False),
@@ -396,6 +404,8 @@ BACKGROUND_COLUMNS: tuple[Column[BackgroundFlow], ...] = (
     Column("messages", "sent", key="sent_messages", show=count_cell, sacrifice=3),
     Column("lost", "packets that the receiver missed; roce and tcp retransmit them",
            key="lost_packets", show=count_cell, sacrifice=4),
+    Column("outage", "over udp at equal intervals: longest time in which no datagram passed",
+           cell=_probe_outage, is_optional=True),
     Column("completion\np50, p99", "time of a message from when it was due until it was complete",
            cell=lambda one: f"{duration_cell(one.completion_median_ns)}, {duration_cell(one.completion_p99_ns)}",
            sacrifice=2),

@@ -34,6 +34,10 @@ def _lasted(one: EventFigures) -> str:
     return duration_cell(one.event.lasted_ns)
 
 
+def _with_routes(one: EventFigures) -> str:
+    return NONE if one.event.routes_ns is None else duration_cell(one.event.unusable_ns)
+
+
 def outage_cell(one: EventFigures) -> str:
     """The outage with its error."""
     if one.outage_ns is None or one.outage_error_ns is None:
@@ -42,6 +46,15 @@ def outage_cell(one: EventFigures) -> str:
         return "none"
     least = "" if one.is_over else "at least "
     return f"{least}{format_duration(one.outage_ns)} ± {format_duration(one.outage_error_ns)}"
+
+
+def _probe(one: EventFigures) -> str:
+    if one.probe_outage_ns is None:
+        return NONE
+    if not one.probe_outage_ns or one.probe_error_ns is None:
+        return "none"
+    least = "" if one.is_probe_over else "at least "
+    return f"{least}{format_duration(one.probe_outage_ns)} ± {format_duration(one.probe_error_ns)}"
 
 
 def _recovery(one: EventFigures) -> str:
@@ -75,9 +88,17 @@ EVENT_COLUMNS: tuple[Column[EventFigures], ...] = (
     ),
     Column("lasted", "until it ended", key="lasted_ns", value=lambda one: one.event.lasted_ns, cell=_lasted),
     Column(
+        "with\nroutes", "until a router also had the routes through its link back", key="unusable_ns",
+        value=lambda one: one.event.unusable_ns, cell=_with_routes, is_optional=True, sacrifice=3,
+    ),
+    Column(
         "outage",
         "longest time in which no payload of a flow arrived that was waited for, if that is longer than without events",
         key="outage_ns", cell=outage_cell, style=bold, is_optional=True,
+    ),
+    Column(
+        "probe", "the same of background traffic over udp at equal intervals: of the device, without RC's time-outs",
+        key="probe_outage_ns", cell=_probe, is_optional=True,
     ),
     Column("flows", "flows that paused so", key="flows", show=count_cell, is_optional=True, sacrifice=3),
     Column(

@@ -10,9 +10,10 @@ import pytest
 from emulator.annexes.recovery import NO_TIMELINE, event_figures
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
+from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.manifest import ABORTED, COMPLETE, Status
 from emulator.results.run_folder.reader import Run, read_run
-from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.schema import RunTable, to_batch
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.events import EventFigures, RateChange
 from tests.support.runs import collective, columns, manifest, ranks
@@ -168,6 +169,31 @@ def test_without_a_timeline_the_figures_say_what_they_need(tmp_path: Path) -> No
     found = figures(tmp_path, Played(CUT, {4: 300}, has_timeline=False))
     assert (found.outage_ns, found.recovery_ns, found.why) == (None, None, NO_TIMELINE)
     assert found.jct_ns == 400 * MS
+
+
+def test_a_probe_has_the_outage_of_the_device(tmp_path: Path) -> None:
+    def found(name: str, *gaps: tuple[int, int], is_open: bool = False) -> tuple[int | None, int | None, bool]:
+        run = Played(CUT, {4: 300}).run(tmp_path / name)
+        usual = {"flow": 0, "kind": "background", "host": "h0", "peer": "h1", "role": "sender", "verb": "udp",
+                 "size_bytes": 64, "is_complete": True, "interval_ns": MS, "observer": "charkha",
+                 "messages": 700, "bytes": 1, "start_ns": 0, "duration_ns": 800 * MS}  # fmt: skip
+        ends = [usual | {"direction": one} for one in ("sent", "received")]
+        tables = {RunTable.FLOW_RESULTS: _columns(ends)}
+        if gaps:
+            tables[RunTable.FLOW_GAPS] = _columns(
+                {"flow": 0, "direction": "received", "start_ns": begin * MS, "end_ns": end * MS,
+                 "lost": None if is_open else end - begin - 1}
+                for begin, end in gaps
+            )  # fmt: skip
+        for part, content in tables.items():
+            write_parquet(run.folder / part.file_name, part.schema, iter([to_batch(part.schema, content)]))
+        [one] = event_figures(run)
+        return one.probe_outage_ns, one.probe_error_ns, one.is_probe_over
+
+    assert found("cut", (100, 110), (450, 652)) == (201 * MS, 2 * MS, True)
+    assert found("clean") == (0, None, True)
+    assert found("usual", (100, 110), (500, 509)) == (0, None, True)  # as without the event
+    assert found("open", (450, 900), is_open=True) == (349 * MS, 2 * MS, False)  # until its sender ended
 
 
 def test_an_event_that_did_not_happen_has_no_figures(tmp_path: Path) -> None:

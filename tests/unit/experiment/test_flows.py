@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emulator.control.flows import FlowDirection, FlowFigures, FlowObserver, FlowReport
+from emulator.control.flows import FlowDirection, FlowFigures, FlowGap, FlowObserver, FlowReport
 from emulator.controller.assignment import assign_ranks
 from emulator.errors import PlanError
 from emulator.experiment.settle.flows import (
@@ -14,6 +14,7 @@ from emulator.experiment.settle.flows import (
     PlannedFlow,
     assign_flows,
     flow_parameters,
+    gap_rows,
     plan_flows,
     result_rows,
 )
@@ -132,6 +133,21 @@ def test_the_table_has_a_row_for_each_direction_and_end(topology: Topology) -> N
     assert (rows["flow"], rows["host"], rows["observer"]) == ([1, 1], ["h1", "h1"], ["charkha", "peer"])
     assert (rows["messages"], rows["start_ns"], rows["is_complete"]) == ([3, 2], [5, None], [True, True])
     assert result_rows(flows, {}) == {}
+
+
+def test_gaps_of_a_flow_have_a_table_of_their_own_on_the_clock_of_the_run(topology: Topology) -> None:
+    flows = plan(topology, {"host": ["h0", "h1"]})
+    gaps = [FlowGap(15, 25, 9, 1), FlowGap(40, 50)]
+    seen = FlowFigures(
+        direction=FlowDirection.RECEIVED, observer=FlowObserver.CHARKHA, messages=2, bytes=20, start_ns=12, gaps=gaps
+    )
+    reports = {1: FlowReport(1, True, [seen]).earlier(10)}
+    assert "gaps" not in result_rows(flows, reports)
+    assert gap_rows(flows, reports) == {
+        "flow": [1, 1], "direction": ["received", "received"], "start_ns": [5, 30], "end_ns": [15, 40],
+        "lost": [9, None], "late_ns": [1, None],
+    }  # fmt: skip
+    assert gap_rows(flows, {}) == {}
 
 
 def test_runs_with_other_flows_are_told_apart(topology: Topology) -> None:

@@ -81,6 +81,20 @@ def test_an_event_that_no_flow_felt_has_no_outage() -> None:
     assert "recovery" not in found
 
 
+def test_a_router_passes_something_only_when_it_has_its_routes_back() -> None:
+    assert "with routes" not in cells(COST)
+    found = cells(replace(COST, event=replace(DOWN, routes_ns=6 * S + 103 * MS)))
+    assert (found["lasted"], found["with routes"]) == ("1 s", "1.1 s")
+
+
+def test_a_probe_that_nothing_reached_any_more_says_at_least() -> None:
+    assert "probe" not in cells(COST)
+    assert cells(replace(COST, probe_outage_ns=0))["probe"] == "none"
+    over = replace(COST, probe_outage_ns=1001 * MS, probe_error_ns=MS)
+    assert cells(over)["probe"] == "1 s ± 1 ms"
+    assert cells(replace(over, is_probe_over=False))["probe"] == "at least 1 s ± 1 ms"
+
+
 def test_what_is_not_measured_says_why_and_what_was_lost_from_when_to_when() -> None:
     unknown = replace(COST, outage_ns=None, flows=None, recovery_ns=None, why="not measured: --timeline")
     assert "outage" not in cells(unknown)

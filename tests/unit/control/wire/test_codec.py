@@ -8,6 +8,7 @@ import pytest
 
 from emulator._pb import control_pb2 as pb
 from emulator.control import conversation as control
+from emulator.control.flows import MOST_GAPS, FlowGap
 from emulator.control.observations import Completions
 from emulator.control.wire.codec import decode_agent, decode_controller, encode_agent, encode_controller
 from emulator.errors import RemoteProtocolError
@@ -199,8 +200,17 @@ def flow_report(*figures: dict[str, Any]) -> pb.AgentMessage:
         (flow_report({"direction": "up"}), "'up' is not a valid FlowDirection"),
         (flow_report({"observer": "me"}), "'me' is not a valid FlowObserver"),
         (flow_report({}, {}), "malformed flow_report message: a direction of a flow twice"),
+        (flow_report({"gaps": [pb.FlowGap(start_ns=2, end_ns=1)]}), "or one that ends before it begins"),
+        (flow_report({"gaps": [pb.FlowGap()] * (MOST_GAPS + 2)}), "more gaps of a flow than are kept"),
+        (flow_report({"gaps": [pb.FlowGap(lost=1 << 60)]}), r"numbers that no run reaches \(lost\)"),
     ],
 )
 def test_numbers_that_cannot_be_reckoned_with_are_the_peers_fault(message: Any, problem: str) -> None:
     with pytest.raises(RemoteProtocolError, match=problem):
         decode_agent(message.SerializeToString())
+
+
+def test_as_many_gaps_of_a_flow_as_are_kept_and_an_open_one_are_taken() -> None:
+    message = flow_report({"gaps": [pb.FlowGap(start_ns=1, end_ns=1, lost=0)] * MOST_GAPS + [pb.FlowGap(end_ns=5)]})
+    [figures] = decode_agent(message.SerializeToString()).value.figures
+    assert figures.gaps == (*[FlowGap(1, 1, 0)] * MOST_GAPS, FlowGap(0, 5))

@@ -5,9 +5,18 @@ import sys
 
 import pytest
 
-from emulator.device.lab.link_news import LinkNews, LinkNote, QdiscNote, parse_links, parse_qdiscs
+from emulator.device.lab.link_news import (
+    LinkNews,
+    LinkNote,
+    QdiscNote,
+    RouteNote,
+    parse_links,
+    parse_qdiscs,
+    parse_routes,
+)
 
-UP, LOWER_UP, NEW_LINK, DEL_LINK = 0x1, 0x10000, 16, 17
+UP, LOWER_UP, NEW_LINK, DEL_LINK, NEW_ROUTE, DEL_ROUTE = 0x1, 0x10000, 16, 17, 24, 25
+BY_KERNEL, BOOT = 2, 3
 
 
 def message(name: bytes, flags: int, *, kind: int = NEW_LINK) -> bytes:
@@ -67,3 +76,31 @@ def test_the_first_news_of_a_link_after_a_time_counts() -> None:
     assert news.set("sw0", ["p1"], is_up=False) is None
     with news:  # without switches it has nothing to listen to
         assert news.first("sw0", "p1", is_up=False, after_ns=10) is None
+
+
+def route(*attributes: bytes, by: int = BOOT, kind: int = NEW_ROUTE) -> bytes:
+    """A message of rtnetlink about a route, with its destination first."""
+    body = struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, by, 0, 1, 0) + struct.pack("=HH4s", 8, 1, bytes(4))
+    body += b"".join(attributes)
+    return struct.pack("=IHHII", 16 + len(body), kind, 0, 0, 0) + body
+
+
+def through(index: int) -> bytes:
+    return struct.pack("=HHI", 8, 4, index)
+
+
+def test_routes_that_the_kernel_did_not_make_by_itself_are_heard() -> None:
+    hops = [struct.pack("=HBBI", 16, 0, 0, index) + struct.pack("=HH4s", 8, 5, bytes(4)) for index in (8, 9)]
+    several = struct.pack("=HH", 4 + sum(map(len, hops)), 9) + b"".join(hops)
+    content = route(through(7)) + route(through(5), by=BY_KERNEL) + route(through(6), kind=DEL_ROUTE) + route(several)
+    assert list(parse_routes(content)) == [7, 8, 9]
+    assert list(parse_routes(route(struct.pack("=HHH", 6, 4, 1))[:30])) == []
+
+
+def test_routes_are_back_with_the_last_one_before_the_link_goes_down_again() -> None:
+    news = LinkNews([])
+    news._notes += [LinkNote(5, "sw0", "p1", False), LinkNote(20, "sw0", "p1", True), LinkNote(40, "sw0", "p1", False)]
+    news._routes += [RouteNote(at, "sw0", "p1") for at in (1, 22, 25, 45)] + [RouteNote(30, "sw0", "p2")]
+    assert news.routes_back("sw0", "p1", 19) == 25
+    assert news.routes_back("sw0", "p1", 41) == 45
+    assert news.routes_back("sw1", "p1", 0) is None

@@ -20,7 +20,7 @@ from emulator.device.counters.watch import (
     event_rows,
     parse_net_dev,
 )
-from emulator.device.lab.link_news import LinkNews, LinkNote, QdiscNote
+from emulator.device.lab.link_news import LinkNews, LinkNote, QdiscNote, RouteNote
 from emulator.device.lab.model import Node
 from emulator.device.lab.state import LabStore
 from emulator.device.profile.applying import AppliedProfile, Scenario
@@ -202,6 +202,7 @@ def test_every_change_during_the_run_has_its_time_and_who_says_so(tmp_path: Path
     news = LinkNews([])
     news._notes.append(LinkNote(start.asked_ns + 400, "sw0", "p1", False))
     news._notes.append(LinkNote(end.done_ns + 5, "sw0", "p1", True))  # heard late: the call had returned before
+    news._routes.append(RouteNote(end.done_ns + 9, "sw0", "p1"))
     down, up, never = event_rows(schedule, news)
     assert down == {
         "name": "cut",
@@ -214,9 +215,10 @@ def test_every_change_during_the_run_has_its_time_and_who_says_so(tmp_path: Path
         "time_ns": start.asked_ns + 400,
         "uncertainty_ns": 400,
         "seen_by": "kernel",
+        "routes_ns": None,
     }
     assert (up["edge"], up["time_ns"], up["uncertainty_ns"]) == ("end", end.done_ns, 1_000)
-    assert up["seen_by"] == "command"
+    assert (up["seen_by"], up["routes_ns"]) == ("command", end.done_ns + 9)
     assert (never["name"], never["edge"], never["interface"], never["time_ns"]) == ("lost", "end", "", None)
 
 

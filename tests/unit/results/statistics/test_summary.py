@@ -7,7 +7,8 @@ import pytest
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
-from emulator.results.statistics.summary import flow_results, summarise
+from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.traffic.background import flow_results
 from emulator.views.as_json import summary_to_json
 from emulator.views.columns.comparison_columns import FLOW_RESULT_COLUMNS
 from emulator.views.columns.figures import NONE
