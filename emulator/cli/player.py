@@ -21,11 +21,16 @@ from emulator.views.terminal.progress import RunProgress, make_display
 
 
 class CommandPlayer:
-    """Plays turns, see `Play`. A context manager: it keeps the latest jobs, as the next turn often has the same."""
+    """Plays turns, see `Play`. A context manager: it keeps the latest jobs, as the next turn often has the same.
 
-    def __init__(self, *, live: LiveAddress | None = None) -> None:
+    Args:
+        live: see `play`.
+        allow_commands: see `play`.
+    """
+
+    def __init__(self, *, live: LiveAddress | None = None, allow_commands: bool = False) -> None:
         self.jobs = LatestJobs()
-        self._live = live
+        self._live, self._allow_commands = live, allow_commands
         self._announced: Sequence[LoadedJob] = ()
 
     def __enter__(self) -> Self:
@@ -52,7 +57,16 @@ class CommandPlayer:
             EmulatorError: bad input, a failed run, a host that lacks something.
         """
         jobs = self.load(experiment)
-        return play(experiment, folder, jobs=jobs, solo=solo, watch=_watch, live=self._live, notify=notify)
+        return play(
+            experiment,
+            folder,
+            jobs=jobs,
+            solo=solo,
+            watch=_watch,
+            live=self._live,
+            notify=notify,
+            allow_commands=self._allow_commands,
+        )
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def _play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
         load_rules(experiment.observe.expect)  # refused before any traffic
     _check_jobs(experiment, args)
     folder = args.out or new_run_folder(name_of(experiment))
-    with CommandPlayer(live=args.live) as player:
+    with CommandPlayer(live=args.live, allow_commands=getattr(args, "allow_commands", False)) as player:
         if experiment.campaign is not None:
             return _play_campaign(experiment, player, folder, args)
         try:

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from emulator.annexes.service.configuration import Configuration
 from emulator.annexes.service.model import MOST_FILES, MOST_REPEATS, Compose, Composed, Dut, Refusal, Stored, StoredFile
-from emulator.errors import TraceError
+from emulator.errors import EventError, TraceError
 from emulator.experiment.series.suite_document import Case, read_suite, shipped_suites
 from emulator.experiment.series.sweep_grid import make_sweep, parse_axis
+from emulator.experiment.settle.events import refuse_commands
 from emulator.experiment.spec.document import experiment_in, to_yaml
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.readers import is_algorithm_file
@@ -350,6 +351,10 @@ def _refuse_reach(experiment: Experiment) -> None:
     """A user may not name files or addresses of the service's machine, nor widen what traffic may reach."""
     if experiment.campaign is not None:
         raise Refusal("campaign: submit the run spec with `repeat` in place of it: each run waits for its turn")
+    try:
+        refuse_commands(experiment.events)
+    except EventError as error:
+        raise Refusal(f"events[{error.number}].{error.key}: runs a command, which no service does") from error
     for job in experiment.jobs:
         one_job = replace(experiment, jobs=(replace(job, until=None),))
         given = [one.path for one in SETTINGS if one.facts.is_reserved and is_set(one_job, one)]

@@ -46,6 +46,12 @@ def add_parser(subparsers: Subparsers) -> None:
         advanced=True,
         help="with several jobs: first play each alone, on the same hosts",
     )
+    parser.add_argument(
+        "--allow-commands",
+        action="store_true",
+        advanced=True,
+        help="run the commands of events (do) on this host: read the run spec first",
+    )
     parser.add_explain("summary_table", "campaign_table", "interference_table", advanced=True)
     parser.set_defaults(handler=run)
 

@@ -27,8 +27,8 @@ from emulator.device.lab.state import LabState, LabStore
 from emulator.device.lab.status import SOCKET_DROPS, drops, packet_sockets
 from emulator.device.netlink import Netlink, read_objects, read_queues
 from emulator.device.profile.applying import AppliedProfile, Made, Scenario, Timing
-from emulator.device.profile.changes import Change, plan_changes
-from emulator.device.profile.profile import Profile
+from emulator.device.profile.changes import Change, plan_changes, plan_commands
+from emulator.device.profile.profile import Command, Profile
 from emulator.device.profile.schedule import Schedule
 from emulator.errors import HostError
 from emulator.host.resources import exhausted
@@ -183,6 +183,7 @@ class DutWatch:
         self._period_s = period_s
         self._lab, self._schedule = lab, schedule or Schedule(None)
         self._folder = (store or LabStore()).folder(lab.lab_id) if lab is not None else None
+        self._commands = plan_commands(self._schedule)
         self._changes: list[Change] = []
         if lab is not None:
             tested = tested_switches(topology, lab.design)
@@ -216,10 +217,13 @@ class DutWatch:
                     folder=self._folder,
                     links=self._links,
                 )
-                self._scenario = Scenario(stack.enter_context(applied), self._changes)
+                self._scenario = Scenario(stack.enter_context(applied), [*self._changes, *self._commands])
                 stack.enter_context(self._links)
                 stack.callback(self._scenario.end)
                 self._scenario.prepare()
+            elif self._commands:
+                self._scenario = Scenario(None, self._commands)
+                stack.callback(self._scenario.end)
             if self._sampler is not None:
                 stack.callback(self._sampler.stop)
                 self._sampler.start()
@@ -305,13 +309,14 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
 
     A link or a queueing discipline changed before the kernel said so, and after the command for it was called: at most
     `uncertainty_ns` before `time_ns`. Other changes were made before their command returned. A router forwards again
-    when it has its routes back: `routes_ns`.
+    when it has its routes back: `routes_ns`. Nobody knows how long before it was seen a command of an event ended.
     """
     rows = []
     for timing in scenario.timings:
         rule, node = timing.change.rule, timing.change.node
         for edge, moment, made in ((BEGIN, rule.start, timing.start), (END, rule.end, timing.end)):
-            if moment is None:
+            is_exit = edge == END and isinstance(rule.action, Command)
+            if moment is None and not is_exit:
                 continue
             said_ns = routes_ns = None
             if made is not None:
@@ -326,12 +331,13 @@ def event_rows(scenario: Scenario, links: LinkNews) -> list[dict[str, Any]]:
                     "what": str(rule.action),
                     "device": node.name,
                     "interface": ", ".join(port.name for port in timing.change.ports) if rule.ports else "",
-                    "stops_traffic": timing.change.takes_links_down,
+                    "stops_traffic": timing.change.may_stop_traffic,
                     "planned_ns": scenario.planned_ns(moment),
                     "time_ns": time_ns,
-                    "uncertainty_ns": None if made is None or time_ns is None else time_ns - made.asked_ns,
+                    "uncertainty_ns": None if made is None or time_ns is None or is_exit else time_ns - made.asked_ns,
                     "seen_by": None if made is None else BY_COMMAND if said_ns is None else BY_KERNEL,
                     "routes_ns": routes_ns,
+                    "exit_code": timing.exit_code if is_exit else None,
                 }
             )
     return rows

@@ -21,9 +21,10 @@ from emulator.device.lab.links import restore
 from emulator.device.lab.model import Design, Node
 from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
+from emulator.device.profile import commands
 from emulator.device.profile.changes import Change, nft
 from emulator.device.profile.nftables import clean_text
-from emulator.device.profile.profile import Moment
+from emulator.device.profile.profile import Command, Moment
 from emulator.errors import HostError, PlanError
 from emulator.units import NS_PER_S
 
@@ -221,11 +222,12 @@ class Made(NamedTuple):
 
 @dataclass(slots=True)
 class Timing:
-    """When a change was in force; None: it has not started, or not ended."""
+    """When a change was in force, or a command ran; None: it has not started, or not ended."""
 
     change: Change
     start: Made | None = None
     end: Made | None = None
+    exit_code: int | None = None
 
     @property
     def is_in_force(self) -> bool:
@@ -254,13 +256,17 @@ class Scenario:
     """Applies and undoes the changes of a schedule at their times.
 
     Args:
-        applied: makes and undoes the changes.
+        applied: makes and undoes the changes; None: there are only commands.
         changes: of the schedule.
         clock_ns: the monotonic clock of the run, ns.
     """
 
     def __init__(
-        self, applied: AppliedProfile, changes: Sequence[Change], *, clock_ns: Callable[[], int] = time.monotonic_ns
+        self,
+        applied: AppliedProfile | None,
+        changes: Sequence[Change],
+        *,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._applied, self._clock_ns = applied, clock_ns
         self.timings = [Timing(change) for change in changes]
@@ -268,6 +274,7 @@ class Scenario:
         self._begun: dict[int | None, int] = {}  # iteration → when it began; None: the first one
         self._news, self._has_ended = threading.Condition(), False
         self._thread: threading.Thread | None = None
+        self._waiting: list[threading.Thread] = []  # for commands
         self.failure: HostError | None = None
         """Why a change could not be made or undone at its time."""
 
@@ -299,12 +306,14 @@ class Scenario:
             self._thread.start()
 
     def end(self) -> None:
-        """End the schedule: no more changes are made; idempotent."""
+        """End the schedule: no more changes are made, and commands that run have ended or are killed; idempotent."""
         with self._news:
             self._has_ended = True
             self._news.notify()
         if self._thread is not None:
             self._thread.join(_ENDING_S)
+        for one in self._waiting:
+            one.join()
 
     def planned_ns(self, moment: Moment | None) -> int | None:
         """When a moment is, ns on the clock of the run; None: its iteration has not begun."""
@@ -346,6 +355,10 @@ class Scenario:
         return None
 
     def _start(self, timing: Timing, planned_ns: int | None) -> None:
+        if isinstance(timing.change.rule.action, Command):
+            self._run(timing, timing.change.rule.action, planned_ns)
+            return
+        assert self._applied is not None
         for other in self.timings:  # only of moments that nobody could compare before the run
             if other.is_in_force and timing.change.replaces(other.change):
                 self._stop(other, planned_ns)
@@ -353,8 +366,24 @@ class Scenario:
         asked_ns = self._applied.start(timing.change)
         timing.start = Made(called_ns if asked_ns is None else asked_ns, self._clock_ns(), planned_ns)
 
+    def _run(self, timing: Timing, command: Command, planned_ns: int | None) -> None:
+        """Start a command, and wait for its end beside what follows."""
+        called_ns = self._clock_ns()
+        process = commands.start(command)
+        timing.start = Made(called_ns, self._clock_ns(), planned_ns)
+
+        def finish() -> None:
+            timing.exit_code = commands.wait(process, command.limit_s)
+            ended_ns = self._clock_ns()
+            timing.end = Made(ended_ns, ended_ns)
+
+        thread = threading.Thread(target=finish, name="command of an event", daemon=True)
+        self._waiting.append(thread)
+        thread.start()
+
     def _stop(self, timing: Timing, planned_ns: int | None) -> None:
         if timing.is_in_force:
+            assert self._applied is not None
             called_ns = self._clock_ns()
             asked_ns = self._applied.stop(timing.change)
             timing.end = Made(called_ns if asked_ns is None else asked_ns, self._clock_ns(), planned_ns)

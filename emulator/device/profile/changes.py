@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from emulator.device.lab.model import Design, LabPort, Node, Shaping
+from emulator.device.lab.model import HOST, Design, LabPort, Node, Shaping
 from emulator.device.lab.recipe import CommandBatch, exec_prefix
 from emulator.device.lab.shaping import shape as shaping_of
 from emulator.device.lab.shaping import slowed
+from emulator.device.profile.commands import find_program
 from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
-from emulator.device.profile.profile import Above, Delay, Mark, Moment, Police, PortDown, ProfileRule, Shape
+from emulator.device.profile.profile import Above, Command, Delay, Mark, Moment, Police, PortDown, ProfileRule, Shape
 from emulator.device.profile.schedule import Schedule
 from emulator.topology.network import End
 from emulator.units import NS_PER_US
+from emulator.visible import visible
 
 _MOST_DELAYED_FRAMES = 1_000_000
+THIS_HOST = Node("", HOST, "", ())
+"""Where commands are run."""
 _OF_PORTS = (Shape, Delay, PortDown)
 """Actions that a port can have once at a time."""
 
@@ -133,6 +137,11 @@ class Change:
         """Whether the kernel says when it begins and ends, as a queueing discipline of each of its ports changes."""
         return isinstance(self.rule.action, Shape | Delay)
 
+    @property
+    def may_stop_traffic(self) -> bool:
+        """Whether flows may pause: nobody knows what a command does."""
+        return isinstance(self.rule.action, PortDown | Command)
+
     def replaces(self, other: Change) -> bool:
         """Whether both do the same to a port: when this one starts, the other one ends."""
         is_same = self.node.name == other.node.name and type(self.rule.action) is type(other.rule.action)
@@ -156,10 +165,26 @@ def plan_changes(schedule: Schedule, design: Design, nodes: Sequence[str], *, fr
     changes = [
         change
         for number, rule in enumerate(schedule.rules)
+        if not isinstance(rule.action, Command)
         for change in _changes(schedule, rule, number, design, nodes, frame_bytes)
     ]
     _refuse_overlaps(schedule, changes)
     return changes
+
+
+def plan_commands(schedule: Schedule) -> list[Change]:
+    """The commands of a schedule, which need no lab.
+
+    Raises:
+        InputError: there is no such program here; the error names the event.
+    """
+    found = []
+    for rule in schedule.rules:
+        if isinstance(rule.action, Command):
+            if find_program(rule.action) is None:
+                raise schedule.error(f"there is no program {visible(rule.action.words[0])!r} here", rule, "do")
+            found.append(Change(rule, THIS_HOST, (), (), ()))
+    return found
 
 
 def nft(node: Node, text: str, *options: str) -> CommandBatch:

@@ -9,6 +9,7 @@ AETH of an acknowledgement after the BTH (12 bytes).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,7 @@ from typing import TypeAlias
 from emulator.errors import TopologyError
 from emulator.topology.document import Document
 from emulator.topology.network import End
+from emulator.visible import short
 
 _UC = 0x20
 
@@ -197,7 +199,20 @@ class PortDown:
         return "port down"
 
 
-Action: TypeAlias = Drop | Mark | Duplicate | Police | Shape | Delay | PortDown
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Run a program on this host, for at most so long. Only events of a run spec have it, never a profile."""
+
+    words: Sequence[str]
+    limit_s: float
+
+    def __str__(self) -> str:
+        return short(f"run {shlex.join(self.words)}", _MOST_SHOWN)
+
+
+_MOST_SHOWN = 80
+"""Characters of a command in tables and pictures."""
+Action: TypeAlias = Drop | Mark | Duplicate | Police | Shape | Delay | PortDown | Command
 FrameAction: TypeAlias = Drop | Mark | Duplicate | Police
 PortAction: TypeAlias = Shape | Delay | PortDown
 

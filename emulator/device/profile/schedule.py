@@ -13,7 +13,7 @@ from emulator.topology.network import End
 
 @dataclass(frozen=True, slots=True)
 class PlannedEvent:
-    """An event of a run spec: an action at a port, or a profile in force.
+    """An event of a run spec: an action, at a port if it is one of a switch, or a profile in force.
 
     Attributes:
         end: None: to the end of the run.
@@ -70,9 +70,8 @@ def _rules(event: PlannedEvent, number: int) -> Iterator[tuple[ProfileRule, Prof
     """The rules that an event makes, each with the profile that it comes from."""
     if event.profile is None:
         assert event.action is not None
-        assert event.port is not None
-        name = f"events[{number}]"
-        yield ProfileRule(name, event.action, ports=(event.port,), start=event.start, end=event.end), None
+        ports = () if event.port is None else (event.port,)
+        yield ProfileRule(f"events[{number}]", event.action, ports=ports, start=event.start, end=event.end), None
         return
     for rule in event.profile.rules:
         ends = [one for one in (_shifted(rule.end, event.start), event.end) if one is not None]

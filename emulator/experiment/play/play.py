@@ -32,6 +32,7 @@ from emulator.experiment.play.live_report import report_around, write_report_of
 from emulator.experiment.play.recording import RunRecording
 from emulator.experiment.play.session_plan import explained, session_plan, watch_dut
 from emulator.experiment.settle.calibration import calibration_of
+from emulator.experiment.settle.events import refuse_commands
 from emulator.experiment.settle.settled import Identity, Settled, settle
 from emulator.experiment.settle.testbed import enter_testbed
 from emulator.experiment.settle.workload import LoadedJob, load_job
@@ -85,6 +86,7 @@ def play(
     live: LiveAddress | None = None,
     notify: Notify = lambda _: None,
     command_line: Sequence[str] | None = None,
+    allow_commands: bool = False,
 ) -> StoredSession:
     """Play all jobs of an experiment at once, and return the session; of one job, it is a run.
 
@@ -98,6 +100,7 @@ def play(
         live: address to serve the report of the first job at during the session.
         notify: receives lines for the user.
         command_line: for manifests; None: that of this process.
+        allow_commands: events may run commands on this host.
 
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something. What was measured stays in the folder.
@@ -108,7 +111,7 @@ def play(
     with contextlib.ExitStack() as stack:
         jobs = jobs or [stack.enter_context(load_job(job)) for job in experiment.jobs]
         if solo:
-            with prepare(experiment, jobs):
+            with prepare(experiment, jobs, allow_commands=allow_commands):
                 pass  # what cannot be played together is not played alone
         for job, loaded in zip(experiment.jobs, jobs, strict=True) if solo else ():
             notify(f"job {job.name} alone")
@@ -120,7 +123,9 @@ def play(
                 notify=notify,
                 command_line=command_line,
             ).run
-        prepared = stack.enter_context(prepare(experiment, jobs, notify=notify, command_line=command_line))
+        prepared = stack.enter_context(
+            prepare(experiment, jobs, notify=notify, command_line=command_line, allow_commands=allow_commands)
+        )
         return prepared.play(folder, stack.enter_context(watch(prepared)), solo=alone, live=live)
 
 
@@ -131,6 +136,7 @@ def prepare(
     *,
     notify: Notify = lambda _: None,
     command_line: Sequence[str] | None = None,
+    allow_commands: bool = False,
 ) -> Iterator[PreparedSession]:
     """Settle everything about a session before any traffic; its addresses stay reserved while the context is open.
 
@@ -139,10 +145,13 @@ def prepare(
         jobs: what was loaded for each of its jobs.
         notify: receives lines for the user.
         command_line: for manifests; None: that of this process.
+        allow_commands: events may run commands on this host.
 
     Raises:
         EmulatorError: bad input, jobs that need the same address, or a host that lacks something.
     """
+    if not allow_commands:
+        refuse_commands(experiment.events)
     words = command_line or ("charkha", *sys.argv[1:])
     parts = [experiment.for_job(job.name) for job in experiment.jobs]
     topology_file = experiment.network.topology

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from msgspec import Meta
 
-from emulator.errors import EmulatorError, InputError
+from emulator.errors import EmulatorError, EventError, InputError
 from emulator.experiment.settle.defaults import overrides_of
+from emulator.experiment.settle.events import refuse_commands
 from emulator.experiment.spec.document import relative_to
 from emulator.experiment.spec.parts import Part, build_experiment, check_jobs, common_of, merge, part_of
 from emulator.experiment.spec.settings import with_settings
@@ -303,6 +304,11 @@ class _CaseReader:
             raise self._error(str(error), ("job", "algorithms")) from error
         if experiment.campaign is not None:
             raise self._error("a case is one run, or a search; it has no campaign", ("campaign",))
+        try:
+            refuse_commands(experiment.events)
+        except EventError as error:
+            advice = "runs a command, which no suite does: play it with `charkha run -f FILE --allow-commands`"
+            raise self._error(advice, ("events", error.number, error.key)) from error
         if experiment.observe.expect is not None:
             raise self._error(_OF_THE_CASE, ("observe", "expect"))
         return whole

@@ -131,7 +131,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
         of_topology.pop("path_mtu", None)  # chosen for the MTU of the links
     options: TransportOptions | None = None
     if facts.options is not None:
-        stops = any(one.down is not None for one in experiment.events)
+        stops = any(one.down is not None or one.do is not None for one in experiment.events)
         options = _options(
             record, facts, requested.options, of_topology, topology, mtu=mtu, in_lab=in_lab, stops_traffic=stops
         )
@@ -237,7 +237,7 @@ def _options(
     if facts.options is RoceOptions and len(set(topology.host_index)) < 2:
         derived["split"] = "off", "all ranks are on one host"
     if facts.options is RoceOptions and stops_traffic:
-        derived["timeline"] = _timeline_bin(rates), "events take links down: it measures the outage"
+        derived["timeline"] = _timeline_bin(rates), "events stop traffic: it measures the outage"
     known = _known_fields(facts)
     of_spec = {known[spelled(name)]: value for name, value in requested.items()}
     for field in fields(facts.options):

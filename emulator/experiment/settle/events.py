@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from emulator.device.counters.watch import tested_switches
 from emulator.device.lab.design import make_design
-from emulator.device.profile.changes import plan_changes
+from emulator.device.profile.changes import plan_changes, plan_commands
 from emulator.device.profile.load import find_profile, load_profile, parse_port_rate
-from emulator.device.profile.profile import Moment, PortDown, Profile, Shape
+from emulator.device.profile.profile import Action, Command, Moment, PortDown, Profile, ProfileRule, Shape
 from emulator.device.profile.schedule import PlannedEvent, Schedule
 from emulator.errors import EventError, InputError, PlanError
 from emulator.experiment.spec.event_spec import Event
@@ -34,13 +35,25 @@ def schedule_of(device: Device, events: Sequence[Event], *, iterations: int | No
     return Schedule(profile, [_planned(one, number, iterations) for number, one in enumerate(events)])
 
 
+def refuse_commands(events: Sequence[Event]) -> None:
+    """Refuse events that run commands on this host: a run spec can come from anywhere.
+
+    Raises:
+        EventError: there is one.
+    """
+    for number, one in enumerate(events):
+        if one.do is not None:
+            how = "read the run spec, then give `charkha run` the option --allow-commands"
+            raise EventError(f"runs a command on this host, which nobody allowed: {how}", number, "do")
+
+
 def require_lab(device: Device, events: Sequence[Event], topology: Topology) -> None:
-    """Refuse a profile and events where no switch can carry them out.
+    """Refuse a profile and events where no switch can carry them out; commands need none.
 
     Raises:
         PlanError: there is one.
     """
-    if device.profile is not None or events:
+    if device.profile is not None or any(one.do is None for one in events):
         what = "a profile needs" if device.profile is not None else "events need"
         source = topology.source or "TOPOLOGY"
         problem = f"{what} a lab, but this run is not in one"
@@ -48,11 +61,13 @@ def require_lab(device: Device, events: Sequence[Event], topology: Topology) -> 
 
 
 def check_schedule(schedule: Schedule, topology: Topology, *, frame_bytes: int) -> None:
-    """Refuse a schedule that a lab of this topology could not carry out.
+    """Refuse a schedule that a lab of this topology, or this host, could not carry out.
 
     Raises:
         InputError: it could not, or the topology cannot be a lab.
     """
+    if len(plan_commands(schedule)) == len(schedule.rules):
+        return
     design = make_design(topology, "plan")
     plan_changes(schedule, design, tested_switches(topology, design), frame_bytes=frame_bytes)
 
@@ -63,13 +78,23 @@ def describe_schedule(schedule: Schedule) -> list[PlannedChange]:
         PlannedChange(
             rule.name,
             "the start" if rule.start is None else str(rule.start),
-            "the end" if rule.end is None else str(rule.end),
-            ", ".join(map(str, rule.ports)) or "every switch under test",
+            _end(rule),
+            ", ".join(map(str, rule.ports)) or _everywhere(rule.action),
             str(rule.action),
         )
         for rule in schedule.rules
         if rule.is_event
     ]
+
+
+def _end(rule: ProfileRule) -> str:
+    if isinstance(rule.action, Command) and rule.start is not None:
+        return f"at most {replace(rule.start, after_s=rule.start.after_s + rule.action.limit_s)}"
+    return "the end" if rule.end is None else str(rule.end)
+
+
+def _everywhere(action: Action) -> str:
+    return "this host" if isinstance(action, Command) else "every switch under test"
 
 
 class PlannedChange(NamedTuple):
@@ -89,6 +114,8 @@ def _planned(event: Event, number: int, iterations: int | None) -> PlannedEvent:
     start = Moment(event.after_ns / NS_PER_S, event.iteration)
     lasts_ns = event.lasts_ns
     end = None if lasts_ns is None else Moment((event.after_ns + lasts_ns) / NS_PER_S, event.iteration)
+    if event.do is not None:
+        return PlannedEvent(start, None, action=Command(event.do, event.limit_s))
     if event.profile is not None:
         return PlannedEvent(start, end, profile=_profile(event.profile, number))
     node, _, port = str(event.port).rpartition(":")

@@ -1,4 +1,7 @@
-"""Events of a run spec: what happens to the device under test during the run, and when."""
+"""Events of a run spec: what happens to the device under test during the run, and when.
+
+Of a lab, Charkha changes the switches itself; of a real device, a command on this host does, if the user allows that.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ from typing import ClassVar
 import msgspec
 
 from emulator.schema import Section, require_one_of
-from emulator.units import digits, parse_duration
+from emulator.units import NS_PER_S, digits, parse_duration
 
+LONGEST_COMMAND_S = 3600
 _ITERATION = re.compile(r"iteration\s+(\d+)", re.ASCII)
 
 
 class Event(Section, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of the lab's switches during the run: a link down, a port that sends slower, or a profile in force.
+    """A change of the device during the run: a link down, a port that sends slower, a profile in force, or a command.
 
     Attributes:
         at: since the first iteration began, warm-up included: `2s`; or when a measured one begins: `iteration 3`.
@@ -22,6 +26,8 @@ class Event(Section, frozen=True, kw_only=True, omit_defaults=True):
         down: the link is down for this time: `300ms`; true: to the end of the run.
         shape: rate at which the port sends: `100Mbit`, or a share of its link's rate: `10 %`.
         profile: name or file; its rules are in force, their own times counted from `at`.
+        do: a command and its arguments, run on this host without a shell: `[ssh, switch0, shutdown-port]`.
+        limit: a command that takes longer is killed.
         lasts: key `for`: of shape and profile: how long; None: to the end of the run.
     """
 
@@ -31,13 +37,16 @@ class Event(Section, frozen=True, kw_only=True, omit_defaults=True):
     down: str | bool | None = None
     shape: str | None = None
     profile: str | None = None
+    do: tuple[str, ...] | None = None
+    limit: str | None = None
     lasts: str | None = msgspec.field(name="for", default=None)
 
     def __post_init__(self) -> None:
-        require_one_of(self, "down", "shape", "profile")
+        require_one_of(self, "down", "shape", "profile", "do")
+        self._check_command()
         if self.down is False:
             raise ValueError("down: give how long, such as 300ms, or true for the rest of the run")
-        if (self.port is None) is not (self.profile is not None):
+        if self.do is None and (self.port is None) is not (self.profile is not None):
             raise ValueError("a profile has ports of its own: leave out port" if self.port else "needs a port")
         if self.port is not None and not all(self.port.rpartition(":")[::2]):
             raise ValueError(f"port: {self.port[:40]!r} is not a port: write switch:port")
@@ -50,6 +59,26 @@ class Event(Section, frozen=True, kw_only=True, omit_defaults=True):
         _ = self.after_ns
         if self.lasts_ns is not None and self.lasts_ns < 1:
             raise ValueError(f"{'down' if self.down is not None else 'for'}: give a time above 0")
+
+    def _check_command(self) -> None:
+        if self.do is None:
+            if self.limit is not None:
+                raise ValueError("limit: is for how long a command (do) may take")
+            return
+        if not self.do or not self.do[0] or any("\0" in one for one in self.do):
+            raise ValueError("do: write a list: the command and its arguments, such as [ssh, switch0, reload]")
+        if self.port is not None or self.lasts is not None:
+            key = "port" if self.port is not None else "for"
+            raise ValueError(
+                f"{key}: leave it out: a command (do) has no port, and lasts until it ends, at most `limit`"
+            )
+        if not 0 < self.limit_s <= LONGEST_COMMAND_S:
+            raise ValueError("limit: give a time above 0, at most one hour")
+
+    @property
+    def limit_s(self) -> float:
+        """Of a command: how long it may take."""
+        return 30.0 if self.limit is None else parse_duration(self.limit) / NS_PER_S
 
     @property
     def iteration(self) -> int | None:

@@ -172,6 +172,7 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("uncertainty_ns", pa.int64()),
         pa.field("seen_by", _LABEL),
         pa.field("routes_ns", pa.int64()),
+        pa.field("exit_code", pa.int32()),
     ]
 )
 BEGIN, END = "begin", "end"

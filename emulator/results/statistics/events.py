@@ -15,14 +15,15 @@ class DeviceEvent:
 
     Attributes:
         name: `events[0]` of the run spec, or the rule of the profile.
-        where: `switch:port`, or the switch.
-        stops_traffic: it takes a link down.
+        where: `switch:port`, or the switch; `this host` of a command.
+        stops_traffic: it takes a link down, or is a command, which may.
         planned_ns: None: it was in force from the start of the run, or counts from an iteration that never began.
         begin_ns: None: from the start of the run, or it did not happen: see `happened`.
         begin_error_ns, end_error_ns: it was at most so much earlier.
         end_planned_ns, end_ns: None: it lasted to the end of the run.
         seen_by: who said when it happened: the kernel, or the command that made it.
         routes_ns: when a router had the last of the routes back that its kernel deletes with a link; None: it had none.
+        exit_code: of a command: 128 + number of the signal that ended it; None: it is none, or has not ended.
     """
 
     name: str
@@ -38,6 +39,7 @@ class DeviceEvent:
     end_error_ns: int | None
     seen_by: str
     routes_ns: int | None = None
+    exit_code: int | None = None
 
     def __str__(self) -> str:
         return f"{self.where} {self.what} ({self.name})"
@@ -76,12 +78,13 @@ def _event(edges: dict[str, dict[str, object]]) -> DeviceEvent:
     return DeviceEvent(
         name=str(either["name"]),
         what=str(either["what"]),
-        where=", ".join(f"{either['device']}:{one}" if one else str(either["device"]) for one in places),
+        where=", ".join(f"{either['device']}:{one}" if one else str(either["device"]) for one in places) or "this host",
         stops_traffic=bool(either["stops_traffic"]),
         happened=BEGIN not in edges or begin["time_ns"] is not None,
         planned_ns=times.pop("begin_planned_ns"),
         seen_by=str(begin["seen_by"] or end["seen_by"] or BY_COMMAND),
         routes_ns=end.get("routes_ns"),
+        exit_code=end.get("exit_code"),
         **times,
     )
 

@@ -88,6 +88,10 @@ EVENT_COLUMNS: tuple[Column[EventFigures], ...] = (
     ),
     Column("lasted", "until it ended", key="lasted_ns", value=lambda one: one.event.lasted_ns, cell=_lasted),
     Column(
+        "exit\ncode", "of a command; 128 + N: signal N ended it; 137: its limit did", key="exit_code",
+        value=lambda one: one.event.exit_code, show=count_cell, is_optional=True,
+    ),
+    Column(
         "with\nroutes", "until a router also had the routes through its link back", key="unusable_ns",
         value=lambda one: one.event.unusable_ns, cell=_with_routes, is_optional=True, sacrifice=3,
     ),

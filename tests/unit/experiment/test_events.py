@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from emulator.device.profile.profile import Moment, PortDown, Rate, Shape
+from emulator.device.profile.profile import Command, Moment, PortDown, Rate, Shape
 from emulator.errors import EventError, InputError, PlanError, TopologyError
 from emulator.experiment.play.session_plan import watch_dut
 from emulator.experiment.settle.defaults import resolve
-from emulator.experiment.settle.events import check_schedule, describe_schedule, schedule_of
+from emulator.experiment.settle.events import check_schedule, describe_schedule, refuse_commands, schedule_of
 from emulator.experiment.settle.testbed import Testbed
 from emulator.experiment.spec.document import read_experiment
 from emulator.experiment.spec.event_spec import Event
@@ -48,7 +48,8 @@ def test_times_count_from_the_first_iteration_or_from_one_that_is_named() -> Non
         ({"down": "0ms"}, "down: give a time above 0"),
         ({"down": "300"}, "is not a time: give a number with a unit"),
         ({"for": "1s"}, "for: write how long the link is down as down: 300ms"),
-        ({"shape": "1Mbit"}, "needs exactly one of down, shape and profile"),
+        ({"shape": "1Mbit"}, "needs exactly one of down, shape, profile and do"),
+        ({"limit": "1s"}, "limit: is for how long a command"),
         ({"ports": "sw0:p1"}, "unknown key 'ports'; did you mean 'port'"),
     ],
 )
@@ -60,7 +61,16 @@ def test_what_an_event_cannot_be_is_refused(given: dict[str, Any], problem: str)
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"port": "sw0:p1"}, "needs exactly one of down, shape and profile"),
+        ({"port": "sw0:p1"}, "needs exactly one of down, shape, profile and do"),
+        ({"do": []}, "do: write a list: the command and its arguments"),
+        ({"do": ["", "a"]}, "do: write a list: the command and its arguments"),
+        ({"do": ["a", "b\0"]}, "do: write a list: the command and its arguments"),
+        ({"do": "ls /"}, "do: "),
+        ({"do": ["ls"], "port": "sw0:p1"}, "port: leave it out: a command"),
+        ({"do": ["ls"], "for": "1s"}, "for: leave it out: a command"),
+        ({"do": ["ls"], "limit": "0s"}, "limit: give a time above 0, at most one hour"),
+        ({"do": ["ls"], "limit": "3601s"}, "limit: give a time above 0, at most one hour"),
+        ({"do": ["ls"], "profile": "fw-b"}, "needs exactly one of"),
         ({"shape": "1Mbit"}, "needs a port"),
         ({"profile": "fw-b", "port": "sw0:p1"}, "a profile has ports of its own: leave out port"),
         ({"profile": "fw-b", "for": "0s"}, "for: give a time above 0"),
@@ -126,6 +136,33 @@ def test_a_port_that_does_not_exist_is_refused(port: str, problem: str) -> None:
         check_schedule(schedule_of(Device(), [event(port=port)], iterations=None), LAB, frame_bytes=1250)
 
 
+def test_a_command_is_planned_on_this_host_with_a_limit() -> None:
+    asked = [without(do=["env", "a b"]), without(do=["env"], limit="1500ms", at="iteration 1")]
+    schedule = schedule_of(Device(), asked, iterations=2)
+    first, second = schedule.rules
+    assert (first.action, first.start, first.end) == (Command(("env", "a b"), 30.0), Moment(2.0), None)
+    assert (second.action, second.start) == (Command(("env",), 1.5), Moment(0, 1))
+    assert describe_schedule(schedule)[0][1:] == ("2 s", "at most 32 s", "this host", "run env 'a b'")
+    check_schedule(schedule, LAB, frame_bytes=1250)
+    with pytest.raises(EventError, match=r"events\[1\]\.do: there is no program 'no-such-program' here"):
+        check_schedule(
+            schedule_of(Device(), [asked[0], without(do=["no-such-program"])], iterations=2), LAB, frame_bytes=1
+        )
+
+
+def test_commands_are_refused_unless_they_are_allowed() -> None:
+    refuse_commands([event()])
+    with pytest.raises(EventError, match=r"events\[1\]\.do: runs a command .*--allow-commands"):
+        refuse_commands([event(), without(do=["ls"])])
+
+
+def test_a_command_needs_no_lab_and_other_events_do() -> None:
+    resolved = resolve(Experiment.of_trace("t"), LAB)
+    assert watch_dut(Device(), resolved, Testbed(LAB), events=[without(do=["env"])]).events() is None
+    with pytest.raises(PlanError, match="events need a lab"):
+        watch_dut(Device(), resolved, Testbed(LAB), events=[without(do=["env"]), event()])
+
+
 def test_events_need_a_lab() -> None:
     resolved = resolve(Experiment.of_trace("t"), LAB)
     with pytest.raises(PlanError, match="events need a lab, but this run is not in one: `charkha lab up "):
@@ -140,11 +177,12 @@ def test_events_need_a_lab() -> None:
         ("20Mbit", [DOWN], {}, "100ms"),
         ("1Gbit", [DOWN], {"timeline": "off"}, "off"),
         ("1Gbit", [{"at": "1s", "port": "sw0:p1", "shape": "10%"}], {}, "off"),
+        ("1Gbit", [{"at": "1s", "do": ["env"]}], {}, "1ms"),
         ("1Gbit", [], {}, "off"),
     ],
 )
 def test_links_that_go_down_turn_the_timeline_on(
-    tmp_path: Path, rate: str, events: list[dict[str, str]], asked: dict[str, str], expected: str
+    tmp_path: Path, rate: str, events: list[dict[str, Any]], asked: dict[str, str], expected: str
 ) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(Path(str(LAB.source)).read_text().replace("1Gbit", rate))

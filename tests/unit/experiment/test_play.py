@@ -4,8 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from emulator.experiment.play.play import has_samples, name_of, new_run_folder
+from emulator.errors import EventError
+from emulator.experiment.play.play import has_samples, name_of, new_run_folder, prepare
+from emulator.experiment.spec.event_spec import Event
 from emulator.experiment.spec.spec import Experiment, Job, Pairs
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
@@ -53,3 +56,10 @@ def test_a_folder_has_samples_if_something_was_measured(tmp_path: Path) -> None:
     (tmp_path / "broken" / "manifest.json").write_text("{")
     found = {name: has_samples(tmp_path / name) for name in ("full", "empty", "broken", "nowhere")}
     assert found == {"full": True, "empty": False, "broken": False, "nowhere": False}
+
+
+def test_nothing_is_settled_of_a_run_whose_commands_nobody_allowed() -> None:
+    sweep = Experiment.of_sweep("all_gather", ranks=8)
+    spec = replace(sweep, events=(Event(at="1s", do=("ls",)),))
+    with pytest.raises(EventError, match=r"events\[0\]\.do: .*--allow-commands"), prepare(spec, []):
+        pass

@@ -11,7 +11,7 @@ from emulator.views.html.page.document import Block, PageSection, Text, table_of
 from emulator.views.html.page.pictures import Columns, Rows
 
 _ABOUT = (
-    "Links that went down, ports that were slowed and profiles that were in force for a part of the run "
+    "Links that went down, ports that were slowed, profiles that were in force for a part of the run, and commands "
     "(docs/profiles.md). Pictures over time show the same as grey bands."
 )
 

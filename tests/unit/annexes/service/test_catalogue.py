@@ -185,6 +185,7 @@ def test_a_choice_of_nothing_both_or_what_is_not_stored_is_refused(catalogue: Ca
         (spec(network={"allow_networks": ["8.8.8.0/24"]}), "network.allow_networks: only an administrator"),
         (spec(device={"profile": "/etc/shadow"}), "none of the stored profiles"),
         (spec(events=[{"at": "1s", "profile": "/etc/shadow"}]), "none of the stored profiles"),
+        (spec(events=[{"at": "1s", "do": ["ls"]}]), r"events\[0\]\.do: runs a command, which no service does"),
         (spec(agents={"listen": "0.0.0.0:1"}), "agents.listen: only an administrator"),
         (spec(agents={"token_file": "/etc/shadow"}), "agents.token_file: only an administrator"),
         (spec(observe={"mqtt": "mqtt://10.0.0.1"}), "observe.mqtt: only an administrator"),

@@ -216,6 +216,7 @@ def test_every_change_during_the_run_has_its_time_and_who_says_so(tmp_path: Path
         "uncertainty_ns": 400,
         "seen_by": "kernel",
         "routes_ns": None,
+        "exit_code": None,
     }
     assert (up["edge"], up["time_ns"], up["uncertainty_ns"]) == ("end", end.done_ns, 1_000)
     assert (up["seen_by"], up["routes_ns"]) == ("command", end.done_ns + 9)

@@ -92,6 +92,7 @@ def test_the_digest_tells_what_is_played_not_how_it_is_described(tmp_path: Path)
         ("  - name: gather\n", "  - name: gather\n    interference: {below: 2}\n", 13, "needs several jobs"),
         ("iterations: 9}", "iterations: 9}, jobs: [{name: a}, {name: a}]", 12, "several jobs named 'a'"),
         ("iterations: 9}", "iterations: 9}, campaign: {repeat: 2}", 13, "it has no campaign"),
+        ("iterations: 9}", "iterations: 9}, events: [{at: 1s, do: [ls]}]", 13, "runs a command, which no suite does"),
         ("iterations: 9}", "iterations: 9}, observe: {expect: example}", 13, "the rules of a case are its key `rules`"),
     ],
 )
