@@ -392,9 +392,13 @@ class Channel:
         requester = self.pair.requester
         requester.handle_timer(now)
         if requester.failure is not None:
-            self.owner.broke(requester.failure)
+            self._gave_up(requester.failure, now)
         else:
             self.send(now)
+
+    def _gave_up(self, reason: str, now: int) -> None:
+        """Retries are exhausted."""
+        self.owner.broke(reason)
 
     def close(self) -> None:
         """Stop sending."""

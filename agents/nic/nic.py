@@ -121,6 +121,7 @@ class SoftwareNic:
         receiver: PacketReceiver | None = None,
         transmitter: Transmitter | None = None,
         context: Context | None = None,
+        kind: type[Channel] = Channel,
     ) -> Channel:
         """Create a queue pair.
 
@@ -128,8 +129,9 @@ class SoftwareNic:
             facts, pair, owner, index, is_control, receiver, transmitter: see Channel.
             local_peer: the peer's NIC, if it is in this process: traffic to a NIC at the same port does not cross it.
             context: for another path MTU than that of the NIC; None: its own.
+            kind: Channel, or one with two paths.
         """
-        channel = self._channels[facts.qpn] = Channel(
+        channel = self._channels[facts.qpn] = kind(
             context or self.context,
             self.passes.agenda,
             owner,

@@ -227,6 +227,18 @@ class Requester(SendQueue):
             self._window.fell_silent()
             self._go_back(self._unacknowledged)
 
+    def migrate(self, now: int) -> None:
+        """Go on over another path, from the oldest packet without an acknowledgement: PSNs stay as they are.
+
+        Nothing changes for a queue pair that the peer has refused.
+        """
+        if self.failure is not None and not self.is_exhausted:
+            return
+        self.failure, self.is_exhausted = None, False
+        self._retries, self._paused_until, self._progress_ns = 0, 0, now
+        self._window.fell_silent()
+        self._go_back(self._unacknowledged)
+
     def _number(self, psn: Psn) -> int:
         return unwrapped(psn, self.initial_psn + self._unacknowledged) - self.initial_psn
 

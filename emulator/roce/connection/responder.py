@@ -56,6 +56,7 @@ def _shape(code: int) -> _OpcodeShape:
 
 _SHAPES: Final = {int(code): _shape(code) for code in MEANINGS if code < Opcode.RC_READ_REQUEST}
 _ANSWERED: Final = frozenset((int(Opcode.RC_READ_REQUEST), int(Opcode.RC_COMPARE_SWAP), int(Opcode.RC_FETCH_ADD)))
+_PROBE: Final = int(Opcode.RC_WRITE_ONLY)
 _WRITE: Final = PacketOperation.WRITE  # looking it up costs as much as a call
 
 
@@ -83,6 +84,7 @@ class Responder:
         unacknowledged: packets taken since the last reply.
         duplicates: packets that the requester sent again although they had arrived.
         copies: packets that came twice although they were sent once: the network made the second one.
+        probes: empty WRITEs that had arrived: the requester asks whether the path works, see `migration`.
         early_packets: those ahead of `expected`, without copies.
         refused_packets: those with a PSN that cannot be the peer's, of another service, or after the connection broke.
         reads, read_bytes: READs taken, each once, and what they requested.
@@ -103,6 +105,7 @@ class Responder:
     naks: int = 0
     duplicates: int = 0
     copies: int = 0
+    probes: int = 0
     early_packets: int = 0
     largest_displacement: int = 0
     refused_packets: int = 0
@@ -179,6 +182,10 @@ class Responder:
         self._ack_owed = self.ack_requested = False
         self.unacknowledged = 0
         return reply
+
+    def acknowledgement(self) -> Reply:
+        """An ACK for everything taken so far, whether it is owed or not."""
+        return Reply(add(self.expected, -1), credit_code(self._credits()), wrap(self._msn))
 
     def _credits(self) -> int | None:
         """Receive requests, with the one of a SEND in progress: they count from the last message completed."""
@@ -288,6 +295,9 @@ class Responder:
             if len(self._reads) < REMEMBERED_READS:
                 self._answer_again(arrival, behind)
             return replace(arrival, packets=0)
+        if arrival.opcode == _PROBE and not arrival.length:
+            self.probes += 1
+            return self._without(arrival, 1)
         old = min(behind, arrival.packets)
         if arrival.psn == self._old_again:  # it goes on: both are of a resend
             self.copies, self.duplicates = self.copies - 1, self.duplicates + 1

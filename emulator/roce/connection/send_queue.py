@@ -36,6 +36,8 @@ class SendQueue:
     opens_ns: int = NEVER
     """When to call `next_run` again after a full window refused; NEVER: when an answer comes."""
     failure: str | None = None
+    is_exhausted: bool = False
+    """It failed because retries got no answer: another path may still lead to the peer."""
     rtt_ns: int | None = None
     naks: int = 0
     rnr_naks: int = 0
@@ -143,6 +145,7 @@ class SendQueue:
         """Count a timeout; returns whether to send again: after the last one the peer has failed."""
         self.timeouts += 1
         if is_last:
+            self.is_exhausted = True
             count, timeout = self.settings.retry_count, format_duration(self.settings.timeout_ns)
             self.failure = f"no answer after {count} retries (timeout {timeout}, stretched when repeated)"
             return False
