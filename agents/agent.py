@@ -254,7 +254,7 @@ class Agent:
     def _check_places(self, places: control.Places, job: int | None) -> None:
         """What leaves this agent goes to these; routes of the run are to lead to ranks of its jobs."""
         self._limits.check_places(places)
-        self._hosts[job] = [host for host, _ in places.values()]
+        self._hosts[job] = [one.host for one in places.values()]
         if len(self._hosts) == len(self._parts):
             self._limits.check_routes(self._routes, list(chain.from_iterable(self._hosts.values())))
 

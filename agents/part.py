@@ -137,10 +137,12 @@ class Part:
             {place.rank: RankPort(*place.port, limit_of(devices.get(place.host, ""))) for place in places},
             self._core_wait,
         )
+        self._transport.use_alternates({place.rank: place.alternate for place in places if place.alternate is not None})
         for place in places:
             self._endpoints[place.rank] = await self._transport.open(place.rank, place.host)
         bound = {rank: end.address for rank, end in self._endpoints.items()}
-        self._send(control.Bound(bound, nics_of((place.host for place in places), devices)))
+        hosts = [one for place in places for one in (place.host, place.alternate) if one is not None]
+        self._send(control.Bound(bound, nics_of(hosts, devices)))
 
     def carry_out(self, value: Any) -> None:
         """Do what the controller says about the job.
@@ -243,6 +245,7 @@ class Part:
                 wait_fraction(self._core_time_at_start, CoreTime.now()),
                 self._keeper.lost if self._keeper is not None else 0,
                 self._transport.timeline(),
+                self._transport.migrations(),
             )
         )
 

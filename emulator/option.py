@@ -23,7 +23,8 @@ from emulator.units import parse_number, parse_rate, parse_size, parse_whole
 
 _UNITS = {"s": "seconds"}
 """As error messages write them."""
-_TRUTH = {"on": True, "off": False, "true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+TRUTH = {"on": True, "off": False, "true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+"""Texts of a switch."""
 _FACTS = "option"
 
 
@@ -198,8 +199,8 @@ class Option:
             return self.facts.read(text)
         kinds = list(_alternatives(self.kind))
         for kind, _ in kinds:
-            if kind is bool and text in _TRUTH:
-                return _TRUTH[text]
+            if kind is bool and text in TRUTH:
+                return TRUTH[text]
             if text in _words(kind):
                 return kind(text) if isinstance(kind, type) else text
         if self.choices and text not in self.choices:

@@ -39,7 +39,7 @@ async def leased(
     if ports is None:
         yield {}
         return
-    devices = ports.devices([*setup.ranks, *setup.flows])
+    devices = ports.devices(setup.address_users)
     lease = _lease(devices, setup.networks, kernel)
     with contextlib.ExitStack() as held:
         for address in devices:

@@ -45,7 +45,7 @@ class Limits:
         Raises:
             HostError: an address or prefix is outside the networks, or a rate above the limit or not known.
         """
-        places: Sequence[AddressUser] = [*setup.ranks, *setup.flows]
+        places: Sequence[AddressUser] = setup.address_users
         for place in places:
             self.check_address(place.host, place.title)
         for prefix in setup.networks:
@@ -60,8 +60,10 @@ class Limits:
         Raises:
             HostError: one is outside the networks.
         """
-        for rank, (host, _) in places.items():
+        for rank, (host, _, alternate) in places.items():
             self.check_address(host, f"rank {rank}")
+            if alternate is not None:
+                self.check_address(alternate, f"rank {rank}")
 
     @staticmethod
     def check_routes(routes: Sequence[str], hosts: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from emulator.control.observations import FlowCounters as FlowCounters
 
 if TYPE_CHECKING:
     from agents.nic.port import Bucket
-    from emulator.control.observations import Timeline
+    from emulator.control.observations import Migration, Timeline
     from emulator.control.parameter import Parameter
     from emulator.host.core_wait import CoreWait
     from emulator.roce.connection.messages import FirstSent
@@ -167,6 +167,10 @@ class Transport(Protocol):
         """
         return
 
+    def use_alternates(self, alternates: Mapping[int, str]) -> None:
+        """Set the second address of ranks, before any endpoint is opened; transports with one path ignore it."""
+        return
+
     def facts(self) -> Mapping[str, Parameter]:
         """Facts for the manifest in addition to the flows: buffers, offloads, drops by reason."""
         return {}
@@ -182,6 +186,10 @@ class Transport(Protocol):
     def silence(self) -> Silence | None:
         """The longest silence at present; None if no acknowledgement is owed, or the transport does not know."""
         return None
+
+    def migrations(self) -> Sequence[Migration]:
+        """Whenever traffic moved to another path, in order of time."""
+        return ()
 
     async def open(self, rank: int, host: str) -> Endpoint:
         """Bind an endpoint at numeric IP address `host`, port chosen by the system.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from agents.transports.base import Endpoint, EndpointEvents, RankPort, Silence, Transport
 from emulator.control.conversation import Address, DomainPlace
-from emulator.control.observations import FlowCounters, Medium, Timeline
+from emulator.control.observations import FlowCounters, Medium, Migration, Timeline
 from emulator.control.parameter import Parameter
 from emulator.host.clock import Clock
 from emulator.host.core_wait import CoreWait
@@ -266,6 +266,14 @@ class DomainTransport:
     def use_ports(self, ports: Mapping[int, RankPort], core_wait: CoreWait | None = None) -> None:
         """See Transport."""
         self._beside.use_ports(ports, core_wait)
+
+    def use_alternates(self, alternates: Mapping[int, str]) -> None:
+        """See Transport."""
+        self._beside.use_alternates(alternates)
+
+    def migrations(self) -> Sequence[Migration]:
+        """See Transport; a domain has no ports to lose."""
+        return self._beside.migrations()
 
     def facts(self) -> Mapping[str, Parameter]:
         """See Transport."""

@@ -386,7 +386,7 @@ class FlowGap(_message.Message):
     def __init__(self, start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., lost: _Optional[int] = ..., late_ns: _Optional[int] = ...) -> None: ...
 
 class RankPlace(_message.Message):
-    __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "storage")
+    __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "storage", "alternate", "alternate_interface")
     RANK_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -394,6 +394,8 @@ class RankPlace(_message.Message):
     INTERFACE_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     STORAGE_FIELD_NUMBER: _ClassVar[int]
+    ALTERNATE_FIELD_NUMBER: _ClassVar[int]
+    ALTERNATE_INTERFACE_FIELD_NUMBER: _ClassVar[int]
     rank: int
     host: str
     nodes: int
@@ -401,7 +403,9 @@ class RankPlace(_message.Message):
     interface: str
     port: PortShare
     storage: bool
-    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ..., port: _Optional[_Union[PortShare, _Mapping]] = ..., storage: _Optional[bool] = ...) -> None: ...
+    alternate: str
+    alternate_interface: str
+    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ..., port: _Optional[_Union[PortShare, _Mapping]] = ..., storage: _Optional[bool] = ..., alternate: _Optional[str] = ..., alternate_interface: _Optional[str] = ...) -> None: ...
 
 class PortShare(_message.Message):
     __slots__ = ("number", "line_rate_bps", "cap_bps")
@@ -456,12 +460,14 @@ class Directory(_message.Message):
     def __init__(self, places: _Optional[_Mapping[int, Place]] = ...) -> None: ...
 
 class Place(_message.Message):
-    __slots__ = ("host", "port")
+    __slots__ = ("host", "port", "alternate")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
+    ALTERNATE_FIELD_NUMBER: _ClassVar[int]
     host: str
     port: int
-    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+    alternate: str
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., alternate: _Optional[str] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("rank", "nodes")
@@ -645,7 +651,7 @@ class Left(_message.Message):
     def __init__(self) -> None: ...
 
 class Farewell(_message.Message):
-    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport", "steal_fraction", "core_wait_fraction", "steps_lost", "timeline")
+    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport", "steal_fraction", "core_wait_fraction", "steps_lost", "timeline", "migrations")
     class TransportEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -661,6 +667,7 @@ class Farewell(_message.Message):
     CORE_WAIT_FRACTION_FIELD_NUMBER: _ClassVar[int]
     STEPS_LOST_FIELD_NUMBER: _ClassVar[int]
     TIMELINE_FIELD_NUMBER: _ClassVar[int]
+    MIGRATIONS_FIELD_NUMBER: _ClassVar[int]
     flows: _containers.RepeatedCompositeFieldContainer[FlowCounters]
     peak_rss_bytes: int
     post_lateness_median_ns: int
@@ -669,7 +676,22 @@ class Farewell(_message.Message):
     core_wait_fraction: float
     steps_lost: int
     timeline: Timeline
-    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Parameter]] = ..., steal_fraction: _Optional[float] = ..., core_wait_fraction: _Optional[float] = ..., steps_lost: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ...) -> None: ...
+    migrations: _containers.RepeatedCompositeFieldContainer[Migration]
+    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Parameter]] = ..., steal_fraction: _Optional[float] = ..., core_wait_fraction: _Optional[float] = ..., steps_lost: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ..., migrations: _Optional[_Iterable[_Union[Migration, _Mapping]]] = ...) -> None: ...
+
+class Migration(_message.Message):
+    __slots__ = ("rank", "peer", "qpn", "at_ns", "is_back")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    QPN_FIELD_NUMBER: _ClassVar[int]
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    IS_BACK_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    peer: int
+    qpn: int
+    at_ns: int
+    is_back: bool
+    def __init__(self, rank: _Optional[int] = ..., peer: _Optional[int] = ..., qpn: _Optional[int] = ..., at_ns: _Optional[int] = ..., is_back: _Optional[bool] = ...) -> None: ...
 
 class Timeline(_message.Message):
     __slots__ = ("bin_ns", "flows", "flow", "start_ns", "bytes", "retransmits", "ecn_marks")

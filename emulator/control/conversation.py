@@ -15,6 +15,7 @@ from emulator.control.observations import (
     ComputeSpans,
     FlowCounters,
     FlowEvents,
+    Migration,
     RankSummary,
     StepRecords,
     Timeline,
@@ -36,10 +37,15 @@ V = TypeVar("V")
 
 
 class Address(NamedTuple):
-    """Where a rank listens: a numeric IP address and a port (0 before it is bound)."""
+    """Where a rank listens: a numeric IP address and a port (0 before it is bound).
+
+    Attributes:
+        alternate: its second address, at the same port; None: it has none.
+    """
 
     host: NumericAddress
     port: int
+    alternate: NumericAddress | None = None
 
 
 Places: TypeAlias = Mapping[int, Address]
@@ -166,6 +172,21 @@ class ClockReply:
 
 
 @dataclass(frozen=True, slots=True)
+class AlternateAddress:
+    """The alternate address of a rank, which an agent needs as it needs the other one.
+
+    Attributes:
+        title: for messages.
+        host: numeric IP address.
+        interface: that has it.
+    """
+
+    title: str
+    host: str
+    interface: str
+
+
+@dataclass(frozen=True, slots=True)
 class RankPlace:
     """A rank of the agent.
 
@@ -176,6 +197,8 @@ class RankPlace:
         interface: of the topology's host; "" where the topology names none.
         port: that it shares with others; NO_SHARE if its transport is not paced.
         storage: not a rank, but an endpoint of a storage host; its nodes are what it sends when it is asked.
+        alternate: numeric IP address of its second path; None: it has none.
+        alternate_interface: that has it; "" where the topology names none.
     """
 
     rank: int
@@ -185,6 +208,15 @@ class RankPlace:
     interface: str = ""
     port: PortShare = NO_SHARE
     storage: bool = False
+    alternate: NumericAddress | None = None
+    alternate_interface: str = ""
+
+    @property
+    def alternate_address(self) -> AlternateAddress | None:
+        """Its alternate address; None: it has none."""
+        if self.alternate is None:
+            return None
+        return AlternateAddress(f"rank {self.rank}", self.alternate, self.alternate_interface)
 
     @property
     def title(self) -> str:
@@ -266,6 +298,12 @@ class Setup:
     def ranks(self) -> list[RankPlace]:
         """The ranks of all jobs."""
         return [place for job in self.jobs.values() for place in job.ranks]
+
+    @property
+    def address_users(self) -> list[RankPlace | AlternateAddress | FlowTask]:
+        """All that an agent needs an address for."""
+        alternates = [one for place in self.ranks if (one := place.alternate_address) is not None]
+        return [*self.ranks, *alternates, *self.flows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +444,7 @@ class Farewell:
         core_wait_fraction: of the time that the agent wanted a core during play, it had none.
         steps_lost: ranks' parts of every Nth instance whose steps did not fit the agent's memory.
         timeline: what flows carried by time; None: that is not recorded.
+        migrations: whenever traffic of its ranks moved to another path.
     """
 
     flows: Sequence[FlowCounters]
@@ -416,6 +455,7 @@ class Farewell:
     core_wait_fraction: Share | None = None
     steps_lost: int = 0
     timeline: Timeline | None = None
+    migrations: Sequence[Migration] = ()
 
 
 @dataclass(frozen=True, slots=True)

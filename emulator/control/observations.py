@@ -210,6 +210,24 @@ class TimelineFlow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Migration:
+    """Traffic of a rank to a peer moved to the other of their two paths (docs/adr/0026).
+
+    Attributes:
+        rank, peer: both ends; the rank's agent says it.
+        qpn: of the queue pair of the rank that found the primary path lost; all others of the two moved with it.
+        at_ns: when.
+        is_back: to the primary path.
+    """
+
+    rank: int
+    peer: int
+    qpn: int
+    at_ns: int
+    is_back: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """What flows carried by time: columns of equal length, a row per flow and bin with traffic, as one end counted it.
 

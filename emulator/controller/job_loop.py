@@ -241,9 +241,10 @@ class JobLoop:
     def _check_places(self, name: str, places: control.Places) -> None:
         """Ranks listen where they were told to; only the port may be news, if the system chooses it."""
         fixed = transport_named(self.plan.setup.transport).listens_at
-        for rank, (host, port) in places.items():
-            given = self.plan.setup.ranks[rank].host if rank in self.plan.ranks_of[name] else None
-            if host != given or not (port == fixed if fixed else 0 < port < 1 << 16):
+        for rank, (host, port, alternate) in places.items():
+            place = self.plan.setup.ranks[rank] if rank in self.plan.ranks_of[name] else None
+            is_given = place is not None and (host, alternate) == (place.host, place.alternate)
+            if not is_given or not (port == fixed if fixed else 0 < port < 1 << 16):
                 raise RemoteProtocolError(
                     f"agent {name} says that rank {rank} listens at {host} port {port}, which it was not given"
                 )
@@ -352,6 +353,10 @@ class JobLoop:
         if farewell.timeline is not None:
             timeline = replace(farewell.timeline, start_ns=farewell.timeline.start_ns - self._agents.ahead_ns(agent))
             self._ledger.recorded(agent, timeline, self._span(agent, self.plan.iterations[0]))
+        if farewell.migrations:
+            ahead_ns = self._agents.ahead_ns(agent)
+            moved = [replace(one, at_ns=one.at_ns - ahead_ns) for one in farewell.migrations]
+            self._ledger.migrated(agent, moved, self._span(agent, self.plan.iterations[0]))
         self.outcome.agents[agent].farewell = farewell
         if self._state.phase is state.RunPhase.FINISHING:  # else the session is given up
             if len(self.outcome.farewells) == len(self.plan.ranks_of):

@@ -19,6 +19,7 @@ from emulator.control.observations import (
     ComputeSpans,
     FlowCounters,
     Medium,
+    Migration,
     RankSummary,
     StepRecords,
     Timeline,
@@ -76,6 +77,7 @@ class Ledger:
         self._count = len(plan.setup.ranks)
         options = plan.setup.options
         self._has_timeline = isinstance(options, RoceOptions) and options.timeline_bin_ns > 0
+        self._survives = isinstance(options, RoceOptions) and options.survive
         nodes = [np.array([one.node_id for one in program.communications.values()], np.uint64) for program in programs]
         self._node_ids = np.unique(np.concatenate([*nodes, np.zeros(0, np.uint64)]))
         self._accounts: dict[str, _Account] = {}
@@ -164,6 +166,19 @@ class Ledger:
         if len(timeline.start_ns):
             first, last = int(timeline.start_ns.min()), int(timeline.start_ns.max())
             _check_times(agent, "a timeline", span, first + timeline.bin_ns, last)
+
+    def migrated(self, agent: str, migrations: Sequence[Migration], span: PossibleTimes) -> None:
+        """Check that the agent plays the ranks whose traffic moved to another path.
+
+        Raises:
+            RemoteProtocolError: it does not, there is no such rank or no second path, or at times that cannot be.
+        """
+        own = self._accounts[agent].ends
+        for one in migrations:
+            if one.rank not in own or one.peer >= self._count or not self._survives:
+                raise _wrong(agent, f"sent a migration from rank {one.rank} to rank {one.peer}, which it has not")
+        times = [one.at_ns for one in migrations]
+        _check_times(agent, "migrations", span, min(times), max(times))
 
     def add_up(self, farewells: Mapping[str, Farewell]) -> None:
         """Check that what flows carried by time is what they carried in all, once every agent has said both.

@@ -118,7 +118,8 @@ class SessionPlan:
     @property
     def addresses(self) -> list[str]:
         """Every address that ranks and flows play at and send to."""
-        ends = (place.host for job in self.jobs for place in job.setup.ranks)
+        places = [place for job in self.jobs for place in job.setup.ranks]
+        ends = [one for place in places for one in (place.host, place.alternate) if one is not None]
         return list(dict.fromkeys([*ends, *self.flow_addresses]))
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from emulator.errors import PlanError
-from emulator.option import Level, OptionFacts, option, options_of, spelled
+from emulator.option import TRUTH, Level, OptionFacts, option, options_of, spelled
 from emulator.roce.connection.messages import ConnectionSettings
 from emulator.roce.constants import ACKS_PER_WINDOW, LEAST_WINDOW_PACKETS, PATH_MTUS
 from emulator.roce.dcqcn import PRESET_NAMES, ReactionPoint, preset
@@ -58,7 +58,8 @@ class TextOptions:
             value = getattr(self, name)
             if facts.choices and str(value) not in facts.choices:
                 raise PlanError(f"--{spelled(name)} {value}: there are {', '.join(facts.choices)}")
-            if not facts.choices and isinstance(value, int) and not facts.least <= value <= facts.most:
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            if not facts.choices and is_number and not facts.least <= value <= facts.most:
                 raise PlanError(f"--{spelled(name)} {value}: from {facts.least} to {facts.most}")
 
     @classmethod
@@ -73,12 +74,21 @@ class TextOptions:
             if name not in known:
                 raise PlanError(f"the {cls.GROUP} has no option {name!r}; it has {', '.join(known)}")
             is_text = isinstance(getattr(cls(), name), str)
+            if isinstance(getattr(cls(), name), bool):
+                values[name] = _read_switch(name, value)
+                continue
             try:
                 is_read = isinstance(value, int) and not is_text
                 values[name] = value if is_read else str(value) if is_text else known[name].parse(str(value))
             except ValueError as error:
                 raise PlanError(f"--{spelled(name)} {str(value)[:40]!r}: {known[name].needed}") from error
         return cls(**values)
+
+
+def _read_switch(name: str, value: str | int | float | bool) -> bool:
+    if str(value).lower() not in TRUTH:
+        raise PlanError(f"--{spelled(name)} {str(value)[:40]!r}: it is on or off")
+    return TRUTH[str(value).lower()]
 
 
 def facts_of(kind: type) -> Mapping[str, OptionFacts]:
@@ -130,6 +140,10 @@ class RoceOptions(TextOptions):
     source_port: str = _choice("fold", SOURCE_PORTS, "UDP source ports")
     payload: str = _choice(
         "constant", ("constant", "random"), "random payload is verified byte by byte", level=Level.EXPERT
+    )
+    survive: bool = option(
+        "go on over the second address of both ranks when retries are exhausted, and return (docs/faults.md)",
+        default=False,
     )
     receiver: str = _choice("gbn", ("gbn", "ooo"), "go-back-N, or accept packets out of order")
     multipath: int = number(

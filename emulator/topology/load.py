@@ -74,11 +74,12 @@ def load_topology(
     storage = place_storage(entries)
     host_index += [host for host, _ in storage]
     interface_index += [port for _, port in storage]
+    addresses, alternates = assign_addresses(entries, host_index, interface_index)
     return Topology(
         name=file.name or path.stem,
         hosts=tuple(entry.host for entry in entries),
         host_index=tuple(host_index),
-        addresses=tuple(assign_addresses(entries, host_index, interface_index)),
+        addresses=addresses,
         source=str(path),
         digest=document.digest,
         interface_index=tuple(interface_index),
@@ -88,6 +89,7 @@ def load_topology(
         transport=file.transport,
         notes=notes,
         storage_endpoints=len(storage),
+        alternates=alternates,
     )
 
 
@@ -310,15 +312,31 @@ def _place_by_policy(document: Document, policy: str, entries: Sequence[HostEntr
 
 def assign_addresses(
     entries: Sequence[HostEntry], host_index: Sequence[int], interface_index: Sequence[int]
-) -> Iterator[str]:
-    """The address of every rank: the shared one of its interface, or the next free one of it."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(addresses, alternates) of all ranks, see Topology.
+
+    The address is the shared one of the rank's interface, or the next free one of it. The alternate one is the next one
+    of the host's next interface that no rank has, the last one going on with the first.
+    """
     pools: dict[tuple[int, int], Iterator[str]] = {}
-    for place in zip(host_index, interface_index, strict=True):
+
+    def taken(host: int, interface: int) -> str:
+        place = host, interface
         if place not in pools:
-            host, interface = place
             first, step = entries[host].address_share
             pools[place] = islice(_address_pool(entries[host].host.interfaces[interface]), first, None, step)
-        yield next(pools[place])
+        return next(pools[place], "")
+
+    places = list(zip(host_index, interface_index, strict=True))
+    addresses = tuple(taken(*place) for place in places)
+    shared = set(addresses)
+    alternates = []
+    for host, interface in places:
+        interfaces = entries[host].host.interfaces
+        alternate = taken(host, (interface + 1) % len(interfaces)) if len(interfaces) > 1 else ""
+        alternates.append("" if alternate in shared else alternate)
+        shared.add(alternate)
+    return addresses, tuple(alternates) if any(alternates) else ()
 
 
 def _address_pool(interface: Interface) -> Iterator[str]:

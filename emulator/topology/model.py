@@ -85,6 +85,8 @@ class Topology:
         dut: the device under test; None if the file names none.
         agents: host → name of the agent that serves it; all other hosts are served by local agents.
         transport: `name` and parameters of the transport; the command line overrides them.
+        alternates: per rank, the address of its second path, at the next interface of its host, "" where there is none;
+            empty: none has one, or it is not used.
         notes: what was left out when the file of another tool was converted, for the user.
     """
 
@@ -101,6 +103,7 @@ class Topology:
     transport: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     notes: Sequence[str] = ()
     storage_endpoints: int = 0
+    alternates: Sequence[str] = ()
 
     @property
     def ranks(self) -> int:
@@ -157,6 +160,15 @@ class Topology:
         """The numeric IP address of a rank."""
         return self.addresses[rank]
 
+    def alternate_of(self, rank: int) -> str | None:
+        """The address of the second path of a rank; None: it has none."""
+        return (self.alternates[rank] or None) if self.alternates else None
+
+    def alternate_interface_of(self, rank: int) -> Interface:
+        """The port that has it."""
+        interfaces = self._interfaces(self.host_of(rank))
+        return interfaces[(self.port_of(rank)[1] + 1) % len(interfaces)]
+
     def rate_bps(self, rank: int) -> int | None:
         """Rate of the port of a rank, bit/s, shared by all ranks at that port; None if not specified."""
         return self.interface_of(rank).rate_bps
@@ -176,6 +188,7 @@ def joined(topologies: Sequence[Topology]) -> Topology:
         host_index=[index for one in topologies for index in one.host_index],
         addresses=[address for one in topologies for address in one.addresses],
         interface_index=[index for one in topologies for index in one.interface_index],
+        alternates=[address for one in topologies for address in one.alternates or ("",) * one.endpoints],
         storage_endpoints=0,
     )
 

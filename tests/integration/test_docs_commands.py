@@ -79,6 +79,7 @@ BEFORE = {
     "examples": (),
     "expect": _LAB,
     "experiment": ("charkha run lab/examples/transformer-8r --iterations 1 --out runs/20261123-061412-transformer-8r",),
+    "faults": (),
     "interference": (),
     "jobs": (*_RACK, *_JOBS),
     "lab": (),

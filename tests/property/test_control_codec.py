@@ -17,6 +17,7 @@ from emulator.control.observations import (
     ComputeSpans,
     FlowCounters,
     FlowEvents,
+    Migration,
     RankSteps,
     RankSummary,
     StepRecords,
@@ -43,7 +44,7 @@ u63, u64 = st.integers(0, 2**53), st.integers(0, 2**53)
 i64 = st.integers(-(2**53), 2**53)
 iterations = st.integers(-(2**31), 2**31 - 1)
 ranks = st.lists(u32, max_size=4).map(tuple)
-places = st.dictionaries(u32, st.builds(control.Address, addresses, u31), max_size=4)
+places = st.dictionaries(u32, st.builds(control.Address, addresses, u31, st.none() | addresses), max_size=4)
 splits = st.none() | st.lists(u63, min_size=1, max_size=4).map(tuple)
 
 ports = st.builds(control.Port, texts, st.lists(addresses, max_size=2).map(tuple), u31, u31)
@@ -84,7 +85,8 @@ transports = st.one_of(
 @st.composite
 def job_setups(draw: st.DrawFn) -> control.JobSetup:
     transport, options = draw(transports)
-    places = st.builds(control.RankPlace, u32, addresses, u63, u63, texts, shares, st.booleans())
+    alternates = st.none() | addresses
+    places = st.builds(control.RankPlace, u32, addresses, u63, u63, texts, shares, st.booleans(), alternates, texts)
     return control.JobSetup(
         draw(texts),
         draw(st.lists(places, max_size=3, unique_by=lambda place: place.rank).map(tuple)),
@@ -253,6 +255,7 @@ agent_values = st.one_of(
         st.none() | st.floats(0, 1),
         u63,
         st.none() | timelines,
+        st.lists(st.builds(Migration, u31, u31, u31, i64, st.booleans()), max_size=2).map(tuple),
     ),
     st.builds(control.Proof, blobs),
     st.builds(control.ClockReply, i64, i64, i64),

@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Final
 
 from agents.nic.channel import Channel, QueuePairOwner
 from agents.nic.context import Context
+from agents.nic.migrating import PathChannel, RankPaths
 from agents.nic.nic import SoftwareNic
 from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
@@ -24,9 +25,10 @@ from agents.transports.base import EndpointEvents, Silence
 from agents.transports.roce.link import LinkChannel, RankLink
 from agents.transports.roce.multipath import make_channel, make_pair
 from emulator.control.conversation import Address
-from emulator.control.observations import FlowCounters
+from emulator.control.observations import FlowCounters, Migration
 from emulator.errors import LocalProtocolError
 from emulator.roce.connection.messages import ConnectionSettings, FirstSent
+from emulator.roce.connection.migration import PRIMARY
 from emulator.roce.connection.qp_facts import QpFacts
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
@@ -139,6 +141,7 @@ class RoceEndpoint:
         line_rate_bps: of its port; 0: unknown.
         port: paces what the ranks at the port send; None: no pacing.
         log: has the time stamps of what is sent; None: nothing is stamped.
+        alternate: socket of its second address; None: it has none.
     """
 
     def __init__(
@@ -155,10 +158,16 @@ class RoceEndpoint:
         line_rate_bps: int = 0,
         port: PortPacer | None = None,
         log: SendLog | None = None,
+        alternate: Listener | None = None,
     ) -> None:
         self._log, self._are_ends_stamped = log, context.options.time_stamps == "kernel"
-        self.rank, self.address = rank, Address(listener.host, UDP_PORT)
+        self.rank = rank
+        self.address = Address(listener.host, UDP_PORT, None if alternate is None else alternate.host)
         self.nic = SoftwareNic(listener, context, passes, make=self._make, port=port)
+        self.alternate: SoftwareNic | None = None
+        if alternate is not None:
+            self.alternate = SoftwareNic(alternate, context, passes, make=self._make_alternate, port=port)
+        self._paths: dict[int, RankPaths] = {}  # by peer
         self._context, self._passes, self._local, self._message_bytes = context, passes, local, message_bytes
         self._seed, self._rkey = seed, rkey
         options = self._context.options
@@ -179,6 +188,8 @@ class RoceEndpoint:
         if (timeline := self._context.timeline) is not None:
             timeline.most_rows += TIMELINE_ROWS // max(1, len(directory))
         self.nic.start()
+        if self.alternate is not None:
+            self.alternate.start()
         if self._context.options.multipath:
             self.sees_trimmed = self.nic.watch_trimmed()
 
@@ -286,6 +297,14 @@ class RoceEndpoint:
         """See Endpoint."""
         return [row for link in self._links.values() for row in link.eventful()]
 
+    def migrations(self) -> Sequence[Migration]:
+        """Every time traffic of this end moved to another path, by peer."""
+        return [
+            Migration(self.rank, peer, one.qpn, one.at_ns, one.path == PRIMARY)
+            for peer, paths in self._paths.items()
+            for one in paths.state.moves
+        ]
+
     def silences(self) -> Iterator[Silence]:
         """For every queue pair with packets in flight, since when its peer has acknowledged nothing."""
         for peer, link in self._links.items():
@@ -298,6 +317,8 @@ class RoceEndpoint:
         for link in self._links.values():
             link.close()
         self.nic.close()
+        if self.alternate is not None:
+            self.alternate.close()
 
     def _fail(self, peer: int, reason: str) -> None:
         """Report a failure to the player, from the event loop."""
@@ -316,6 +337,12 @@ class RoceEndpoint:
             return False
         (self._links.get(peer) or self._make_link(peer)).channel(index)
         return True
+
+    def _make_alternate(self, number: int, host: str) -> bool:
+        """Make the queue pair that a peer's first packet names, which came from its second address."""
+        peer = (number - FIRST_QPN) // (self._context.options.qps + 1)
+        address = None if self._directory is None else self._directory.get(peer)
+        return address is not None and address.alternate == host and self._make(number, address.host)
 
     def _make_link(self, peer: int) -> RankLink:
         if self._directory is None or peer not in self._directory:
@@ -362,8 +389,37 @@ class RoceEndpoint:
             cnp_gap_ns=self._cnp_gap_ns,
             lead_ns=lead_ns,
         )
+        alternate = self._directory[peer].alternate
+        if self.alternate is not None and alternate is not None:
+            return self._with_paths(peer, alternate, facts, pair, owner, index)
         channel = nic.create(facts, pair, owner, index=index, is_control=index == 0, local_peer=local_nic)
         return self._followed(channel, peer)
+
+    def _with_paths(
+        self, peer: int, alternate: str, facts: QpFacts, pair: QueuePair, owner: QueuePairOwner, index: int
+    ) -> Channel:
+        """A queue pair with two paths, as its primary one."""
+        assert self.alternate is not None
+        if peer not in self._paths:
+            self._paths[peer] = RankPaths(self._context.clock, self._passes.watch)
+        local, ends = self._local.get(peer), []
+        for nic, peer_nic, hosts in (
+            (self.nic, None if local is None else local.nic, facts),
+            (
+                self.alternate,
+                None if local is None else local.alternate,
+                replace(facts, host=self.alternate.host, peer_host=alternate),
+            ),
+        ):
+            channel = nic.create(
+                hosts, pair, owner, index=index, is_control=index == 0, local_peer=peer_nic, kind=PathChannel
+            )
+            assert isinstance(channel, PathChannel)
+            ends.append(channel)
+        self._followed(ends[0], peer)
+        ends[1].bins, ends[1].bin_ends_ns = ends[0].bins, ends[0].bin_ends_ns
+        self._paths[peer].join(*ends)
+        return ends[0]
 
     def _followed(self, channel: Channel, peer: int) -> Channel:
         """A queue pair whose bins are recorded, if any are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 
@@ -16,7 +16,7 @@ from agents.nic.stamps import SendLog, StampedSender
 from agents.transports.base import RankPort, Silence, Transport
 from agents.transports.roce.endpoint import RoceEndpoint
 from agents.transports.roce.multipath import path_facts
-from emulator.control.observations import Timeline
+from emulator.control.observations import Migration, Timeline
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError, LocalProtocolError
 from emulator.host.clock import TimerfdClock
@@ -59,6 +59,7 @@ class RoceTransport(Transport):
         self.message_bytes = message_bytes
         self._devices = devices or {}
         self._ports: dict[int, RankPort] = {}
+        self._alternates: Mapping[int, str] = {}
         self._pacers: dict[RankPort, PortPacer] = {}
         self._core_wait: CoreWait | None = None
         self._clock = TimerfdClock(asyncio.get_running_loop())
@@ -91,13 +92,23 @@ class RoceTransport(Transport):
         "queue" counts receptions that the kernel dropped before a receiving socket: one packet, or up to 64 merged.
         """
         drops = sum((endpoint.drops for endpoint in self._endpoints.values()), Counter(self.context.drops))
-        drops["queue"] += sum(endpoint.nic.queue_drops for endpoint in self._endpoints.values())
+        nics = (nic for endpoint in self._endpoints.values() for nic in (endpoint.nic, endpoint.alternate))
+        drops["queue"] += sum(nic.queue_drops for nic in nics if nic is not None)
         drops["send"] += self.context.senders.drops
         return +drops
 
     def use_ports(self, ports: Mapping[int, RankPort], core_wait: CoreWait | None = None) -> None:
         """Pace the ranks at each port with a cap together; DCQCN starts at the line rate."""
         self._ports, self._core_wait = dict(ports), core_wait
+
+    def use_alternates(self, alternates: Mapping[int, str]) -> None:
+        """See Transport."""
+        self._alternates = dict(alternates)
+
+    def migrations(self) -> Sequence[Migration]:
+        """See Transport."""
+        found = (one for endpoint in self._endpoints.values() for one in endpoint.migrations())
+        return sorted(found, key=lambda one: one.at_ns)
 
     def facts(self) -> Mapping[str, Parameter]:
         """Granted buffers, the smallest window, offloads, the verified share, and drops by reason."""
@@ -153,13 +164,13 @@ class RoceTransport(Transport):
             raise LocalProtocolError(f"rank {rank} has an endpoint already")
         if self.options.multipath and self.options.entropy_field == "flow-label" and ":" not in host:
             raise HostError(f"--entropy-field flow-label: {host} is IPv4, which has none: use --entropy-field port")
-        listener = Listener(
-            host,
-            has_ecn=self.options.ecn != "off",
-            device=self._devices.get(host),
-            has_stamps=self._log is not None,
-        )
-        self.context.senders.add_host(host)
+        listener = self._listen(host)
+        alternate = self._alternates.get(rank)
+        try:
+            second = None if alternate is None else self._listen(alternate)
+        except BaseException:
+            listener.socket.close()
+            raise
         place = self._ports.get(rank, RankPort())
         endpoint = self._endpoints[rank] = RoceEndpoint(
             rank,
@@ -173,9 +184,20 @@ class RoceTransport(Transport):
             line_rate_bps=place.line_rate_bps,
             port=self._pacer_of(place, is_v6=listener.is_v6),
             log=self._log,
+            alternate=second,
         )
         self.passes.singles_per_turn = max(1, min(MOST_SINGLES, len(self._endpoints) // SINGLES_SHARE))
         return endpoint
+
+    def _listen(self, host: str) -> Listener:
+        listener = Listener(
+            host,
+            has_ecn=self.options.ecn != "off",
+            device=self._devices.get(host),
+            has_stamps=self._log is not None,
+        )
+        self.context.senders.add_host(host)
+        return listener
 
     def _pacer_of(self, port: RankPort, *, is_v6: bool) -> PortPacer | None:
         rate_bps = port.cap_bps or (port.limit.rate_bps if port.limit is not None else 0)

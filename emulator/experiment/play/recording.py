@@ -18,6 +18,7 @@ from emulator.control.parameter import Parameter, Setting, Source
 from emulator.controller.assignment import Assignment
 from emulator.controller.recording.late_posts import add_remaining_ideals
 from emulator.controller.recording.measured_trace import write_measured_trace
+from emulator.controller.recording.migration_rows import migration_rows
 from emulator.controller.recording.recorder import Recorder, WorstInstances
 from emulator.controller.recording.session_observer import DutCounters
 from emulator.controller.recording.step_facts import describe_clock, settle_stamps
@@ -264,6 +265,8 @@ class RunRecording:
             writer.add(RunTable.TIMELINE, timeline)
         if events:
             writer.add(RunTable.EVENTS, events)
+        if migrations := migration_rows(outcome, settled.topology):
+            writer.add(RunTable.EVENTS, migrations)
         if rows := result_rows(settled.flows, outcome.flow_reports):
             writer.add(RunTable.FLOW_RESULTS, rows)
         if rows := gap_rows(settled.flows, outcome.flow_reports):

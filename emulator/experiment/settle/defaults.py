@@ -138,6 +138,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
     roce = options if isinstance(options, RoceOptions) else None
     if roce is not None:
         _check_entropy(roce, topology)
+        _check_survival(roce, topology)
     values = _values(record, experiment)
     return Resolved(
         transport=facts,
@@ -273,6 +274,25 @@ def _check_entropy(roce: RoceOptions, topology: Topology) -> None:
                     f"--entropy-field flow-label: {topology.label_of(rank)} has the IPv4 address {address}, which has "
                     "no flow label: use --entropy-field port"
                 )
+
+
+def _check_survival(roce: RoceOptions, topology: Topology) -> None:
+    """Refuse a run that is to outlive a port where ranks have one path, or many."""
+    if not roce.survive:
+        return
+    if roce.multipath:
+        raise PlanError("--survive moves queue pairs of one path to another: leave out --multipath, which has many")
+    for rank in range(topology.ranks):
+        if topology.alternate_of(rank) is None:
+            host = topology.host_of(rank)
+            problem = (
+                f"the next interface of {host.name} has no address left for it"
+                if len(host.interfaces) > 1
+                else f"{host.name} has one interface"
+            )
+            raise PlanError(
+                f"--survive: rank {rank} has no second address, as {problem}: see `interfaces` in docs/topologies.md"
+            )
 
 
 def _largest_path_mtu(topology: Topology, mtu: int | None) -> dict[str, tuple[Plain, str]]:

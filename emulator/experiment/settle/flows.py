@@ -274,7 +274,7 @@ class FreeAddresses:
     """
 
     def __init__(self, topology: Topology, *, is_rocev2: bool) -> None:
-        self._is_rocev2, self._used = is_rocev2, set(topology.addresses)
+        self._is_rocev2, self._used = is_rocev2, {*topology.addresses, *topology.alternates}
         self._last = topology.addresses[-1] if topology.source is None else None
         self._pools: dict[tuple[str, str], Iterator[str]] = {}
 

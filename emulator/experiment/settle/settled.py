@@ -145,6 +145,9 @@ def settle(
     """
     topology = testbed.topology
     resolved = resolve(experiment, topology, in_lab=testbed.lab is not None)
+    if resolved.roce is None or not resolved.roce.survive:  # nobody uses second addresses
+        topology = replace(topology, alternates=())
+        testbed = replace(testbed, topology=topology)
     verbs = resolved.options if isinstance(resolved.options, VerbsOptions) else None
     if verbs is not None and verbs.software_nic == OFF and experiment.agents.listen is None:
         require_device()  # before anything is made: every agent runs on this host
@@ -256,6 +259,8 @@ def _setup(
             topology.interface_of(end).name,
             shares.get(end, NO_SHARE),
             storage=end >= topology.ranks,
+            alternate=topology.alternate_of(end),
+            alternate_interface=topology.alternate_interface_of(end).name if topology.alternates else "",
         )
         for end in ends
     ]

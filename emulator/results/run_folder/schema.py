@@ -177,8 +177,8 @@ EVENTS_SCHEMA = pa.schema(
 )
 BEGIN, END = "begin", "end"
 """Edges of an event."""
-BY_KERNEL, BY_COMMAND = "kernel", "command"
-"""Who said when it happened."""
+BY_KERNEL, BY_COMMAND, BY_AGENT = "kernel", "command", "agent"
+"""Who said when it happened; an agent says when traffic of its ranks moved to another path."""
 
 
 class RunTable(Enum):
@@ -287,7 +287,7 @@ _WORDS: Mapping[tuple[RunTable, str], Collection[str]] = {
     (RunTable.FLOW_RESULTS, "direction"): {*FlowDirection},
     (RunTable.FLOW_GAPS, "direction"): {*FlowDirection},
     (RunTable.EVENTS, "edge"): {BEGIN, END},
-    (RunTable.EVENTS, "seen_by"): {BY_KERNEL, BY_COMMAND},
+    (RunTable.EVENTS, "seen_by"): {BY_KERNEL, BY_COMMAND, BY_AGENT},
 }
 _FLOAT_MAX = float(np.finfo(np.float64).max)
 

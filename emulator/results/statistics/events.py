@@ -1,4 +1,7 @@
-"""What changed at the device during a run, and what it cost the job. How that is found: emulator/annexes/recovery."""
+"""What changed at the device during a run, and what it cost the job. How that is found: emulator/annexes/recovery.
+
+And when traffic of ranks moved to another path.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from emulator.results.run_folder.schema import BEGIN, BY_COMMAND, END
+from emulator.results.run_folder.schema import BEGIN, BY_AGENT, BY_COMMAND, END
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,11 @@ class DeviceEvent:
 
 
 def device_events(table: pa.Table) -> list[DeviceEvent]:
-    """The events of `events.parquet`, by the time at which they began."""
+    """The events of the device in `events.parquet`, by the time at which they began."""
     found: dict[tuple[str, str], dict[str, dict[str, object]]] = {}
     for row in table.to_pylist():
+        if row["seen_by"] == BY_AGENT:
+            continue
         found.setdefault((row["name"], row["device"]), {})[row["edge"]] = row
     events = [_event(edges) for edges in found.values()]
     return sorted(events, key=lambda one: (one.begin_ns is None, one.begin_ns or 0, one.name))
@@ -164,3 +169,32 @@ class EventFigures:
     def jct_to_p99(self) -> float | None:
         """JCT of the longest iteration that it met / p99 of those that no event met; None: not known."""
         return self.jct_ns / self.steady_p99_ns if self.jct_ns and self.steady_p99_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Migrations:
+    """Traffic that moved from a port to another one of its host (--survive).
+
+    Attributes:
+        where: the port that it left, `host:interface`.
+        what: where it went, and whether that is back.
+        rank_pairs: moves, each with all queue pairs of two ranks, as one end of them said.
+        first_ns, last_ns: when the first and the last of them moved, after the first iteration began.
+    """
+
+    where: str
+    what: str
+    rank_pairs: int
+    first_ns: int
+    last_ns: int
+
+
+def migrations(table: pa.Table, begun_ns: int) -> tuple[Migrations, ...]:
+    """The migrations in `events.parquet`, by port and direction, in the order in which they began."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in table.to_pylist():
+        if row["seen_by"] == BY_AGENT and row["time_ns"] is not None:
+            place = f"{row['device']}:{row['interface']}", row["what"]
+            found.setdefault(place, []).append(row["time_ns"] - begun_ns)
+    grouped = [Migrations(*place, len(times), min(times), max(times)) for place, times in found.items()]
+    return tuple(sorted(grouped, key=lambda one: (one.first_ns, one.where)))

@@ -15,7 +15,7 @@ from emulator.results.run_folder.manifest import LAST_ARRIVAL, CctEnd, HostFacts
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
-from emulator.results.statistics.events import EventFigures
+from emulator.results.statistics.events import EventFigures, Migrations, migrations
 from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.results.statistics.port_rates import PortRates
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
@@ -166,6 +166,7 @@ class RunSummary:
         no_network: why no time is split into network and tester; "": some are.
         imported: what the import of the trace guessed and dropped; None: not stored with the run.
         events: what changed at the device during the run, see events.py.
+        migrations: of traffic from port to port, see there.
         ports: how flows shared the rate of ports over time; empty: the run has no timeline.
         flows: of the whole run, those on the wire; None in a summary made by hand.
     """
@@ -193,6 +194,7 @@ class RunSummary:
     worst_steps: tuple[WorstStep, ...] = ()
     iterations: tuple[MeasuredIteration, ...] = ()
     events: tuple[EventFigures, ...] = ()
+    migrations: tuple[Migrations, ...] = ()
     ports: tuple[PortRates, ...] = ()
     flows: RunFlows | None = field(default=None, compare=False, repr=False)
 
@@ -281,6 +283,7 @@ def summarise(run: Run) -> RunSummary:
         worst_steps=worst_steps_of(run),
         iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
         events=_figures(run, RunTable.EVENTS, "name", "event_figures"),
+        migrations=migrations(run.table(RunTable.EVENTS), int(to_ints(usage["start_ns"]).min(initial=1 << 62))),
         ports=_figures(run, RunTable.TIMELINE, "bytes", "port_rates"),
         flows=flow_figures(on_the_wire, usage, manifest),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.results.statistics.events import EventFigures, RateChange
+from emulator.results.statistics.events import EventFigures, Migrations, RateChange
 from emulator.units import NS_PER_S, format_duration
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, count_cell, duration_cell, number_cell
@@ -13,7 +13,11 @@ from emulator.views.columns.figures import NONE, count_cell, duration_cell, numb
 def _at(one: EventFigures) -> str:
     if not one.event.happened:
         return "never"
-    return "before" if one.at_ns is None else f"{one.at_ns / NS_PER_S:.3f} s"
+    return "before" if one.at_ns is None else _seconds(one.at_ns)
+
+
+def _seconds(at_ns: int) -> str:
+    return f"{at_ns / NS_PER_S:.3f} s"
 
 
 def _late(one: EventFigures) -> str:
@@ -125,6 +129,15 @@ EVENT_COLUMNS: tuple[Column[EventFigures], ...] = (
            is_optional=True, sacrifice=1),
     Column("sent\nagain", "packets, in the iterations that it met", key="retransmissions", show=count_cell),
 )  # fmt: skip
+
+
+MIGRATION_COLUMNS: tuple[Column[Migrations], ...] = (
+    Column("from", "port that traffic left", key="where", is_number=False),
+    Column("what", "where it went", key="what", is_number=False),
+    Column("rank pairs", "moved, counted at this end", key="rank_pairs", show=count_cell),
+    Column("first at", "after the first iteration began", key="first_ns", cell=lambda one: _seconds(one.first_ns)),
+    Column("last at", "the same of the last of them", key="last_ns", cell=lambda one: _seconds(one.last_ns)),
+)
 
 
 def describe_events(events: tuple[EventFigures, ...]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from emulator.units import format_duration, format_size
 from emulator.views.columns.class_columns import CLASS_COLUMNS
 from emulator.views.columns.columns import explain, paragraphs
 from emulator.views.columns.comparison_columns import BACKGROUND_COLUMNS, FLOW_RESULT_COLUMNS, describe_behind
-from emulator.views.columns.event_columns import EVENT_COLUMNS, describe_events
+from emulator.views.columns.event_columns import EVENT_COLUMNS, MIGRATION_COLUMNS, describe_events
 from emulator.views.columns.figures import (
     CCT_UNTIL_DONE,
     NONE,
@@ -47,6 +47,7 @@ EXPLAIN = paragraphs(
     explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
     explain(WORST_STEP_COLUMNS, title="Worst steps of recorded collectives; only with --record-steps:"),
     explain(EVENT_COLUMNS, title="Events of the device, if its run spec or its profile has any:"),
+    explain(MIGRATION_COLUMNS, title="Migrations, if traffic moved to second addresses (--survive):"),
     explain(FLOW_RESULT_COLUMNS, title="Flows alongside the job, if the run spec has any:"),
     explain(BACKGROUND_COLUMNS, title="Background traffic, if the run has any:"),
 )
@@ -76,6 +77,8 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
     if summary.events:
         parts += [Text(), Text("Events of the device", style="bold"), FittedTable(EVENT_COLUMNS, summary.events)]
         parts += map(Text, describe_events(summary.events))
+    if summary.migrations:
+        parts += [Text(), Text("Migrations", style="bold"), FittedTable(MIGRATION_COLUMNS, summary.migrations)]
     if summary.worst_steps:
         shown_steps = summary.worst_steps[:_WORST_STEPS]
         hidden = len(summary.worst_steps) - len(shown_steps)

@@ -12,6 +12,7 @@ from emulator.control.observations import (
     ComputeSpans,
     FlowCounters,
     Medium,
+    Migration,
     RankSummary,
     Timeline,
     TimelineFlow,
@@ -152,6 +153,24 @@ def test_each_end_of_a_flow_counts_once() -> None:
     for flows in ([both] * 3, [one] * 2):
         with pytest.raises(RemoteProtocolError, match=r"agent a sent counters of the flow from rank 0 to rank . twice"):
             found.flows("a", flows)
+
+
+def surviving(survive: bool = True) -> Ledger:
+    plan = run_plan([rank_trace(rank, [coll(7, "all_reduce", 8)]) for rank in range(2)], {"a": [0], "b": [1]})
+    return Ledger(replace(plan, setup=replace(plan.setup, options=RoceOptions(survive=survive))))
+
+
+def test_an_agent_says_when_traffic_of_its_ranks_moved() -> None:
+    moved = Migration(0, 1, 17, 150, is_back=False)
+    surviving().migrated("a", [moved, replace(moved, at_ns=160, is_back=True)], SPAN)
+    for wrong in (replace(moved, rank=1), replace(moved, peer=2)):
+        with pytest.raises(RemoteProtocolError, match="agent a sent a migration from rank"):
+            surviving().migrated("a", [moved, wrong], SPAN)
+    with pytest.raises(RemoteProtocolError, match="agent a sent a migration"):
+        surviving(survive=False).migrated("a", [moved], SPAN)
+    for at_ns in (99, 201):
+        with pytest.raises(RemoteProtocolError, match="agent a sent migrations with times"):
+            surviving().migrated("a", [moved, replace(moved, at_ns=at_ns)], SPAN)
 
 
 def test_times_may_be_off_by_the_error_of_the_clock() -> None:

@@ -106,7 +106,39 @@ EVERY_OPTION: Mapping[str, tuple[str | int | bool, str, str | int]] = {
 
 
 def test_every_option_is_tried_below() -> None:
-    assert set(EVERY_OPTION) == {field.name.removesuffix("_bps") for field in fields(RoceOptions)}
+    assert set(EVERY_OPTION) == {field.name.removesuffix("_bps") for field in fields(RoceOptions)} - {"survive"}
+
+
+TWO_PORTS = """hosts:
+  - name: h0
+    interfaces: [{name: eth0, address: 127.9.0.1}, {name: eth1, addresses: [127.9.1.1, 127.9.1.2]}]
+  - {name: h1, per_rank: 127.9.2.0/24}
+placement: {0: "h0:eth0", 1: "HOST"}
+"""
+
+
+def two_ports(folder: Path, second: str, transport: str = "") -> Topology:
+    (folder / "t.yaml").write_text(TWO_PORTS.replace("HOST", second) + transport)
+    return load_topology(folder / "t.yaml", ranks=2)
+
+
+def test_a_run_that_is_to_survive_needs_second_addresses(tmp_path: Path) -> None:
+    assert not resolved([], two_ports(tmp_path, "h1")).options.survive  # type: ignore[union-attr]
+    with pytest.raises(PlanError, match="--survive: rank 1 has no second address, as h1 has one interface"):
+        resolved(["--survive"], two_ports(tmp_path, "h1"))
+    taken = "rank 1 has no second address, as the next interface of h0 has no address left for it"
+    with pytest.raises(PlanError, match=taken):
+        resolved(["--survive"], two_ports(tmp_path, "h0:eth1"))
+
+
+@pytest.mark.parametrize("said", ["survive: true", "survive: 'on'"])
+def test_a_topology_may_say_that_runs_survive(tmp_path: Path, said: str) -> None:
+    text = TWO_PORTS.replace("{name: eth0, address: 127.9.0.1}", "{name: eth0, addresses: [127.9.0.1, 127.9.0.2]}")
+    (tmp_path / "t.yaml").write_text(text.replace("HOST", "h0:eth1") + f"transport: {{name: roce, {said}}}\n")
+    found = resolved([], load_topology(tmp_path / "t.yaml", ranks=2))
+    assert found.parameters("roce.")["roce.survive"].value is True
+    with pytest.raises(PlanError, match="leave out --multipath"):
+        resolved(["--multipath", "4"], load_topology(tmp_path / "t.yaml", ranks=2))
 
 
 @pytest.mark.parametrize("name", EVERY_OPTION)

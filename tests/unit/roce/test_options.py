@@ -72,7 +72,15 @@ def test_effective_values_carry_units() -> None:
 
 @pytest.mark.parametrize("field", OPTIONS)
 def test_an_option_takes_either_a_choice_or_a_value(field: str) -> None:
-    assert bool(OPTIONS[field].choices) != bool(OPTIONS[field].metavar)
+    is_switch = isinstance(getattr(RoceOptions(), field), bool)
+    assert bool(OPTIONS[field].choices) + bool(OPTIONS[field].metavar) + is_switch == 1
+
+
+@pytest.mark.parametrize(("text", "value"), [("on", True), ("off", False), (True, True), ("true", True), (0, False)])
+def test_a_switch_is_on_or_off(text: str | bool, value: bool) -> None:
+    assert RoceOptions.parse({"survive": text}).survive is value
+    with pytest.raises(PlanError, match="--survive 'maybe': it is on or off"):
+        RoceOptions.parse({"survive": "maybe"})
 
 
 @pytest.mark.parametrize("field", [name for name, one in OPTIONS.items() if one.choices])

@@ -1,5 +1,6 @@
 """Host, interface and address of every rank."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,46 @@ def test_a_share_of_the_addresses_has_room_for_so_many_ranks(tmp_path: Path) -> 
 def test_a_host_that_takes_no_ranks_is_refused(tmp_path: Path, host: str, problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
         job_of(tmp_path, 1, host)
+
+
+TWO_PORTS = """hosts:
+  - name: h0
+    interfaces: [{name: eth0, addresses: [198.18.1.1, 198.18.1.2]}, {name: eth1, addresses: [198.18.2.1, 198.18.2.2]}]
+  - name: h1
+    interfaces: [{name: eth0, address: 198.18.1.3}, {name: eth1, per_rank: 198.18.3.0/24}]
+  - {name: h2, per_rank: 198.18.4.0/24}
+"""
+
+
+def second_addresses(folder: Path, placement: str, share: tuple[int, int] = (0, 1)) -> list[tuple[str, str | None]]:
+    (folder / "t.yaml").write_text(f"{TWO_PORTS}placement: {placement}\n")
+    topology = load_topology(folder / "t.yaml", ranks=placement.count(",") + 1, address_share=share)
+    ranks = range(topology.ranks)
+    assert all(topology.alternate_interface_of(one).name != topology.interface_of(one).name for one in ranks[:2])
+    return [(topology.address_of(one), topology.alternate_of(one)) for one in ranks]
+
+
+def test_the_second_address_of_a_rank_is_a_free_one_of_the_next_interface(tmp_path: Path) -> None:
+    assert second_addresses(tmp_path, "{0: h0, 1: h0, 2: h1, 3: h2}") == [
+        ("198.18.1.1", "198.18.2.2"),
+        ("198.18.2.1", "198.18.1.2"),
+        ("198.18.1.3", "198.18.3.1"),
+        ("198.18.4.1", None),
+    ]
+
+
+def test_an_address_that_a_rank_has_is_nobodys_second_one(tmp_path: Path) -> None:
+    found = second_addresses(tmp_path, '{0: "h1:eth1", 1: "h1:eth1", 2: "h0:eth0", 3: "h0:eth0", 4: "h0:eth1"}')
+    assert [second for _, second in found] == ["198.18.1.3", None, "198.18.2.2", None, None]
+
+
+def test_jobs_that_share_addresses_share_second_ones_as_well(tmp_path: Path) -> None:
+    first, second = (second_addresses(tmp_path, "{0: h0}", (at, 2)) for at in range(2))
+    assert (first, second) == ([("198.18.1.1", "198.18.2.1")], [("198.18.1.2", "198.18.2.2")])
+
+
+def test_second_addresses_of_several_jobs_stay_with_their_ranks(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(TWO_PORTS)
+    one = load_topology(tmp_path / "t.yaml", ranks=1)
+    both = joined([replace(one, alternates=()), one])
+    assert [both.alternate_of(rank) for rank in range(2)] == [None, "198.18.2.1"]

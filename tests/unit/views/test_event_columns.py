@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from emulator.results.statistics.events import DeviceEvent, EventFigures, RateChange
+from emulator.results.statistics.events import DeviceEvent, EventFigures, Migrations, RateChange
 from emulator.views.columns.columns import filled
-from emulator.views.columns.event_columns import EVENT_COLUMNS, describe_events
+from emulator.views.columns.event_columns import EVENT_COLUMNS, MIGRATION_COLUMNS, describe_events
 from emulator.views.html.sections.events import bands
 
 MS = 1_000_000
@@ -122,3 +122,14 @@ def test_a_picture_has_a_band_for_the_part_of_an_event_in_its_time() -> None:
         "to_ns": [S + 500 * MS] * 2,
     }
     assert bands([DOWN], 7 * S, 8 * S) == {}
+
+
+def test_migrations_count_from_the_first_iteration() -> None:
+    one = Migrations("h0:eth0", "migration to eth1", 1200, 1500 * MS, 2 * S)
+    assert [column.cell(one) for column in MIGRATION_COLUMNS] == [
+        "h0:eth0",
+        "migration to eth1",
+        "1,200",
+        "1.500 s",
+        "2.000 s",
+    ]

@@ -1,11 +1,11 @@
-"""What changed at the device during a run: the table, and marks in pictures over time."""
+"""What changed at the device during a run, and traffic that moved: tables, and marks in pictures over time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from emulator.results.statistics.events import DeviceEvent
-from emulator.views.columns.event_columns import EVENT_COLUMNS, describe_events
+from emulator.views.columns.event_columns import EVENT_COLUMNS, MIGRATION_COLUMNS, describe_events
 from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Block, PageSection, Text, table_of
 from emulator.views.html.page.pictures import Columns, Rows
@@ -15,14 +15,22 @@ _ABOUT = (
     "(docs/profiles.md). Pictures over time show the same as grey bands."
 )
 
+_MOVED = (
+    "Traffic that moved to the second addresses of two ranks because nothing was answered on the first ones, and back "
+    "once these answered again (docs/faults.md)."
+)
+
 
 def events(facts: PageFacts) -> Iterator[PageSection]:
-    """The section, if anything changed."""
+    """The sections, if anything changed or moved."""
     found = facts.summary.events
     if found:
         blocks: list[Block] = [table_of("events", "Events", EVENT_COLUMNS, found)]
         blocks += [Text(f"event-note-{at}", text, "note") for at, text in enumerate(describe_events(found))]
         yield PageSection("events", "Events of the device", blocks, _ABOUT)
+    if moved := facts.summary.migrations:
+        table = table_of("migrations", "Migrations", MIGRATION_COLUMNS, moved)
+        yield PageSection("migrations", "Migrations", [table], _MOVED)
 
 
 def bands(events: Sequence[DeviceEvent], begin_ns: int, end_ns: int) -> Columns:

@@ -45,6 +45,20 @@ def host() -> Host:
     return Host()
 
 
+def test_second_addresses_are_leased_at_their_interfaces(host: Host) -> None:
+    place = RankPlace(0, "192.0.2.7", 1, 1, "eth0", alternate="198.51.100.7", alternate_interface="eth1")
+    setup = Setup({0: JobSetup("run", [place], "roce", 1, 0, settings=None)})
+
+    async def run() -> Mapping[str, str]:
+        async with leased(Ports(["eth0", "eth1"]), setup, kernel=host) as devices:
+            return dict(devices)
+
+    assert asyncio.run(run()) == {"192.0.2.7": "eth0", "198.51.100.7": "eth1"}
+    assert [line.split()[2] for line in host.changes[0][0]] == ["192.0.2.7/32", "198.51.100.7/32"]
+    with pytest.raises(HostError, match="rank 0 uses eth1, but the agent has eth0"):
+        Ports(["eth0"]).devices(setup.address_users)
+
+
 def lease(
     host: Host, interfaces: Sequence[str] | None, *addresses: str, networks: Sequence[str] = ()
 ) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ def rank(host: str, *, cap_bps: int = 0, port: int = 0) -> control.RankPlace:
 @pytest.mark.parametrize("host", ["127.0.0.1", "198.18.3.4", "10.1.2.3", "2001:db8::1"])
 def test_addresses_for_tests_are_allowed(host: str) -> None:
     Limits().check(setup(rank(host)))
-    Limits().check_places({3: (host, 4791)})
+    Limits().check_places({3: control.Address(host, 4791)})
 
 
 @pytest.mark.parametrize("host", ["1.1.1.1", "224.0.0.1", "0.0.0.0", "2606:4700::1111", "255.255.255.255", "ff02::1"])
@@ -37,7 +37,11 @@ def test_no_rank_plays_at_or_sends_to_another_address(host: str) -> None:
     with pytest.raises(HostError, match=re.escape(f"rank 0 is at {host}, but this agent may use only loopback")):
         Limits().check(setup(rank(host)))
     with pytest.raises(HostError, match=re.escape(f"rank 3 is at {host}")):
-        Limits().check_places({0: ("127.0.0.1", 1), 3: (host, 1)})
+        Limits().check_places({0: control.Address("127.0.0.1", 1), 3: control.Address(host, 1)})
+    with pytest.raises(HostError, match=re.escape(f"rank 0 is at {host}")):
+        Limits().check(setup(replace(rank("127.0.0.1"), alternate=host)))
+    with pytest.raises(HostError, match=re.escape(f"rank 3 is at {host}")):
+        Limits().check_places({3: control.Address("127.0.0.1", 1, host)})
 
 
 def test_routes_and_flows_are_addresses_too() -> None:

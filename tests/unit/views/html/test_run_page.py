@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from emulator.results.run_folder.reader import read_run
+from emulator.results.statistics.events import Migrations
 from emulator.results.statistics.summary import summarise
 from emulator.views.as_json import summary_to_json
 from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import PageFacts, read_facts
-from emulator.views.html.page.document import Block, Chart, Figures, Page, render
+from emulator.views.html.page.document import Block, Chart, Figures, Page, Table, render
 from emulator.views.html.run_page import facts_to_json, run_page
 from emulator.views.html.sections.overview import sentence
 from tests.data.make_run_v1 import FOLDER
@@ -39,6 +40,16 @@ def test_the_json_has_the_facts_of_the_run_and_more() -> None:
     assert [one["p50_ns"] for one in document["distributions"]] == [one.cct_p50_ns for one in facts.summary.classes]
     assert [one["iteration"] for one in document["jct"]] == [-1, 0, 1, 2]
     assert document["reported_after"] == "draft-calabria-bmwg-ai-fabric-training-bench-04"
+
+
+def test_traffic_that_moved_to_another_port_has_a_section() -> None:
+    facts = golden()
+    moved = (Migrations("h0:eth0", "migration to eth1", 3, 10**9, 2 * 10**9),)
+    page = run_page(replace(facts, summary=replace(facts.summary, migrations=moved)))
+    table = block(page, "migrations")
+    assert isinstance(table, Table)
+    assert "migration to eth1" in render(page)
+    assert "migrations" not in [section.identifier for section in run_page(facts).sections]
 
 
 def test_the_rank_bars_add_up_to_the_iteration() -> None:

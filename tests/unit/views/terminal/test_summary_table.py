@@ -8,6 +8,7 @@ from rich.console import Console
 
 from emulator.control.observations import FlowCounters
 from emulator.results.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
+from emulator.results.statistics.events import Migrations
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.views.as_json import summary_to_json
 from emulator.views.columns.figures import NONE
@@ -55,6 +56,23 @@ def test_a_run_whose_times_had_another_meaning_says_so(rich_summary: RunSummary)
     older = replace(rich_summary, tester=replace(rich_summary.tester, cct_until="last_done"))
     assert "cct until the last acknowledgement" in text(older, width=400)
     assert "acknowledgement" not in text(rich_summary, width=400)
+
+
+def test_traffic_that_moved_to_another_port_is_listed(rich_summary: RunSummary) -> None:
+    assert "Migrations" not in text(rich_summary)
+    moved = replace(rich_summary, migrations=(Migrations("h0:eth0", "migration to eth1", 3, 1_500_000_000, 2 * 10**9),))
+    assert ["h0:eth0", "migration", "to", "eth1", "3", "1.500", "s", "2.000", "s"] in [
+        line.split() for line in text(moved).splitlines()
+    ]
+    assert list(summary_to_json(moved)["migrations"]) == [
+        {
+            "where": "h0:eth0",
+            "what": "migration to eth1",
+            "rank_pairs": 3,
+            "first_ns": 1_500_000_000,
+            "last_ns": 2 * 10**9,
+        }
+    ]
 
 
 def test_a_long_path_leaves_its_middle_out(rich_summary: RunSummary) -> None:
