@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from agents.nic.channel import Channel
 from emulator.errors import HostError
@@ -19,8 +18,6 @@ from emulator.roce.connection.migration import ALTERNATE, PathState
 from emulator.roce.connection.requester import Requester
 from emulator.roce.connection.send_queue import NEVER
 from emulator.roce.wire.psn import add
-
-_PROBLEMS: Final = (OSError, HostError)
 
 
 @dataclass(slots=True, eq=False)
@@ -78,25 +75,22 @@ class PathChannel(Channel):
         message = Message(Verb.WRITE, 0, rkey=self.facts.rkey)
         message.packets = 1
         psn = add(self.pair.requester.oldest_psn, -1)
-        try:
-            self._transmitter.send_run(PacketRun(message, psn, 0, 1, True, False))
-        except _PROBLEMS:
-            return
+        self._send_small(lambda: self._transmitter.send_run(PacketRun(message, psn, 0, 1, True, False)))
 
     def park(self) -> None:
         """Traffic takes the other path from now on."""
         self.is_parked = True
         self.agenda.active.discard(self)
 
-    def move(self, now: int) -> None:
-        """Traffic takes this path from now on; on the alternate one, what is not acknowledged is sent again."""
+    def move(self, now: int, *, is_other_lost: bool) -> None:
+        """Traffic takes this path from now on. What the other one seems to have lost is sent again."""
         assert self.twin is not None
         self.twin.park()
         self.is_parked = False
-        if self.is_alternate:
-            requester = self.pair.requester
-            assert isinstance(requester, Requester)
-            self.twin._ready.clear()  # it is sent again
+        requester = self.pair.requester
+        assert isinstance(requester, Requester)
+        if is_other_lost or requester.is_unanswered:
+            self.twin._ready.clear()
             requester.migrate(now)
         self.send(now)
 
@@ -137,7 +131,7 @@ class RankPaths:
         """Add a queue pair, which has carried nothing yet."""
         primary.twin, alternate.twin = alternate, primary
         primary.paths = alternate.paths = self
-        alternate.is_alternate = True
+        alternate.is_alternate = primary.pair.responder.is_probed = True
         self._alternates.append(alternate)
         (primary if self.state.path == ALTERNATE else alternate).park()
 
@@ -145,7 +139,10 @@ class RankPaths:
         """The peer does not answer a queue pair, or nothing can be sent; whether it goes on over the other path."""
         if not self.state.exhausted(now, channel.facts.qpn):
             return False
-        self._leave(channel, now)
+        if self.state.path == ALTERNATE:
+            self._leave(channel, now)
+        else:
+            self._return(now, is_alternate_lost=True)
         return True
 
     def follow(self, channel: PathChannel, now: int) -> None:
@@ -162,13 +159,13 @@ class RankPaths:
         """Go to the alternate path; the queue pair that lost its peer asks for the primary one."""
         self._prober = channel.twin if channel.is_alternate else channel
         for alternate in self._alternates:
-            alternate.move(now)
+            alternate.move(now, is_other_lost=True)
         self._set_alarm()
 
-    def _return(self, now: int) -> None:
+    def _return(self, now: int, *, is_alternate_lost: bool) -> None:
         for alternate in self._alternates:
             assert alternate.twin is not None
-            alternate.twin.move(now)
+            alternate.twin.move(now, is_other_lost=is_alternate_lost)
         self._watch()
 
     def _set_alarm(self) -> None:
@@ -187,4 +184,4 @@ class RankPaths:
             prober.probe()
             self._set_alarm()
         else:
-            self._return(now)
+            self._return(now, is_alternate_lost=False)

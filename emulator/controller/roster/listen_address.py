@@ -83,7 +83,7 @@ class ListenAddress:
             raise PlanError(
                 "--listen on a network needs --identity FILE, or a token: --token-file FILE, or CHARKHA_TOKEN"
             )
-        if _numeric(host) in {_numeric(address) for address in topology.addresses} - {None}:
+        if _numeric(host) in {_numeric(address) for address in (*topology.addresses, *topology.alternates)} - {None}:
             raise PlanError(f"--listen {host}: this is the address of a rank, and control must not cross the DUT")
 
     def add_to(self, server: grpc.aio.Server) -> int:

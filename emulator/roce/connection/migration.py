@@ -57,11 +57,15 @@ class PathState:
     _returned_ns: int = -PEER_RETURNS_NS
 
     def exhausted(self, now: int, qpn: int) -> bool:
-        """A queue pair has exhausted its retries; whether all of them go on over the alternate path.
+        """A queue pair has exhausted its retries; whether all of them go on over the other path.
 
-        False on the alternate path: both are lost, and the peer counts as failed.
+        From the alternate path to the primary one only if that has answered the last probe, or the one before while
+        the last is under way. Else both are lost: False, and the peer counts as failed.
         """
         if self.path == ALTERNATE:
+            if self._is_heard or self._answered:
+                self._return(now)
+                return True
             return False
         self._qpn = qpn
         self._move(ALTERNATE, now)
@@ -70,15 +74,14 @@ class PathState:
 
     def follow(self, now: int, qpn: int) -> bool:
         """The peer sends on the alternate path; whether this end moves there as well, before it has lost anything."""
-        return now >= self._returned_ns + PEER_RETURNS_NS and self.exhausted(now, qpn)
+        return self.path == PRIMARY and now >= self._returned_ns + PEER_RETURNS_NS and self.exhausted(now, qpn)
 
     def probe(self, now: int) -> bool:
         """To be called at `probe_ns`: whether a probe is to leave now on the primary path; else traffic moves back."""
         self._answered = self._answered + 1 if self._is_heard else 0
         self._is_heard = False
         if self._answered >= PROBES_TO_RETURN:
-            self._move(PRIMARY, now)
-            self.probe_ns, self._returned_ns = NEVER, now
+            self._return(now)
             return False
         self.probe_ns = now + PROBE_INTERVAL_NS
         return True
@@ -86,6 +89,10 @@ class PathState:
     def heard(self) -> None:
         """An acknowledgement came on the primary path, which carries nothing but probes."""
         self._is_heard = self.path == ALTERNATE
+
+    def _return(self, now: int) -> None:
+        self._move(PRIMARY, now)
+        self.probe_ns, self._returned_ns = NEVER, now
 
     def _move(self, path: int, now: int) -> None:
         self.path = path

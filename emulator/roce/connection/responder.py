@@ -84,7 +84,8 @@ class Responder:
         unacknowledged: packets taken since the last reply.
         duplicates: packets that the requester sent again although they had arrived.
         copies: packets that came twice although they were sent once: the network made the second one.
-        probes: empty WRITEs that had arrived: the requester asks whether the path works, see `migration`.
+        is_probed: empty WRITEs that had arrived are probes: the requester asks whether a path works, see `migration`.
+        probes: those. Nothing is owed for them, as `take_reply` may answer on another path: see `acknowledgement`.
         early_packets: those ahead of `expected`, without copies.
         refused_packets: those with a PSN that cannot be the peer's, of another service, or after the connection broke.
         reads, read_bytes: READs taken, each once, and what they requested.
@@ -105,6 +106,7 @@ class Responder:
     naks: int = 0
     duplicates: int = 0
     copies: int = 0
+    is_probed: bool = False
     probes: int = 0
     early_packets: int = 0
     largest_displacement: int = 0
@@ -295,9 +297,9 @@ class Responder:
             if len(self._reads) < REMEMBERED_READS:
                 self._answer_again(arrival, behind)
             return replace(arrival, packets=0)
-        if arrival.opcode == _PROBE and not arrival.length:
+        if self.is_probed and arrival.opcode == _PROBE and not arrival.length:
             self.probes += 1
-            return self._without(arrival, 1)
+            return replace(arrival, packets=0)
         old = min(behind, arrival.packets)
         if arrival.psn == self._old_again:  # it goes on: both are of a resend
             self.copies, self.duplicates = self.copies - 1, self.duplicates + 1

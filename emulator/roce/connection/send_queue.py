@@ -123,6 +123,11 @@ class SendQueue:
         return self._silent_ns if self._retries else self._answered_ns()
 
     @property
+    def is_unanswered(self) -> bool:
+        """Nothing was acknowledged since the last timeout."""
+        return self._retries > 0
+
+    @property
     def is_idle(self) -> bool:
         """Everything posted is acknowledged."""
         return self._unacknowledged == self._posted

@@ -1,5 +1,7 @@
 """Where agents of other machines dial in: what is refused before anything listens."""
 
+from dataclasses import replace
+
 import pytest
 
 from emulator.controller.roster.listen_address import ListenAddress
@@ -28,6 +30,12 @@ def test_control_must_not_cross_the_device() -> None:
         ListenAddress(f"{taken}:4790", "secret").check(TOPOLOGY)
     ListenAddress("[2001:db8::1]:4790", "secret").check(TOPOLOGY)
     ListenAddress("controller.example:4790", "secret").check(TOPOLOGY)
+
+
+def test_control_must_not_cross_the_device_to_a_second_address() -> None:
+    topology = replace(TOPOLOGY, alternates=("", "", "", "198.18.0.9"))
+    with pytest.raises(PlanError, match="control must not cross the DUT"):
+        ListenAddress("198.18.0.9:4790", "secret").check(topology)
 
 
 def test_the_token_does_not_appear_in_logs() -> None:

@@ -105,11 +105,37 @@ def test_traffic_moves_back_after_probes_in_a_row_and_not_before() -> None:
     ]
 
 
-def test_a_probe_is_acknowledged_and_delivers_nothing() -> None:
+def test_a_probe_delivers_nothing_and_leaves_what_is_owed_as_it_is() -> None:
     first = Psn(9)
-    responder = Responder(SETTINGS, first)
+    responder = Responder(SETTINGS, first, is_probed=True)
     responder.receive(Arrival(Opcode.RC_WRITE_ONLY, add(first, -1), 1, 0, True, 0, 0, 0, 0))
-    reply = responder.take_reply()
-    assert reply is not None
-    assert (reply.psn, responder.delivered, responder.expected) == (add(first, -1), [], first)
+    assert responder.take_reply() is None
+    assert (responder.acknowledgement().psn, responder.delivered, responder.expected) == (add(first, -1), [], first)
     assert (responder.probes, responder.duplicates, responder.copies) == (1, 0, 0)
+
+
+def test_without_a_second_path_an_empty_write_that_comes_again_is_like_any_other() -> None:
+    found = []
+    for size in (0, 8):
+        first, responder = Psn(9), Responder(SETTINGS, Psn(9))
+        for _ in range(2):
+            responder.receive(Arrival(Opcode.RC_WRITE_ONLY, first, 1, size, True, 0, 0, size, 0))
+        reply = responder.take_reply()
+        assert reply is not None
+        found.append((reply, responder.probes, responder.duplicates, responder.copies))
+    assert found[0] == found[1]
+    assert found[0][1:] == (0, 0, 1)
+
+
+def test_a_path_that_answers_is_returned_to_when_the_other_one_is_lost() -> None:
+    path = PathState()
+    assert path.exhausted(7, 16)
+    assert path.probe(path.probe_ns)
+    assert not path.exhausted(path.probe_ns - 1, 16)  # neither has answered
+    path.heard()
+    assert path.probe(path.probe_ns)  # answered once, and asked again
+    assert path.exhausted(path.probe_ns - 1, 16)
+    assert (path.path, path.probe_ns) == (PRIMARY, NEVER)
+    assert path.exhausted(path.moves[-1].at_ns + 1, 16)
+    assert path.path == ALTERNATE
+    assert not path.exhausted(path.probe_ns - 1, 16)  # an answer counts for one return

@@ -226,6 +226,47 @@ def test_packets_that_cannot_be_sent_move_at_once(net: Net, ends: tuple[End, End
 
 
 @pytest.mark.parametrize("is_unreachable", [False, True])
+def test_a_second_loss_before_the_return_is_outlived_if_the_first_path_answers(
+    net: Net, ends: tuple[End, End], is_unreachable: bool
+) -> None:
+    a, b = ends
+    lose(net, PRIMARY)
+    a.post(100)
+    net.run(EXHAUSTED_NS)
+    net.lost.clear()
+    while not a.paths.state._is_heard:
+        net.run(1_000_000)
+    lose(net, ALTERNATE)
+    net.unreachable = {HOSTS[0][ALTERNATE]} if is_unreachable else set()
+    a.paths.state.probe_ns += EXHAUSTED_NS  # nothing is asked before retries are exhausted
+    a.post(200, 5000)
+    net.run(EXHAUSTED_NS)
+    assert [one.size for one in b.delivered_] == [100, 200, 5000]
+    assert (a.moves, a.reasons) == ([ALTERNATE, PRIMARY], [])
+
+
+def test_what_the_second_path_lost_before_the_return_is_sent_again_at_once(net: Net, ends: tuple[End, End]) -> None:
+    a, b = ends
+    lose(net, PRIMARY)
+    a.post(100)
+    net.run(EXHAUSTED_NS)
+    net.lost.clear()
+    while a.paths.state._answered < PROBES_TO_RETURN - 1 or not a.paths.state._is_heard:
+        net.run(1_000_000)
+    lose(net, ALTERNATE)
+    a.post(200)
+    now = net.clock.now()
+    a.time_out()
+    requester = a.channels[0][PRIMARY].pair.requester
+    while not requester.is_unanswered:
+        a.channels[0][ALTERNATE].handle_timer(requester.deadline_ns)
+    net.packets.clear()
+    a.paths._return(now, is_alternate_lost=False)
+    net.carry()
+    assert [one.size for one in b.delivered_] == [100, 200]
+
+
+@pytest.mark.parametrize("is_unreachable", [False, True])
 def test_a_peer_without_a_path_has_failed(net: Net, ends: tuple[End, End], is_unreachable: bool) -> None:
     a, _ = ends
     lose(net, PRIMARY)
@@ -252,7 +293,10 @@ def test_an_answer_that_cannot_be_sent_on_the_lost_path_fails_nothing(net: Net, 
     assert [one.size for one in b.delivered_] == [100, 200]
 
 
-def test_a_probe_is_answered_on_its_path_whatever_is_owed_on_the_other(net: Net, ends: tuple[End, End]) -> None:
+@pytest.mark.parametrize("is_probe_first", [False, True])
+def test_a_probe_is_answered_on_its_path_and_what_is_owed_on_the_other_there(
+    net: Net, ends: tuple[End, End], is_probe_first: bool
+) -> None:
     a, b = ends
     lose(net, PRIMARY)
     a.post(100)
@@ -263,11 +307,13 @@ def test_a_probe_is_answered_on_its_path_whatever_is_owed_on_the_other(net: Net,
     alternate.send(net.clock.now())
     primary.probe()
     sent = list(net.packets)
+    if is_probe_first:
+        sent.reverse()
     net.packets.clear()
     for source, port, to, packet in sent:
         b.receive(to, source, port, packet)
     b.agenda.reply()
-    assert {source for source, *_ in net.packets} == set(HOSTS[1])
+    assert sorted(source for source, *_ in net.packets) == sorted(HOSTS[1])
 
 
 def test_only_the_queue_pair_that_asks_is_heard(net: Net, ends: tuple[End, End]) -> None:
