@@ -178,13 +178,13 @@ class Migrations:
     Attributes:
         where: the port that it left, `host:interface`.
         what: where it went, and whether that is back.
-        rank_pairs: moves, each with all queue pairs of two ranks, as one end of them said.
+        moves: each of all queue pairs of two ranks, as one end of them said.
         first_ns, last_ns: when the first and the last of them moved, after the first iteration began.
     """
 
     where: str
     what: str
-    rank_pairs: int
+    moves: int
     first_ns: int
     last_ns: int
 

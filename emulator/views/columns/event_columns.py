@@ -134,7 +134,7 @@ EVENT_COLUMNS: tuple[Column[EventFigures], ...] = (
 MIGRATION_COLUMNS: tuple[Column[Migrations], ...] = (
     Column("from", "port that traffic left", key="where", is_number=False),
     Column("what", "where it went", key="what", is_number=False),
-    Column("rank pairs", "moved, counted at this end", key="rank_pairs", show=count_cell),
+    Column("moves", "of all queue pairs from one rank to another, each", key="moves", show=count_cell),
     Column("first at", "after the first iteration began", key="first_ns", cell=lambda one: _seconds(one.first_ns)),
     Column("last at", "the same of the last of them", key="last_ns", cell=lambda one: _seconds(one.last_ns)),
 )

@@ -68,7 +68,7 @@ def test_traffic_that_moved_to_another_port_is_listed(rich_summary: RunSummary) 
         {
             "where": "h0:eth0",
             "what": "migration to eth1",
-            "rank_pairs": 3,
+            "moves": 3,
             "first_ns": 1_500_000_000,
             "last_ns": 2 * 10**9,
         }
