@@ -413,4 +413,5 @@ def _require_own_addresses(one: Settled, other: Settled) -> None:
 def _places(topology: Topology) -> dict[str, str]:
     """Address → name of its host."""
     ends = range(topology.endpoints)
-    return {topology.address_of(end): topology.host_of(end).name for end in ends}
+    addresses = ((one, end) for end in ends for one in (topology.address_of(end), topology.alternate_of(end)))
+    return {address: topology.host_of(end).name for address, end in addresses if address is not None}

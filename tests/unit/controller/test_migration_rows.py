@@ -47,6 +47,8 @@ def test_a_row_has_the_port_that_traffic_left_and_where_it_went() -> None:
             "time_ns": time_ns,
             "uncertainty_ns": error_ns,
             "seen_by": "agent",
+            "routes_ns": None,
+            "exit_code": None,
         }
         for name, edge, what, device, interface, time_ns, error_ns in (
             ("rank 0 to rank 1 (queue pair 17)", "begin", "migration to eth1", "h0", "eth0", 5_000, 0),

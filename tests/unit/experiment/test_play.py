@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -7,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from emulator.errors import EventError
-from emulator.experiment.play.play import has_samples, name_of, new_run_folder, prepare
+from emulator.experiment.play.play import _places, has_samples, name_of, new_run_folder, prepare
 from emulator.experiment.spec.event_spec import Event
 from emulator.experiment.spec.spec import Experiment, Job, Pairs
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
+from emulator.topology.model import default_loopback
 from tests.support.runs import collective, columns, manifest, write_run
 
 
@@ -63,3 +65,8 @@ def test_nothing_is_settled_of_a_run_whose_commands_nobody_allowed() -> None:
     spec = replace(sweep, events=(Event(at="1s", do=("ls",)),))
     with pytest.raises(EventError, match=r"events\[0\]\.do: .*--allow-commands"), prepare(spec, []):
         pass
+
+
+def test_second_addresses_are_taken_as_first_ones_are() -> None:
+    topology = dataclasses.replace(default_loopback(2), alternates=("127.77.3.1", ""))
+    assert _places(topology).keys() == {*topology.addresses, "127.77.3.1"}
