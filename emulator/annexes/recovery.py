@@ -5,13 +5,16 @@ part counts in which the receiving rank had posted something that was not done. 
 the event, and is longer than every pause of the flow that no event met; what was before the event does not count.
 
 An event that stops no traffic can change a rate. When it did is the boundary between bins that leaves the smallest
-squared error if the rate of a port is one constant before it and another after it, in a window around the event.
+squared error if the rate of a port is one constant before it and another after it, in a window around the event. It
+counts if it was not before the event, and if it is higher than the steps that the rate of the port makes anyway.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -33,6 +36,8 @@ _FOREVER_NS = 1 << 62
 _FLOW = ("src", "dst", "qpn")
 WINDOW_BINS, LEAST_BINS = 50, 10
 """Bins before and after an event in which its step is looked for: most, and least."""
+LEAST_OF_USUAL, MOST_USUAL = 1.5, 500
+"""Height of a step / that of the highest one far from all events: pauses of a job are steps too; windows searched."""
 LEAST_OF_LARGEST = 0.25
 """Squared error that a step takes away, of the largest of all ports: what an event slows can slow other flows later."""
 
@@ -280,47 +285,111 @@ class _Rates:
 
     def __init__(self, run: Run, events: Sequence[DeviceEvent]) -> None:
         table, ports = run.table(RunTable.TIMELINE), ports_of_ranks(run.manifest)
-        columns = {name: to_ints(table[name]) for name in ("dst", "start_ns", "bytes", "bin_ns")}
+        columns = {name: to_ints(table[name]) for name in (*_FLOW, "start_ns", "bytes", "bin_ns")}
         self._bin_ns = int(columns["bin_ns"].max(initial=0))
         self._error_ns = self._bin_ns + run.manifest.clock.error_ns
-        self._edges = [at for one in events for at in (one.begin_ns, one.end_ns) if at is not None]
-        self._of_port: dict[str, tuple[IntArray, IntArray]] = {}
+        self._edges = [] if not self._bin_ns else [
+            at // self._bin_ns for one in events for at in (one.begin_ns, one.end_ns) if at is not None
+        ]  # fmt: skip
+        self._of_port: dict[str, _PortSeries] = {}
+        iterations = run.table(RunTable.ITERATIONS)
+        turns = np.concatenate([to_ints(iterations[name]) for name in ("start_ns", "end_ns")]) // max(1, self._bin_ns)
         rows = np.flatnonzero(columns["bytes"])
         names = np.array([ports.get(one, f"rank {one}") for one in columns["dst"][rows].tolist()], dtype=object)
         for name in sorted(set(names.tolist())):
             own = rows[names == name]
-            self._of_port[name] = columns["start_ns"][own] // self._bin_ns, columns["bytes"][own]
+            flows = np.stack([columns[one][own] for one in _FLOW], axis=1)
+            bins = columns["start_ns"][own] // self._bin_ns
+            self._of_port[name] = _PortSeries(flows, bins, columns["bytes"][own], self._edges, turns)
 
     def add_to(self, found: EventFigures) -> EventFigures:
         """How a rate changed when the event began, and when it ended."""
-        begin, end = (self._change(at_ns) for at_ns in (found.event.begin_ns, found.event.end_ns))
-        return replace(found, rate_at_begin=begin, rate_at_end=end)
+        event = found.event
+        return replace(
+            found,
+            rate_at_begin=self._change(event.begin_ns, event.begin_error_ns or 0),
+            rate_at_end=self._change(event.end_ns, event.end_error_ns or 0),
+        )
 
-    def _change(self, event_ns: int | None) -> RateChange | None:
+    def _change(self, event_ns: int | None, event_error_ns: int) -> RateChange | None:
         if event_ns is None or not self._bin_ns:
             return None
-        steps = [(name, *one) for name in self._of_port if (one := self._step(name, event_ns)) is not None]
+        at, error_ns = event_ns // self._bin_ns, self._error_ns + event_error_ns
+        steps = [(name, *one) for name, port in self._of_port.items() if (one := port.unusual_step(at)) is not None]
         if not steps:
             return None
         most = max(step.explained for _, _, step in steps)
         large = [one for one in steps if one[2].explained >= LEAST_OF_LARGEST * most]
         name, first, step = min(large, key=lambda one: (one[1] + one[2].cut, -one[2].explained))
         at_ns, bps = (first + step.cut) * self._bin_ns, BITS_PER_BYTE * NS_PER_S / self._bin_ns
-        return RateChange(name, at_ns, at_ns - event_ns, self._error_ns, step.before * bps, step.after * bps)
-
-    def _step(self, name: str, event_ns: int) -> tuple[int, Step] | None:
-        """(first bin of the window, the step in it) of a port; a window begins and ends with its payload."""
-        bins, size = self._of_port[name]
-        at, others = event_ns // self._bin_ns, [edge // self._bin_ns for edge in self._edges]
-        first = max([at - WINDOW_BINS, int(bins.min()), *(one + 1 for one in others if one < at - LEAST_BINS)])
-        end = min([at + WINDOW_BINS, int(bins.max()), *(one for one in others if one > at + LEAST_BINS)])
-        if at - first < LEAST_BINS or end - at < LEAST_BINS:
+        if at_ns < event_ns - error_ns:
             return None
-        inside = (bins >= first) & (bins < end)
-        step = find_step(
-            np.bincount(bins[inside] - first, weights=size[inside], minlength=end - first).astype(np.float64)
+        return RateChange(name, at_ns, at_ns - event_ns, error_ns, step.before * bps, step.after * bps)
+
+
+class _PortSeries:
+    """What a port received, by bin.
+
+    Args:
+        flows, bins, size: of each of its rows: the flow, the number of the bin, bytes.
+        edges: bins in which events began or ended.
+        turns: bins in which iterations began or ended.
+    """
+
+    def __init__(self, flows: IntArray, bins: IntArray, size: IntArray, edges: Sequence[int], turns: IntArray) -> None:
+        self._first, self._events, self._turns = int(bins.min()), edges, turns
+        self._bytes = np.bincount(bins - self._first, weights=size).astype(np.float64)
+        count, of_row = np.unique(flows, axis=0, return_inverse=True)
+        begin, end = np.full(len(count), _FOREVER_NS), np.zeros(len(count), np.int64)
+        np.minimum.at(begin, of_row.ravel(), bins)
+        np.maximum.at(end, of_row.ravel(), bins)
+        self._flows = [*np.unique(begin).tolist(), *np.unique(end).tolist()]
+
+    def unusual_step(self, at: int) -> tuple[int, Step] | None:
+        """(first bin of the window, the step in it) around a bin; no event and no flow begins or ends in a window.
+
+        Returns:
+            None: there is none, or steps far from all events are about as high; if less than a window is far from
+                all events, an iteration may not begin or end in the window either.
+        """
+        others = [one for one in (*self._events, *self._flows) if one != at]
+        first = max([at - WINDOW_BINS, *(one + 1 for one in others if one < at)])
+        end = min([at + WINDOW_BINS, *(one for one in others if one > at)])
+        if at in self._flows or at - first < LEAST_BINS or end - at < LEAST_BINS:
+            return None
+        step = find_step(self._bytes[first - self._first : end - self._first])
+        if step is None or step.height < LEAST_OF_USUAL * self._usual:
+            return None
+        is_like_a_pause = self._far_bins < 2 * WINDOW_BINS and bool(
+            ((self._turns > first) & (self._turns < end - 1)).any()
         )
-        return None if step is None else (first, step)
+        return None if is_like_a_pause else (first, step)
+
+    @cached_property
+    def _usual(self) -> float:
+        """Height of the highest step far from all events."""
+        return max((one.height for one in self._far_steps()), default=0.0)
+
+    @cached_property
+    def _far(self) -> list[tuple[int, int]]:
+        """(first bin, end) of the times that no window around an event reaches."""
+        last = self._first + len(self._bytes) - 1
+        edges = sorted([self._first - WINDOW_BINS, *self._events, last + WINDOW_BINS])
+        far = [(one + WINDOW_BINS + 1, other - WINDOW_BINS) for one, other in itertools.pairwise(edges)]
+        return [(one, other) for one, other in far if other - one >= 2 * LEAST_BINS]
+
+    @property
+    def _far_bins(self) -> int:
+        return sum(end - begin for begin, end in self._far)
+
+    def _far_steps(self) -> Iterator[Step]:
+        stride = max(LEAST_BINS // 2, self._far_bins // MOST_USUAL)
+        for one, other in self._far:
+            for begin in range(one, other - 2 * LEAST_BINS + 1, stride):
+                end = min(begin + 2 * WINDOW_BINS, other)
+                step = find_step(self._bytes[begin - self._first : end - self._first])
+                if step is not None:
+                    yield step
 
 
 class _Waiting:

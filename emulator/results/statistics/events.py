@@ -101,8 +101,8 @@ class RateChange:
     Attributes:
         port: that received, `host:interface`: of those whose rate changed much, the one where it did first.
         at_ns: boundary of bins on the clock of the run.
-        after_ns: so long after the event; below 0: before it.
-        error_ns: both are off by at most so much.
+        after_ns: so long after the event; below 0: before it, by no more than the error.
+        error_ns: it is off by at most so much: a bin, the error of the clock, and that of the event.
         from_bps, to_bps: payload before and after it, bit/s.
     """
 

@@ -31,6 +31,7 @@ class Played:
     Attributes:
         paused: flow → times in which nothing of it arrives.
         size: bytes of a flow in a ms in which it does not pause.
+        also: when a third flow is there, to the receiver of flow 0.
         longer: iteration → how much longer it takes, which is before all that follow.
         waits_ms: from the beginning of an iteration, for how long ranks wait; None: all of it.
     """
@@ -46,6 +47,7 @@ class Played:
     status: Status = COMPLETE
     watched_until: int = 0
     has_samples: bool = True
+    also: tuple[int, int] | None = None
 
     def spans(self) -> list[tuple[int, int]]:
         found, at = [], 0
@@ -80,6 +82,9 @@ class Played:
                 if not any(begin <= at < end for begin, end in self.paused.get(flow, ())):
                     yield {"src": flow, "dst": 1 - flow, "qpn": 17 + flow, "start_ns": at * MS, "bin_ns": MS,
                            "bytes": self.size(flow, at), "retransmits": 0, "ecn_marks": 0}  # fmt: skip
+        for at in range(*(self.also or (0, 0))):
+            yield {"src": 0, "dst": 1, "qpn": 19, "start_ns": at * MS, "bin_ns": MS, "bytes": self.size(2, at),
+                   "retransmits": 0, "ecn_marks": 0}  # fmt: skip
 
     def _events(self) -> Iterable[dict[str, Any]]:
         for name, *times in self.events:
@@ -214,8 +219,9 @@ def rates(folder: Path, size: Callable[[int, int], int], **facts: Any) -> EventF
 def test_a_rate_changed_where_two_constants_fit_best(tmp_path: Path) -> None:
     found = rates(tmp_path, shaped())
     [at, back] = found.rate_at_begin, found.rate_at_end
-    assert at == RateChange("rank 1", 452 * MS, 2 * MS, MS, pytest.approx(1e9, rel=0.01), pytest.approx(1e8))
-    assert back == RateChange("rank 1", 651 * MS, MS, MS, pytest.approx(1e8), pytest.approx(1e9, rel=0.01))
+    error_ns = 2 * MS  # a bin, and that of the event
+    assert at == RateChange("rank 1", 452 * MS, 2 * MS, error_ns, pytest.approx(1e9, rel=0.01), pytest.approx(1e8))
+    assert back == RateChange("rank 1", 651 * MS, MS, error_ns, pytest.approx(1e8), pytest.approx(1e9, rel=0.01))
     assert (found.outage_ns, found.why) == (None, "")
 
 
@@ -231,10 +237,38 @@ def test_of_the_ports_whose_rate_changed_much_the_first_counts(tmp_path: Path) -
     assert (found.rate_at_begin.port, found.rate_at_begin.after_ns) == ("rank 1", 2 * MS)
 
 
-def test_a_change_before_the_event_has_a_negative_time(tmp_path: Path) -> None:
-    found = rates(tmp_path, shaped(447))
-    assert found.rate_at_begin is not None
-    assert found.rate_at_begin.after_ns == -3 * MS
+@pytest.mark.parametrize(("at", "after"), [(448, -2 * MS), (447, None), (420, None)])
+def test_a_change_before_the_event_by_more_than_the_error_is_not_its_own(tmp_path: Path, at: int, after: int) -> None:
+    found = rates(tmp_path, shaped(at))
+    assert (found.rate_at_begin and found.rate_at_begin.after_ns) == after
+
+
+@pytest.mark.parametrize("between", [4, 9])
+def test_of_events_too_close_to_tell_apart_none_has_the_change(tmp_path: Path, between: int) -> None:
+    events: list[tuple[str, int | None, int | None]] = [("a", 450, 650), ("b", 450 + between, 800)]
+    played = Played(stops_traffic=False, size=shaped(452, 800), events=events)
+    assert [one.rate_at_begin for one in event_figures(played.run(tmp_path))] == [None, None]
+
+
+def test_a_flow_that_begins_or_ends_near_an_event_is_no_change_of_the_rate(tmp_path: Path) -> None:
+    """Flow 2 comes to the port of flow 0, and goes, about when an event does nothing."""
+    for span in ((0, 455), (445, 900), (440, 700)):
+        played = Played(stops_traffic=False, size=lambda flow, at: 90_000, also=span)
+        found = figures(tmp_path / str(span[0] + span[1]), played)
+        assert (found.rate_at_begin, found.rate_at_end) == (None, None)
+
+
+def test_pauses_that_a_job_makes_anyway_are_no_change_at_an_event(tmp_path: Path) -> None:
+    """Every 150 ms the job pauses for 30, once at the event and, between two, 30 ms before its end."""
+
+    def size(flow: int, at: int) -> int:
+        return 0 if (at + 150) % 150 >= 120 else 100_000 + (-1) ** at * 9_000
+
+    for at in range(160, 290, 26):
+        found = figures(
+            tmp_path / str(at), Played(ends=20, stops_traffic=False, size=size, events=[("slow", 450 + at, 1020 + at)])
+        )
+        assert (found.rate_at_begin, found.rate_at_end) == (None, None), at
 
 
 def test_a_rate_that_stays_did_not_change(tmp_path: Path) -> None:
@@ -252,6 +286,15 @@ def test_no_window_reaches_into_another_event_or_beyond_the_payload(tmp_path: Pa
     last = rates(tmp_path / "last", shaped(450, 895), events=[("slow", 450, 895)])
     assert last.rate_at_begin is not None
     assert last.rate_at_end is None  # five bins are too few
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_near_an_iteration_of_a_short_run_nobody_knows(tmp_path: Path, iterations: int) -> None:
+    """All of it is near the event, and the second iteration may carry less."""
+    events: list[tuple[str, int | None, int | None]] = [("slow", 60, None)]
+    longer = {0: 35} if iterations == 1 else {0: -36, 1: -29}
+    found = rates(tmp_path, shaped(64, 900), events=events, ends=iterations, longer=longer)
+    assert (found.rate_at_begin is None) == (iterations > 1)
 
 
 def test_without_a_timeline_no_rate_is_known_to_have_changed(tmp_path: Path) -> None:
