@@ -11,9 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator.device.counters.counters import CounterReading
+from emulator.device.counters.counters import CounterReading, Sampler
 from emulator.device.counters.sources import GnmiCounters
 from emulator.errors import HostError
+from emulator.results.run_folder.schema import COUNTERS_SCHEMA, to_batch
 from emulator.topology.network import GnmiTarget
 from tests.support.command import wait_for
 
@@ -168,6 +169,110 @@ def test_a_switch_that_streams_no_queues_is_reported(address: str, switch: Stand
     source = GnmiCounters(target(address, queues=queues))
     with pytest.raises(HostError, match=reason):
         source.open()
+    source.close()
+
+
+def said(*updates: tuple[str, Any]) -> Any:
+    """A message of a stream: path, typed value, at a time far in the past."""
+    found = [gnmi_pb2.Update(path=gnmi_path_generator(path), val=value) for path, value in updates]
+    return gnmi_pb2.SubscribeResponse(update=gnmi_pb2.Notification(timestamp=-(1 << 62), update=found))
+
+
+def value(**kind: Any) -> Any:
+    return gnmi_pb2.TypedValue(**kind)
+
+
+UC0 = queue_of("Ethernet0", "UC0")
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (said((UC0, value(uint_val=2**64 - 1))), "avg-queue-len is '18446744073709551615', which is no count"),
+        (said((UC0, value(int_val=-1))), "avg-queue-len is '-1', which is no count"),
+        (said((UC0, value(float_val=float("nan")))), "avg-queue-len is 'nan', which is no count"),
+        (said((UC0, value(json_ietf_val=b"[1]"))), "avg-queue-len is '[1]', which is no count"),
+        (said((UC0, value(json_ietf_val=b"{"))), "it sent what cannot be read"),
+        (said((queue_of("E" * 300, "UC0"), value(uint_val=1))), "a name has more than 256 characters"),
+        (said(*((queue_of(f"E{one}", "UC0"), value(uint_val=1)) for one in range(20))), "it sends more than 16 values"),
+    ],
+)
+def test_what_no_switch_should_stream_ends_the_stream_but_not_the_counters(
+    address: str, switch: StandIn, message: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulator.device.counters.gnmi_stream.MOST_VALUES", 16)
+    for one in (answer((UC0, 1)), SYNCED):
+        switch.streams.put(one)
+    sampler = Sampler([GnmiCounters(target(address, queues="20ms"))], period_s=0.02)
+    sampler.start()
+    switch.streams.put(message)
+
+    def without_queues() -> Any:
+        found = sampler.take()
+        return found if found and "queue_backlog_bytes" not in found["counter"] else None
+
+    later = wait_for(without_queues, 10)
+    sampler.stop()
+    assert sampler.problems == [f"leaf0 does not stream its queues over gNMI ({reason})"]
+    assert {"rx_bytes", "tx_dropped"} <= set(later["counter"])
+    to_batch(COUNTERS_SCHEMA, later)
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("queues", "is_broken"), [("20ms", True), ("on_change", False)])
+def test_a_stream_that_falls_silent_is_reported(
+    address: str, switch: StandIn, queues: str, *, is_broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for message in (answer((UC0, 1)), SYNCED):
+        switch.streams.put(message)
+    source = GnmiCounters(target(address, queues=queues))
+    source.open()
+    monkeypatch.setattr("emulator.device.counters.gnmi_stream.time.monotonic", lambda: 1e12)
+    if is_broken:
+        with pytest.raises(HostError, match=r"does not stream its queues over gNMI .it has sent nothing for 5 s"):
+            source.read_queues()
+    else:
+        assert source.read_queues() == [depth("Ethernet0", 1)]
+    source.close()
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_stream_that_takes_much_of_a_core_is_ended(
+    address: str, switch: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulator.device.counters.gnmi_stream._OVER_S", 0.0)
+    monkeypatch.setattr("emulator.device.counters.gnmi_stream._SHARE", 0.0)
+    for message in (answer((UC0, 1)), SYNCED):
+        switch.streams.put(message)
+    with pytest.raises(HostError, match="it sends faster than they can be read"):
+        GnmiCounters(target(address, queues="20ms")).open()
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_other_paths_and_times_are_ignored(address: str, switch: StandIn) -> None:
+    other = said(("/a/b[c=d]/e", value(uint_val=2**64 - 1)), ("/interfaces/interface[name=E]/x", value(string_val="")))
+    for message in (other, said((UC0, value(uint_val=7))), SYNCED):
+        switch.streams.put(message)
+    source = GnmiCounters(target(address, queues="20ms"))
+    source.open()
+    assert source.read_queues() == [depth("Ethernet0", 7)]
+    source.close()
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("octets", ["many", str(2**64 - 1), "-1"])
+def test_a_counter_that_is_no_count_is_reported(address: str, octets: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LEAVES, "in-octets", octets)
+    source = GnmiCounters(target(address))
+    source.open()
+    with pytest.raises(HostError, match=f"in-octets is '{octets}', which is no count"):
+        source.read()
     source.close()
 
 

@@ -78,7 +78,8 @@ class Sampler:
     """Reads sources before a run, periodically during it, and after it; queues more often, where that is possible.
 
     A reading of a queue that says the same as those before and after it is left out, so a line through the others goes
-    through it. A source that fails during the run is not read again; `problems` has the reason.
+    through it. A source that fails during the run is not read again, nor its queues if only those fail; `problems` has
+    the reason.
 
     Args:
         sources: of counters.
@@ -150,13 +151,14 @@ class Sampler:
             if is_whole := time.monotonic() >= due:
                 due = max(due + self._period_s, time.monotonic())
             spent_s, rows = time.thread_time(), len(self._rows)
-            self._read_working(self._sources if is_whole else with_queues, is_whole=is_whole)
+            failed = self._read_working(self._sources if is_whole else with_queues, is_whole=is_whole)
             spent_s, rows = time.thread_time() - spent_s, len(self._rows) - rows
             pause_s = 0.0 if is_whole else max(spent_s / QUEUES_SHARE, rows / QUEUES_ROWS)
             queues_due = time.monotonic() + max(QUEUES_PERIOD_S, pause_s)
-            with_queues = [source for source in with_queues if source in self._sources]
+            with_queues = [source for source in with_queues if source not in failed]
             self._queues_read += bool(with_queues)
             self._queues_s = time.monotonic() - begin
+        self._read_working(with_queues, is_whole=False)  # whether they could be read to the end
         self._read_working(self._sources)
         self._close()
 
@@ -165,14 +167,20 @@ class Sampler:
         """Mean time between two readings of queues, s; None: there were none between the first and the last."""
         return round(self._queues_s / self._queues_read, 4) if self._queues_read else None
 
-    def _read_working(self, sources: Sequence[CounterSource], *, is_whole: bool = True) -> None:
+    def _read_working(self, sources: Sequence[CounterSource], *, is_whole: bool = True) -> list[CounterSource]:
+        """Read sources; returns those that failed."""
+        failed = []
         for source in list(sources):
             try:
                 self._read(source, is_whole=is_whole)
             except (EmulatorError, OSError) as error:
-                self._sources.remove(source)
-                source.close()
-                self.problems.append(str(error))
+                failed.append(source)
+                if is_whole:
+                    self._sources.remove(source)
+                    source.close()
+                if str(error) not in self.problems:
+                    self.problems.append(str(error))
+        return failed
 
     def _read(self, source: CounterSource, *, is_whole: bool = True) -> None:
         readings = source.read() if is_whole else source.read_queues()

@@ -6,12 +6,15 @@ The time of a value is that of the reading in which it is seen here, because a s
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from emulator.device.counters.counters import CounterReading
 from emulator.errors import HostError
+from emulator.host.resources import lower_priority
+from emulator.units import NS_PER_S
 
 DEPTH, DISCARDED = "queue_backlog_bytes", "tx_dropped"
 _PATHS = (
@@ -21,6 +24,13 @@ _PATHS = (
 _COUNTERS = {"avg-queue-len": DEPTH, "out-discards": DISCARDED}
 """Leaf in openconfig-qos and openconfig-interfaces → name in the run folder."""
 _TIMEOUT_S = 5
+_SILENT_PERIODS = 10
+MOST_VALUES = 1 << 16
+"""Of a switch; a chassis of 512 ports with 16 queues each has 8,704."""
+LONGEST_NAME, LARGEST = 256, 1 << 53
+"""Characters of a name, and the largest count."""
+_SHARE, _OVER_S = 0.2, 2.0
+"""Of a core: a stream that takes more for so long would slow the run, and is ended."""
 
 
 class Streamed(NamedTuple):
@@ -45,6 +55,8 @@ class GnmiStream:
     def __init__(self, device: str, stub: Any, *, metadata: list[tuple[str, str]], period_ns: int | None) -> None:
         self._device, self._stub, self._metadata, self._period_ns = device, stub, metadata, period_ns
         self._latest: dict[tuple[str, str, str], int] = {}
+        self._silent_s = max(_TIMEOUT_S, _SILENT_PERIODS * (period_ns or 0) / NS_PER_S)
+        self._received_s = time.monotonic()
         self._lock, self._synced, self._over = threading.Lock(), threading.Event(), threading.Event()
         self._call: Any = None
         self._ended = ""
@@ -68,10 +80,11 @@ class GnmiStream:
         """The latest values of every port, the depth summed over its queues.
 
         Raises:
-            HostError: the stream has ended.
+            HostError: the stream has ended, or nothing comes any more where the switch should send again and again.
         """
-        if self._ended:
-            raise HostError(f"{self._device} does not stream its queues over gNMI ({self._ended[:200]})")
+        if self._ended or self._is_silent():
+            why = self._ended or f"it has sent nothing for {self._silent_s:g} s"
+            raise HostError(f"{self._device} does not stream its queues over gNMI ({why[:200]})")
         total: Counter[tuple[str, str]] = Counter()
         with self._lock:
             for (interface, _, counter), value in self._latest.items():
@@ -102,26 +115,60 @@ class GnmiStream:
         yield gnmi_pb2.SubscribeRequest(subscribe=stream)
         self._over.wait()
 
+    def _is_silent(self) -> bool:
+        return self._period_ns is not None and time.monotonic() - self._received_s > self._silent_s
+
     def _receive(self) -> None:
         from pygnmi.client import telemetryParser
 
-        ended = "it ended the stream"
+        lower_priority()
+        ended, load = "it ended the stream", _Load()
         try:
             for message in self._call:
-                found = list(streamed(telemetryParser(message) or {}))
+                self._received_s = time.monotonic()
+                answer = telemetryParser(message)
+                if answer is None:
+                    raise ValueError("it sent what cannot be read")
+                found = {one[:3]: one.value for one in streamed(answer)}
                 with self._lock:
-                    self._latest |= {one[:3]: one.value for one in found}
+                    self._latest |= found
+                if len(self._latest) > MOST_VALUES:
+                    raise ValueError(f"it sends more than {MOST_VALUES:,} values")
+                if load.is_too_much():
+                    raise ValueError("it sends faster than they can be read")
                 if message.sync_response:
                     self._synced.set()
         except Exception as error:  # of grpc, and of what a switch may send
             details = getattr(error, "details", None)  # of an error of grpc
             ended = " ".join(str(details() if details is not None else error).split()) or type(error).__name__
         self._ended = ended
+        self._call.cancel()
         self._synced.set()
 
 
+class _Load:
+    """How much of a core this thread takes."""
+
+    def __init__(self) -> None:
+        self._begun_s, self._spent_s = time.monotonic(), time.thread_time()
+
+    def is_too_much(self) -> bool:
+        """Whether that was more than `_SHARE` in the last `_OVER_S`, or somewhat longer."""
+        now_s, spent_s = time.monotonic(), time.thread_time()
+        passed_s = now_s - self._begun_s
+        if passed_s < _OVER_S:
+            return False
+        is_over = spent_s - self._spent_s > _SHARE * passed_s
+        self._begun_s, self._spent_s = now_s, spent_s
+        return is_over
+
+
 def streamed(answer: Mapping[str, Any]) -> Iterator[Streamed]:
-    """The values in a message of the stream, as pygnmi decodes it; unknown leaves are ignored."""
+    """The values in a message of the stream, as pygnmi decodes it; unknown leaves are ignored.
+
+    Raises:
+        ValueError: a value is no count, or a name is too long.
+    """
     notification = answer.get("update") or {}
     for update in notification.get("update", ()):
         path, value = f"{notification.get('prefix') or ''}/{update.get('path') or ''}", update.get("val")
@@ -130,7 +177,25 @@ def streamed(answer: Mapping[str, Any]) -> Iterator[Streamed]:
         for leaf, content in leaves.items():
             counter = _COUNTERS.get(leaf.rpartition(":")[2])
             if interface and counter is not None and content is not None:
-                yield Streamed(interface, key_in(path, "queue[name=") or "", counter, int(content))
+                queue = key_in(path, "queue[name=") or ""
+                if len(interface) + len(queue) > LONGEST_NAME:
+                    raise ValueError(f"a name has more than {LONGEST_NAME} characters")
+                yield Streamed(interface, queue, counter, count_in(leaf, content))
+
+
+def count_in(leaf: str, content: object) -> int:
+    """A count, from 0 to 2 ** 53.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        value = int(content)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        value = -1
+    if not 0 <= value <= LARGEST:
+        raise ValueError(f"{leaf} is {str(content)[:40]!r}, which is no count")
+    return int(value)
 
 
 def key_in(path: str, key: str) -> str | None:

@@ -9,13 +9,14 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from emulator.device.counters.counters import CounterReading
-from emulator.device.counters.gnmi_stream import DISCARDED, GnmiStream, key_in
+from emulator.device.counters.gnmi_stream import DISCARDED, GnmiStream, count_in, key_in
 from emulator.errors import HostError
 from emulator.host import iproute
 from emulator.topology.model import Topology
@@ -185,10 +186,13 @@ class GnmiCounters:
         """See CounterSource."""
         try:
             answer = self._client.get(path=[PATH], datatype="state", encoding="json_ietf")
+            found = list(readings(self._target.device, answer or {}))
         except Exception as error:  # as above
             raise self._no_answer(error) from error
-        streamed = {one[:3]: one for one in self.read_queues()}
-        read = {one[:3]: one for one in self._growing(readings(self._target.device, answer or {}))}
+        streamed: dict[tuple[str, str, str], CounterReading] = {}
+        with suppress(HostError):  # read_queues() says so; without the stream, the switch still answers
+            streamed = {one[:3]: one for one in self.read_queues()}
+        read = {one[:3]: one for one in self._growing(found)}
         return list((streamed | read).values())
 
     def read_queues(self) -> list[CounterReading]:
@@ -219,7 +223,11 @@ class GnmiCounters:
 
 
 def readings(device: str, answer: Mapping[str, Any]) -> Iterator[CounterReading]:
-    """The counters in the response to a Get, as pygnmi decodes it; unknown leaves are ignored."""
+    """The counters in the response to a Get, as pygnmi decodes it; unknown leaves are ignored.
+
+    Raises:
+        ValueError: a value is no count.
+    """
     for notification in answer.get("notification", ()):
         for update in notification.get("update", ()):
             interface = key_in(f"{notification.get('prefix') or ''}/{update.get('path') or ''}", "interface[name=")
@@ -229,7 +237,7 @@ def readings(device: str, answer: Mapping[str, Any]) -> Iterator[CounterReading]
             for leaf, value in values.items():
                 counter = _GNMI_COUNTERS.get(leaf.rpartition(":")[2])
                 if counter is not None:
-                    yield CounterReading(device, interface, counter, int(value))
+                    yield CounterReading(device, interface, counter, count_in(leaf, value))
 
 
 def _secret(variable: str | None) -> str:
