@@ -27,13 +27,15 @@ TIMELINE_BINS = {"off": 0, "1ms": NS_PER_S // 1000, "10ms": NS_PER_S // 100, "10
 
 
 def timeline_bin_ns_after(bin_ns: int, *, flows: int, duration_ns: int, rows: int = TIMELINE_ROWS) -> int:
-    """Length of the bins in which so many flows that never pause were recorded for so long: they double until all fit.
+    """Longest bins in which so many flows that never pause were recorded for so long: they double until all fit.
+
+    Between iterations they double as soon as three quarters are full, so that bins may also be half as long.
 
     Args:
         bin_ns: length at the beginning.
         rows: that are kept, at least two for each flow.
     """
-    while flows * -(-duration_ns // bin_ns) > max(rows, 2 * flows):
+    while 4 * flows * -(-duration_ns // bin_ns) > 3 * max(rows, 2 * flows):
         bin_ns *= 2
     return bin_ns
 

@@ -178,8 +178,8 @@ def _timeline(roce: RoceOptions, plan: Plan) -> str:
     )
     size_mb = max(TIMELINE_ROWS, 2 * flows) * TIMELINE_ROW_BYTES / 1e6
     return (
-        f"timeline in bins of {roce.timeline}, which become longer: if none of {flows:,} flows pauses, {minute} after "
-        f"a minute and {hour} after an hour; about {size_mb:.0f} MB an hour at most"
+        f"timeline in bins of {roce.timeline}, which become longer: if none of {flows:,} flows pauses, up to {minute} "
+        f"after a minute and {hour} after an hour; about {size_mb:.0f} MB an hour at most"
     )
 
 

@@ -76,8 +76,10 @@ def test_a_plan_says_how_long_the_bins_of_a_timeline_become() -> None:
     plan_experiment(experiment(transport=transport), ALL_TO_ALL, notify=said.append)
     [large, small] = [line for line in said if "timeline" in line]
     assert "in bins of 1ms" in large
-    assert "none of 1,024 flows pauses, 128 ms after a minute and 8.19 s after an hour; about 3 MB an hour" in large
-    assert "none of 56 flows pauses, 8 ms after a minute" in small
+    assert (
+        "none of 1,024 flows pauses, up to 256 ms after a minute and 16.4 s after an hour; about 3 MB an hour" in large
+    )
+    assert "none of 56 flows pauses, up to 16 ms after a minute" in small
 
 
 def test_a_barrier_has_no_size() -> None:
