@@ -40,6 +40,8 @@ _GET_FLAGS, _SET_FLAGS, _REQUEST = 0x8913, 0x8914, struct.Struct("16sH14x")
 _MOST_BYTES = 1 << 16
 _SO_RCVBUFFORCE, _WAITING_BYTES = 33, 4 << 20
 """Of asm-generic/socket.h; a router that gets its routes back has thousands of messages at once, of up to 1 KiB."""
+MOST_NOTES = 1 << 16
+"""Kept of links, and of queueing disciplines: what comes after them has the time of its command."""
 
 
 class LinkNote(NamedTuple):
@@ -178,14 +180,20 @@ class LinkNews:
             for number in ready & self._sockets.keys():
                 sock, node = self._sockets[number]
                 content = _received(sock)
-                for device, is_up in parse_links(content):
-                    self._notes.append(LinkNote(now_ns, node, device, is_up))
-                for index in parse_qdiscs(content):
-                    self._qdiscs.append(QdiscNote(now_ns, node, self._names.get((node, index), "")))
-                for index in parse_routes(content):
-                    self._routes.append(RouteNote(now_ns, node, self._names.get((node, index), "")))
+                self._note(now_ns, node, content)
             if self._wake in ready:
                 return
+
+    def _note(self, now_ns: int, node: str, content: bytes) -> None:
+        for device, is_up in parse_links(content):
+            if len(self._notes) < MOST_NOTES:
+                self._notes.append(LinkNote(now_ns, node, device, is_up))
+        for index in parse_qdiscs(content):
+            device = self._names.get((node, index), "")
+            if device and len(self._qdiscs) < MOST_NOTES:
+                self._qdiscs.append(QdiscNote(now_ns, node, device))
+        for index in parse_routes(content):
+            self._routes.append(RouteNote(now_ns, node, self._names.get((node, index), "")))
 
     def _close(self) -> None:
         for sock, _ in self._sockets.values():

@@ -61,6 +61,18 @@ def test_the_first_news_of_a_queueing_discipline_after_a_time_counts() -> None:
     assert news.qdisc_changed("sw1", "p2", after_ns=0) is None
 
 
+@pytest.mark.skipif(sys.byteorder == "big", reason="the bytes are those of a little-endian host")
+def test_of_a_flood_of_news_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emulator.device.lab.link_news.MOST_NOTES", 10)
+    news = LinkNews([])
+    news._names = {("sw0", 7): "p1"}
+    for now_ns in range(100):
+        news._note(now_ns, "sw0", NEW_TBF + message(b"p1", UP) + DEL_TBF)
+    assert [one.time_ns for one in news._notes] == [one.time_ns for one in news._qdiscs] == list(range(10))
+    assert news.qdisc_changed("sw0", "p1", after_ns=9) == 9
+    assert news.qdisc_changed("sw0", "p1", after_ns=10) is None
+
+
 def test_what_is_cut_off_is_left_out() -> None:
     content = message(b"p1", UP | LOWER_UP)
     assert list(parse_links(content + message(b"p2", 0)[:20])) == [("p1", True)]
