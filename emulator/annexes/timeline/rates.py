@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -88,8 +89,10 @@ class Rates:
             self._ports |= {len(ends) + rank: port for rank, port in ports_of_ranks(facts).items()}
             ends += endpoint_names(facts)
         columns = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
-        self.bin_ns = int(columns["bin_ns"].max())
-        columns["start_ns"] -= columns["start_ns"] % self.bin_ns  # those of another run may be shorter
+        self.bin_ns = math.lcm(
+            *np.unique(columns["bin_ns"]).tolist()
+        )  # of several runs: 8 and 10 ms have no common edges
+        columns["start_ns"] -= columns["start_ns"] % self.bin_ns
         self.begin_ns = int(columns["start_ns"].min())
         self._bin = (columns["start_ns"] - self.begin_ns) // self.bin_ns
         self.bins = int(self._bin.max()) + 1

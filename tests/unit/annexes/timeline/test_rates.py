@@ -40,6 +40,18 @@ def joins(at: int) -> tuple[int, int]:
     return (1000, 0) if at < 100 else (900, 100) if at < 150 else (510, 490)
 
 
+def test_bins_of_two_jobs_that_share_no_edges_are_joined_to_some_that_do() -> None:
+    """10 bytes a ms each, in bins of 8 and of 10 ms, for 400 ms."""
+    tables = []
+    for length in (8, 10):
+        rows = timeline(lambda at, size=10 * length: (size, 0), 400 // length)  # type: ignore[misc]
+        rows |= {"bin_ns": length * MS, "start_ns": [one * length for one in rows["start_ns"]]}
+        tables.append(pa.Table.from_batches([to_batch(TIMELINE_SCHEMA, rows)]))
+    found = Rates(tables[0], manifest(), (tables[1], manifest()))
+    assert found.bin_ns == 40 * MS
+    assert set(found.total("both").rate_bps.tolist()) == {2 * 10 * 8e3}
+
+
 def test_flows_converge_when_all_keep_their_fair_shares() -> None:
     found = sharing(joins, 300)
     assert (found.flows, found.convergence_ns, found.window_ns, found.why) == (2, 50 * MS, 10 * MS, "")
