@@ -2,10 +2,14 @@
 
 import json
 import queue
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -274,6 +278,42 @@ def test_a_counter_that_is_no_count_is_reported(address: str, octets: str, monke
     with pytest.raises(HostError, match=f"in-octets is '{octets}', which is no count"):
         source.read()
     source.close()
+
+
+def certificate(folder: Path) -> tuple[bytes, bytes]:
+    """(key, certificate) of 127.0.0.1, signed by itself; both in PEM, and in `folder`."""
+    folder.mkdir()
+    words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out cert -days 2"
+    names = ["-subj", "/CN=leaf0", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*words.split(), *names], cwd=folder, check=True, capture_output=True)
+    return (folder / "key").read_bytes(), (folder / "cert").read_bytes()
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+def test_only_a_switch_with_a_trusted_certificate_gets_the_password(
+    switch: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulator.device.counters.sources._TIMEOUT_S", 0.3)
+    pair = certificate(tmp_path / "own")
+    certificate(tmp_path / "other")
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    gnmi_pb2_grpc.add_gNMIServicer_to_server(switch, server)
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+    server.start()
+    known = GnmiTarget("leaf0", f"127.0.0.1:{port}", "A_USER", "A_PASSWORD", ca=str(tmp_path / "own/cert"))
+    for ca in (None, str(tmp_path / "other/cert")):
+        with pytest.raises(HostError, match="leaf0 does not answer gNMI"):
+            GnmiCounters(replace(known, ca=ca)).open()
+    monkeypatch.undo()
+    monkeypatch.setenv("A_USER", "admin")
+    monkeypatch.setenv("A_PASSWORD", "secret")
+    source = GnmiCounters(known)
+    source.open()
+    assert len(source.read()) == 6
+    source.close()
+    server.stop(None).wait()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -164,7 +165,7 @@ class GnmiCounters:
                 username=username,
                 password=password,
                 insecure=target.insecure,
-                path_root=target.ca,
+                path_cert=None if target.insecure else target.ca or _trusted(),  # without, it trusts any certificate
                 gnmi_timeout=_TIMEOUT_S,
             )
             self._client.connect(timeout=_TIMEOUT_S)
@@ -238,6 +239,18 @@ def readings(device: str, answer: Mapping[str, Any]) -> Iterator[CounterReading]
                 counter = _GNMI_COUNTERS.get(leaf.rpartition(":")[2])
                 if counter is not None:
                     yield CounterReading(device, interface, counter, count_in(leaf, value))
+
+
+def _trusted() -> str:
+    """The file of the authorities that this host trusts."""
+    paths = ssl.get_default_verify_paths()
+    found = next((one for one in (paths.cafile, *_BUNDLES) if one is not None and Path(one).is_file()), None)
+    if found is None:
+        raise HostError("this host has no file of authorities to trust: write `ca` in dut.gnmi, or `insecure: true`")
+    return found
+
+
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
 
 
 def _secret(variable: str | None) -> str:
