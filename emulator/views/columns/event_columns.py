@@ -70,8 +70,8 @@ def _recovery(one: EventFigures) -> str:
 def _rate(one: RateChange | None) -> str:
     if one is None:
         return NONE
-    after = f"{one.after_ns / 1e6:+.3g} ± {one.error_ns / 1e6:.3g} ms"
-    return f"{after}: {one.from_bps / 1e6:,.0f} → {one.to_bps / 1e6:,.0f} Mbit/s"
+    after = f"{one.after_ns / 1e6:+,.1f} ± {one.error_ns / 1e6:,.1f} ms"
+    return f"{one.port} {after}: {one.from_bps / 1e6:,.0f} → {one.to_bps / 1e6:,.0f} Mbit/s"
 
 
 def _to_p50(one: EventFigures) -> float | None:
@@ -115,7 +115,7 @@ EVENT_COLUMNS: tuple[Column[EventFigures], ...] = (
     ),
     Column(
         "rate changed",
-        "so long after the event began, and how the payload per second of a port changed then, by the timeline",
+        "host and port that receives, how long after the event began, and its payload per second before and after that",
         cell=lambda one: _rate(one.rate_at_begin), is_number=False, is_optional=True,
     ),
     Column(

@@ -67,11 +67,11 @@ def test_a_rate_that_changed_has_its_time_and_both_rates() -> None:
         replace(DOWN, what="shape to 100 Mbit/s", stops_traffic=False),
         at_ns=2 * S,
         rate_at_begin=RateChange("h1:eth0", 5 * S + 5 * MS, 2 * MS, 10 * MS, 943.4e6, 94.2e6),
-        rate_at_end=RateChange("h1:eth0", 6 * S, -3 * MS, 10 * MS, 94.2e6, 943.4e6),
+        rate_at_end=RateChange("h0:eth0", 8 * S, 1204 * MS, 100 * MS, 94.2e6, 943.4e6),
     )
     found = cells(shaped)
-    assert found["rate changed"] == "+2 ± 10 ms: 943 → 94 Mbit/s"
-    assert found["and back"] == "-3 ± 10 ms: 94 → 943 Mbit/s"
+    assert found["rate changed"] == "h1:eth0 +2.0 ± 10.0 ms: 943 → 94 Mbit/s"
+    assert found["and back"] == "h0:eth0 +1,204.0 ± 100.0 ms: 94 → 943 Mbit/s"
     assert "and back" not in cells(replace(shaped, rate_at_end=None))
 
 
