@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 US_PER_MS = 1_000
 US_PER_S = 1_000_000
 NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 BITS_PER_BYTE = 8
 LARGEST = (1 << 63) - 1

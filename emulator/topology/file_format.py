@@ -113,6 +113,20 @@ class EcmpSection(Section, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF, description="seed of the flow hash")] = 0
 
 
+class BfdSection(Section, frozen=True, kw_only=True):
+    """How routers notice that a link delivers nothing any more."""
+
+    interval: Annotated[str, Meta(description="between two packets, with its unit; whole milliseconds")] = "50ms"
+    multiplier: Annotated[int, Meta(ge=2, le=255, description="so many packets missing: the link is down")] = 3
+
+
+class RoutingSection(Section, frozen=True, kw_only=True):
+    """A routing protocol between the routers of a lab, in place of static routes."""
+
+    protocol: Literal["bgp"]
+    bfd: Annotated[BfdSection, Meta(description="default: no BFD")] | None = None
+
+
 class FabricSection(Section, frozen=True, kw_only=True):
     """A regular leaf-spine network; stands in place of hosts, switches and links."""
 
@@ -162,6 +176,7 @@ class TopologyFile(Section, frozen=True, kw_only=True):
     links: Annotated[tuple[LinkSection, ...], Meta(min_length=1)] | None = None
     routes: tuple[RouteSection, ...] | None = None
     ecmp: EcmpSection = EcmpSection()
+    routing: Annotated[RoutingSection, Meta(description="default: static routes")] | None = None
     fabric: FabricSection | None = None
     dut: DutSection | None = None
     agents: Annotated[dict[str, Name], Meta(description="host: name of the agent that serves it")] = field(

@@ -11,13 +11,22 @@ from ipaddress import ip_network
 from itertools import islice
 
 from emulator.topology.document import Document, KeyPath
-from emulator.topology.file_format import FabricSection, LinkSection, RouteSection, SwitchSection, TopologyFile
+from emulator.topology.file_format import (
+    FabricSection,
+    LinkSection,
+    RouteSection,
+    RoutingSection,
+    SwitchSection,
+    TopologyFile,
+)
 from emulator.topology.hosts import HostEntry, common_rate_bps, read_domain, read_rate_bps
 from emulator.topology.model import Host
-from emulator.topology.network import End, Interface, Link, Network, Route, Switch
+from emulator.topology.network import Bfd, End, Interface, Link, Network, Route, Routing, Switch
 from emulator.topology.safety import Network as AddressRange
 from emulator.topology.safety import is_safe, numeric_prefix, unsafe_problem
-from emulator.units import parse_duration, parse_size
+from emulator.units import NS_PER_MS, parse_duration, parse_size
+
+_BFD_MS = range(10, 60_001)
 
 
 def read_network(document: Document, file: TopologyFile, entries: Sequence[HostEntry]) -> Network | None:
@@ -43,7 +52,8 @@ def read_network(document: Document, file: TopologyFile, entries: Sequence[HostE
         for entry in entries
     }
     network = Network(interfaces, switches, links, ecmp_seed=file.ecmp.seed)
-    return replace(network, routes=_routes(document, file.routes or (), network))
+    network = replace(network, routes=_routes(document, file.routes or (), network))
+    return with_routing(document, file.routing, network)
 
 
 def with_link_facts(entries: Iterable[HostEntry], network: Network | None) -> list[HostEntry]:
@@ -70,8 +80,30 @@ def read_end(document: Document, text: str, key: KeyPath) -> End:
     return End(node, port)
 
 
+def with_routing(document: Document, section: RoutingSection | None, network: Network) -> Network:
+    """The network, with the routing protocol of its routers.
+
+    Raises:
+        TopologyError: there are no routers, explicit routes, or BFD has no interval of whole milliseconds.
+    """
+    if section is None:
+        return network
+    if not any(switch.kind == "router" for switch in network.switches):
+        raise document.error("has no effect: no switch is of kind router", ("routing",))
+    if network.routes:
+        raise document.error("routers find their routes by the routing protocol: delete these, or routing", ("routes",))
+    if section.bfd is None:
+        return replace(network, routing=Routing(section.protocol))
+    key = ("routing", "bfd", "interval")
+    interval_ns = document.parse(parse_duration, section.bfd.interval, key) or 0
+    interval_ms, rest = divmod(interval_ns, NS_PER_MS)
+    if rest or interval_ms not in _BFD_MS:
+        raise document.error(f"{section.bfd.interval!r}: BFD takes whole milliseconds, from 10ms to 60s", key)
+    return replace(network, routing=Routing(section.protocol, Bfd(interval_ns, section.bfd.multiplier)))
+
+
 def _refuse_without_links(document: Document) -> None:
-    for name in ("switches", "routes", "ecmp"):
+    for name in ("switches", "routes", "ecmp", "routing"):
         if name in document.value:
             raise document.error("has no effect without links: add links, or delete it", (name,))
 

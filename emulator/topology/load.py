@@ -23,7 +23,7 @@ from emulator.topology.document import Document, KeyPath, read_document
 from emulator.topology.file_format import DutSection, GnmiSection, JoiningHosts, TopologyFile
 from emulator.topology.hosts import PLACEMENTS, HostEntry, place_as_mapped, place_on_rails, read_hosts
 from emulator.topology.joining import STAND_INS, JoinedAgent, stand_ins, with_joined
-from emulator.topology.links import build_leaf_spine, read_end, read_network, with_link_facts
+from emulator.topology.links import build_leaf_spine, read_end, read_network, with_link_facts, with_routing
 from emulator.topology.model import Topology
 from emulator.topology.network import ON_CHANGE, Dut, End, GnmiTarget, Interface, Network
 from emulator.topology.safety import Network as AddressRange
@@ -190,7 +190,8 @@ def _hosts_and_network(
         for name in ("switches", "links", "routes"):
             if getattr(file, name) is not None:
                 raise document.error("is already defined by the fabric: delete it, or list hosts instead", (name,))
-        return build_leaf_spine(document, file.fabric, allowed=allowed, ecmp_seed=file.ecmp.seed)
+        entries, fabric = build_leaf_spine(document, file.fabric, allowed=allowed, ecmp_seed=file.ecmp.seed)
+        return entries, with_routing(document, file.routing, fabric)
     assert not isinstance(file.hosts, JoiningHosts)  # load_topology has replaced them
     entries = read_hosts(document, file.hosts or (), allowed=allowed)
     network = read_network(document, file, entries)

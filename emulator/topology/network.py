@@ -98,6 +98,32 @@ ON_CHANGE = "on_change"
 
 
 @dataclass(frozen=True, slots=True)
+class Bfd:
+    """Bidirectional Forwarding Detection (RFC 5880) on every link between routers.
+
+    Attributes:
+        interval_ns: between two packets, ns; whole milliseconds.
+        multiplier: after so many intervals without a packet the link is down.
+    """
+
+    interval_ns: int
+    multiplier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """A routing protocol between the routers of a lab.
+
+    Attributes:
+        protocol: bgp.
+        bfd: None: a link is down when its carrier is, or the protocol's own timer expires.
+    """
+
+    protocol: str
+    bfd: Bfd | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GnmiTarget:
     """A switch that reports its counters over gNMI.
 
@@ -148,6 +174,7 @@ class Network:
         interfaces: host → its interfaces, in the order of the topology's hosts.
         routes: explicit routes, which take precedence over equal-cost paths.
         ecmp_seed: seed of the hash that spreads flows over equal-cost paths.
+        routing: how the routers of a lab find their routes; None: the lab writes them.
         is_drawn: False if the file has no links and one switch without limits is assumed.
     """
 
@@ -157,6 +184,7 @@ class Network:
     routes: Sequence[Route] = ()
     ecmp_seed: int = 0
     is_drawn: bool = True
+    routing: Routing | None = None
 
     def switch(self, name: str) -> Switch:
         """The switch of that name.

@@ -16,6 +16,7 @@ _PACKAGES = {
     **{"chromium": "chromium", "chromedriver": "chromium-driver", "ethtool": "ethtool", "ip": "iproute2"},
     **{"mosquitto": "mosquitto", "nft": "nftables", "ovs-vswitchd": "openvswitch-switch", "sshd": "openssh-server"},
     **{"qemu-system-x86_64": "qemu-system-x86", "ss": "iproute2", "tcpdump": "tcpdump", "tshark": "tshark"},
+    "vtysh": "frr",
     **dict.fromkeys(("slurmctld", "slurmd", "sbatch", "srun", "scontrol"), "slurm-wlm"),
 }
 """Commands that tests need → the Debian package that has them."""

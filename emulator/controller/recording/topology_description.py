@@ -59,7 +59,7 @@ def _network(network: Network) -> Mapping[str, Any]:
         ],
         "routes": [asdict(route) for route in network.routes],
         "ecmp_seed": network.ecmp_seed,
-    }
+    } | ({"routing": asdict(network.routing)} if network.routing else {})
 
 
 def describe_path(topology: Topology, source: int, target: int, *, among: Collection[Link] | None = None) -> str | None:

@@ -37,6 +37,8 @@ PACKAGES = {
     "ovs-vswitchd": "openvswitch-switch",
     "ovs-vsctl": "openvswitch-switch",
     "ovs-ofctl": "openvswitch-switch",
+    **{f"/usr/lib/frr/{daemon}": "frr" for daemon in ("zebra", "bgpd", "bfdd")},
+    "vtysh": "frr",
 }
 """Tool → its Debian package."""
 _NO_ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")

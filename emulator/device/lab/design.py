@@ -179,14 +179,14 @@ class _Designer:
         self._queue_bytes = {switch.name: switch.queue_bytes for switch in network.switches}
         routers = [switch.name for switch in network.switches if switch.kind == ROUTER]
         self._seed = {name: hash_seed(network.ecmp_seed, number) for number, name in enumerate(routers)}
-        self._router_ports = {
-            end: n for n, end in enumerate(end for name in routers for end in self._ends.get(name, []))
-        }
+        self._router_ports = {end: n for n, end in enumerate(end for end in self._link if end.node in self._seed)}
         self._has_ipv6 = any(
             ip_network(prefix).version == 6 for one in self._interface.values() for prefix in prefixes_of(one)
         )
         if len(self._router_ports) > _MOST_ROUTER_PORTS:
             raise PlanError(f"{len(self._router_ports)} ports of routers need more addresses than a lab has")
+        if network.routing is not None and self._has_ipv6:
+            raise PlanError("the routing protocol of a lab's routers is for IPv4: give hosts IPv4 addresses alone")
 
     def design(self) -> Design:
         hosts = [self._host(name) for name in self._network.interfaces]
@@ -194,7 +194,14 @@ class _Designer:
         late = sum(link.latency_ns is not None for link in self._network.links)
         notes = (f"the latency of {late} links is ignored: a lab has no latency on its links",) if late else ()
         cables = [link.ends for link in self._network.links]
-        return Design(self._lab_id, [*hosts, *switches], cables, has_ipv6=self._has_ipv6, notes=notes)
+        return Design(
+            self._lab_id,
+            [*hosts, *switches],
+            cables,
+            has_ipv6=self._has_ipv6,
+            notes=notes,
+            routing=self._network.routing,
+        )
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
@@ -250,6 +257,9 @@ class _Designer:
 
     def _own_addresses(self, end: End) -> list[str]:
         if end in self._router_ports:
+            peer = _other(self._link[end], end)
+            if self._network.routing is not None and peer in self._router_ports:
+                return [f"{self._router_address(end, is_v6=False)} peer {self._router_address(peer, is_v6=False)}/32"]
             families = (False, True) if self._has_ipv6 else (False,)
             return [str(ip_network(self._router_address(end, is_v6=is_v6))) for is_v6 in families]
         if end not in self._interface:
@@ -273,7 +283,22 @@ class _Designer:
     def _routes(self, destination: End, steps: Sequence[RouteStep], source: str | None) -> Iterator[LabRoute]:
         for prefix in prefixes_of(self._interface[destination]):
             hops = [Hop(self._device[step.out], self._address_for(step.to, prefix)) for step in steps]
-            yield LabRoute(prefix, hops, source)
+            yield LabRoute(prefix, hops, source, is_learned=any(map(self._is_learned, steps)))
+
+    def _is_learned(self, step: RouteStep) -> bool:
+        """Whether routers tell each other of a hop.
+
+        Raises:
+            PlanError: they are not the two ends of a link.
+        """
+        if self._network.routing is None or not {step.out, step.to} <= self._router_ports.keys():
+            return False
+        if step.to not in (link := self._link[step.out]).ends:
+            raise PlanError(
+                f"{link} leads to router {step.to.node} through a bridge: routers with a routing protocol"
+                " need links of their own to each other"
+            )
+        return True
 
     def _neighbours(self, destination: End, steps: Sequence[RouteStep]) -> Mapping[Neighbour, None]:
         """As keys of a dict: many destinations have the same next hop."""

@@ -22,6 +22,7 @@ from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore,
 from emulator.device.lab.status import device_counters, enlarge_buffers
 from emulator.errors import HostError, InputError, PlanError
 from emulator.planner.network.header_overhead import DEFAULT_MTU, roce_overhead, roce_path_mtu
+from emulator.plugins import PluginKind, load
 from emulator.shipped import TOPOLOGIES
 from emulator.topology.model import Topology
 from emulator.topology.network import End, Network
@@ -199,6 +200,8 @@ class Labs:
         require_namespaces(state)
         down = ports_down(state.design)
         bring_up(state.design)
+        if state.design.routing is not None:
+            load(PluginKind.HOOKS, "await_routes")(state.design, self.store.folder(state.lab_id))
         return down
 
     def down(self, lab_id: str) -> bool:
@@ -359,6 +362,8 @@ class Labs:
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda node: self._realise_node(node, design), design.nodes))
         await_carriers(design.nodes)
+        if design.routing is not None:
+            load(PluginKind.HOOKS, "start_routing")(design, self.store.folder(design.lab_id))
 
     def _realise_node(self, node: Node, design: Design) -> None:
         for batch in node_batches(node, design):
@@ -413,8 +418,10 @@ def _counters_at_rest(node: Node) -> Mapping[str, Mapping[str, int]]:
 
 
 def _versions(design: Design) -> dict[str, str]:
-    """Versions of the kernel and of Open vSwitch, if a switch uses it."""
+    """Versions of the kernel, and of what is used of Open vSwitch and FRR."""
     found = {"kernel": platform.release()}
     if any(node.kind == OVS for node in design.nodes):
         found["openvswitch"] = run(version_batch()).splitlines()[0].split()[-1]
+    if design.routing is not None:
+        found["frr"] = load(PluginKind.HOOKS, "routing_version")()
     return found

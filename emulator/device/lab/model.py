@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from emulator.topology.network import End
+from emulator.topology.network import End, Routing
 
 HOST, BRIDGE, OVS, ROUTER = "host", "bridge", "ovs", "router"
 SWITCHES = (BRIDGE, OVS, ROUTER)
@@ -41,7 +41,7 @@ class LabPort:
         device: name of the network device in the namespace.
         peer: the other end of the cable.
         mtu: largest IP packet, bytes.
-        addresses: with prefix length, set on the device.
+        addresses: with prefix length, set on the device; between routers with a routing protocol: `A peer B/32`.
         local: prefixes whose addresses all belong to the host, in addition to `addresses`.
         shaping: None if the link has no rate.
     """
@@ -70,11 +70,13 @@ class LabRoute:
 
     Attributes:
         source: the port of a host with several ports that the route is for; None: all ports.
+        is_learned: a routing protocol finds it; otherwise the lab writes it.
     """
 
     prefix: str
     hops: Sequence[Hop]
     source: str | None = None
+    is_learned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class Design:
         nodes: hosts first, in the topology's order.
         cables: pairs of ends.
         has_ipv6: whether any host has an IPv6 address; otherwise the kernel sends no IPv6 frames of its own.
+        routing: the protocol that its routers run; None: none.
         notes: what the topology asks for and a lab does not provide.
     """
 
@@ -147,6 +150,7 @@ class Design:
     cables: Sequence[tuple[End, End]]
     has_ipv6: bool = False
     notes: Sequence[str] = ()
+    routing: Routing | None = None
 
     def node(self, name: str) -> Node:
         """The host or switch of that name.

@@ -117,7 +117,7 @@ def restored(node: Node, devices: Collection[str]) -> Iterator[str]:
     by_default: dict[str, Hop] = {}
     for route in node.routes:
         hops = [hop for hop in route.hops if hop.device in devices]
-        if not hops:
+        if not hops or route.is_learned:
             continue
         table = f" table {tables[route.source]}" if route.source is not None else ""
         yield f"{_family(route.prefix)}route replace {route.prefix} {_way(hops)}{table}"

@@ -97,7 +97,7 @@ class LabState:
         belongs_to: who may play in it.
         phase: raising, up or removing.
         limited: why this host cannot carry all its rates at once; None if it can.
-        versions: of the kernel and of Open vSwitch.
+        versions: of the kernel, of Open vSwitch and of FRR.
         between: two real ports, in place of a topology.
     """
 

@@ -24,6 +24,12 @@ def test_the_network_is_described_with_rates_and_mtu_and_the_files_digest() -> N
     assert described["addresses"] == ["198.18.1.1", "198.18.2.1"]
 
 
+def test_a_routing_protocol_of_the_routers_is_described() -> None:
+    described = describe_topology(shipped_topology("leaf-spine-bgp", ranks=2))["network"]
+    assert described["routing"] == {"protocol": "bgp", "bfd": {"interval_ns": 50_000_000, "multiplier": 3}}
+    assert "routing" not in describe_topology(shipped_topology("leaf-spine-2x2", ranks=2))["network"]
+
+
 def test_the_device_is_described_by_what_the_file_says_and_its_boundary() -> None:
     assert describe_dut(shipped_topology("nic-back-to-back", ranks=2)) == {
         "name": "server",

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from emulator.topology.links import LeafSpine
 from emulator.topology.model import Domain
-from emulator.topology.network import Route, Switch
+from emulator.topology.network import Bfd, Route, Routing, Switch
 from emulator.topology.paths import Paths
 from tests.support.topologies import topology_error, write_topology
 
 GBIT = 10**9
 LINK = '  - {endpoints: ["h0:eth0", "s0:p0"], rate: 1Gbit, mtu: 9000, latency: 1.5us}\n'
+ROUTING = "routing", "{protocol: bgp}"
 TWO = f"""hosts:
   - {{name: h0, address: 10.0.0.1}}
   - {{name: h1, interfaces: [{{name: eth0, address: 10.0.0.2}}, {{name: eth1, addresses: [10.0.0.3, 10.0.0.4]}}]}}
@@ -48,6 +49,19 @@ def test_routes_name_a_host_or_one_of_its_interfaces(tmp_path: Path) -> None:
     network = write_topology(tmp_path, TWO + routes).network
     assert network.routes == (Route("s0", "h1", ("h1",)), Route("s0", "h1", ("h1", "h0"), "eth1"))
     assert network.ecmp_seed == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "bfd"),
+    [
+        ("{protocol: bgp}", None),
+        ("{protocol: bgp, bfd: {}}", Bfd(50_000_000, 3)),
+        ("{protocol: bgp, bfd: {interval: 0.3s, multiplier: 5}}", Bfd(300_000_000, 5)),
+    ],
+)
+def test_routers_may_run_a_routing_protocol(tmp_path: Path, text: str, bfd: Bfd | None) -> None:
+    for topology in (TWO, fabric()):
+        assert write_topology(tmp_path, f"{topology}routing: {text}\n").network.routing == Routing("bgp", bfd)
 
 
 def test_without_links_there_is_no_network(tmp_path: Path) -> None:
@@ -91,7 +105,17 @@ def test_without_links_there_is_no_network(tmp_path: Path) -> None:
         *(
             (TWO.split("switches")[0] + f"{name}: {value}\n",
              f"t.yaml:4, {name}: has no effect without links: add links, or delete it")
-            for name, value in (("switches", "[{name: s0}]"), ("routes", "[]"), ("ecmp", "{seed: 1}"))
+            for name, value in (("switches", "[{name: s0}]"), ("routes", "[]"), ("ecmp", "{seed: 1}"), ROUTING)
+        ),
+        (TWO.replace("router", "bridge") + "routing: {protocol: bgp}\n",
+         "t.yaml:10, routing: has no effect: no switch is of kind router"),
+        (TWO + "routing: {protocol: ospf}\n", "t.yaml:10, routing.protocol: 'ospf' is not one of bgp"),
+        (TWO + "routes: [{at: s0, to: h1, via: h1}]\nrouting: {protocol: bgp}\n",
+         "t.yaml:10, routes: routers find their routes by the routing protocol: delete these, or routing"),
+        *(
+            (TWO + f"routing: {{protocol: bgp, bfd: {{interval: {text}}}}}\n",
+             f"t.yaml:10, routing.bfd.interval: '{text}': BFD takes whole milliseconds, from 10ms to 60s")
+            for text in ("9ms", "10.5ms", "61s", "0ms")
         ),
         (TWO + "routes: [{at: h0, to: h1, via: s0}]\n",
          "t.yaml:10, routes[0].at: there is no switch 'h0'; there are s0"),

@@ -1,6 +1,7 @@
 """From a topology to namespaces, devices, addresses, routes: as data, without a kernel."""
 
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from emulator.device.lab.model import Forward, Hop, LabRoute, Neighbour
 from emulator.errors import PlanError
 from emulator.planner.network.ecmp import hash_seed
 from emulator.topology.load import load_topology
-from emulator.topology.network import End, Link, Network
+from emulator.topology.network import Bfd, End, Link, Network, Routing
 from tests.support.topologies import SHIPPED, shipped_topology
 
 
@@ -133,6 +134,27 @@ def test_flows_between_leaves_have_every_spine_and_flows_within_none() -> None:
     assert hops["198.18.5.0/24"] == ["u0", "u1"]
 
 
+def test_hops_of_a_router_have_addresses_in_the_order_of_links_by_which_frr_sorts_them(tmp_path: Path) -> None:
+    text = (SHIPPED / "leaf-spine-2x4.yaml").read_text()
+    spines = [f"  - {{name: spine{number}, kind: router}}\n" for number in range(4)]
+    for one in spines:
+        text = text.replace(one, "")
+    text = text.replace("links:\n", "".join(reversed(spines)) + "links:\n", 1)
+    [route] = (route for route in design_of(tmp_path, text).node("leaf0").routes if len(route.hops) > 1)
+    addresses = [ip_address(hop.address) for hop in route.hops]
+    assert [hop.device for hop in route.hops] == ["u0", "u1", "u2", "u3"]
+    assert addresses == sorted(addresses)
+
+
+def test_routers_with_a_protocol_learn_what_is_behind_other_routers() -> None:
+    design = shipped("leaf-spine-bgp")
+    learned = {node.name: [route.prefix for route in node.routes if route.is_learned] for node in design.nodes}
+    far, all_hosts = {"leaf0": ["198.18.2.0/24"], "leaf1": ["198.18.1.0/24"]}, ["198.18.1.0/24", "198.18.2.0/24"]
+    assert learned == far | {"h0": [], "h1": [], "spine0": all_hosts, "spine1": all_hosts}
+    assert design.routing == Routing("bgp", Bfd(50_000_000, 3))
+    assert not any(route.is_learned for node in shipped("leaf-spine-2x2").nodes for route in node.routes)
+
+
 def test_routes_of_the_topology_go_before_equal_cost(tmp_path: Path) -> None:
     text = (SHIPPED / "leaf-spine-2x2.yaml").read_text() + "routes:\n  - {at: leaf0, to: h4, via: spine1}\n"
     hops = {
@@ -224,8 +246,24 @@ def test_seeds_differ_between_routers_and_are_never_zero() -> None:
             ),
             "same namespace",
         ),
+        (
+            (
+                "hosts: [{name: a, address: 198.18.0.1}, {name: b, address: 198.18.0.2}]\nrouting: {protocol: bgp}\n"
+                "switches: [{name: r, kind: router}, {name: s}, {name: t, kind: router}]\nlinks:\n"
+                '  - {endpoints: ["a:eth0", "r:0"]}\n  - {endpoints: ["r:1", "s:0"]}\n'
+                '  - {endpoints: ["s:1", "t:0"]}\n  - {endpoints: ["t:1", "b:eth0"]}\n'
+            ),
+            "r:1 - s:0 leads to router t through a bridge",
+        ),
+        (
+            (
+                'hosts: [{name: a, address: "2001:db8::1"}]\nrouting: {protocol: bgp}\n'
+                'switches: [{name: r, kind: router}]\nlinks: [{endpoints: ["a:eth0", "r:0"]}]\n'
+            ),
+            "is for IPv4",
+        ),
     ],
-    ids=["no links", "loopback", "physical", "loop", "names"],
+    ids=["no links", "loopback", "physical", "loop", "names", "bridge between routers", "routing of IPv6"],
 )
 def test_what_cannot_be_a_lab_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(PlanError, match=said):

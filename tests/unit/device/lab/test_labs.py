@@ -144,6 +144,12 @@ def test_what_a_killed_command_left_is_removed_first(known: Labs, topology: Topo
     assert known.store.ids() == []  # neither the old one nor the new one is left
 
 
+def test_a_lab_whose_routers_need_frr_is_refused_without_it_before_anything_is_made(known: Labs) -> None:
+    with pretended(missing=["vtysh"]) as asked, pytest.raises(HostError, match=r"vtysh is missing .* install frr"):
+        known.up(shipped_topology("leaf-spine-bgp"), lab_id="x")
+    assert (asked, known.store.ids()) == ([], [])
+
+
 def test_a_namespace_of_somebody_else_is_left_alone(known: Labs, topology: Topology, tmp_path: Path) -> None:
     name = designed(topology, "x").design.nodes[0].namespace
     (tmp_path / "netns").mkdir()

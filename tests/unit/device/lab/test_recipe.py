@@ -102,8 +102,21 @@ def test_no_route_leads_through_a_port_that_is_still_down() -> None:
     leaf = make_design(shipped_topology("leaf-spine-2x2"), "x").node("leaf0")
     up = {port.device for port in leaf.ports} - {"u1"}
     lines = list(restored(leaf, up))
-    assert "route replace 198.18.5.0/24 via 169.254.0.13 dev u0 onlink" in lines
+    assert "route replace 198.18.5.0/24 via 169.254.0.10 dev u0 onlink" in lines
     assert not any("dev u1" in line for line in lines)
+
+
+def test_routes_that_a_protocol_finds_are_not_written() -> None:
+    leaf = make_design(shipped_topology("leaf-spine-bgp"), "x").node("leaf0")
+    assert list(restored(leaf, {port.device for port in leaf.ports})) == [
+        "address replace 169.254.0.1/32 dev p0",
+        "address replace 169.254.0.3 peer 169.254.0.4/32 dev u0",
+        "address replace 169.254.0.5 peer 169.254.0.6/32 dev u1",
+        "neighbour replace 198.18.1.1 lladdr 02:c4:00:00:00:00 dev p0 nud permanent",
+        "neighbour replace 169.254.0.4 lladdr 02:c4:00:00:00:05 dev u0 nud permanent",
+        "neighbour replace 169.254.0.6 lladdr 02:c4:00:00:00:07 dev u1 nud permanent",
+        "route replace 198.18.1.0/24 via 198.18.1.1 dev p0 onlink",
+    ]
 
 
 IPV6_ROUTER = """
