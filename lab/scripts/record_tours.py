@@ -58,8 +58,15 @@ def page(tour: Tour, outputs: Sequence[str]) -> str:
             "" if step.codes == (DONE,) else f"(exit code {step.codes[0]}{_OTHERWISE if len(step.codes) > 1 else ''})\n"
         )
         text = f"```text\n{output}{code}```\n" if output or code else ""
-        parts.append(f"## {number}. {step.why}\n```console\n$ {step.command}\n```\n{text}")
+        heading, more = _split(step.why)
+        parts.append(f"## {number}. {heading}\n{more}```console\n$ {step.command}\n```\n{text}")
     return "\n".join([*parts, f"{tour.further}\n"])
+
+
+def _split(why: str) -> tuple[str, str]:
+    """The first sentence, as a headline, and the others as a paragraph before the command."""
+    first, mark, more = re.fullmatch(r"(.*?)([.?])(?: (.*))?", why, re.DOTALL).groups()  # type: ignore[union-attr]
+    return first + mark.replace(".", ""), f"{more}\n\n" if more else ""
 
 
 @dataclass(frozen=True, slots=True)
