@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from emulator.experiment.spec.parts import merge
 from emulator.option import Level
 from emulator.results.run_folder.places import check_folder
 from emulator.views.columns.columns import Column
-from emulator.views.columns.figures import NONE, count_of
+from emulator.views.columns.figures import NONE
 from emulator.views.columns.result_columns import STYLES
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
@@ -97,7 +97,7 @@ def _show(args: argparse.Namespace) -> None:
 
 def _history(args: argparse.Namespace) -> None:
     records = read_history(args.folders)
-    print_json(history_to_json(records)) if args.json else print_tables(render_history(records))
+    print_json(history_to_json(records)) if args.json else print_tables(*render_histories(records))
 
 
 def _read(args: argparse.Namespace, profile: str | None) -> Suite:
@@ -199,16 +199,19 @@ def render_suite(suite: Suite) -> Sequence[RenderableType]:
 
 
 def read_history(folders: Iterable[Path]) -> list[SuiteRecord]:
-    """The results in folders of suites, oldest first.
+    """The results in folders of suites, oldest first; what was played with several profiles has a folder for each.
 
     Raises:
-        InputError: a folder is not that of a suite, or they hold different suites.
+        InputError: a folder is not that of a suite.
     """
-    records = sorted(map(SuiteRecord.read, folders), key=lambda one: one.started)
-    names = sorted({one.suite for one in records})
-    if len(names) > 1:
-        raise InputError(f"{count_of(len(names), 'suite')} ({', '.join(names)}): give folders of the same suite")
-    return records
+    found = (one for folder in folders for one in _folders_of_suites(folder))
+    return sorted(map(SuiteRecord.read, found), key=lambda one: one.started)
+
+
+def _folders_of_suites(folder: Path) -> Sequence[Path]:
+    if (folder / SuiteRecord.FILE).exists():
+        return [folder]
+    return sorted(one.parent for one in folder.glob(f"*/{SuiteRecord.FILE}")) or [folder]
 
 
 def history_to_json(records: Sequence[SuiteRecord]) -> list[dict[str, Any]]:
@@ -216,7 +219,16 @@ def history_to_json(records: Sequence[SuiteRecord]) -> list[dict[str, Any]]:
     return [one.to_plain() for one in records]
 
 
-def render_history(records: Sequence[SuiteRecord]) -> RenderableType:
+def render_histories(records: Sequence[SuiteRecord]) -> Iterator[RenderableType]:
+    """A table per suite, under its name if there are several."""
+    suites = sorted({one.suite for one in records})
+    for number, suite in enumerate(suites):
+        if len(suites) > 1:
+            yield Text(f"{visible(suite)}" if not number else f"\n{visible(suite)}", style="bold")
+        yield _history_table([one for one in records if one.suite == suite])
+
+
+def _history_table(records: Sequence[SuiteRecord]) -> RenderableType:
     """A row per case, a column per date."""
     names = dict.fromkeys(one.name for record in records for one in record.cases)
     first: Column[str] = Column("case", cell=lambda name: name, is_number=False)

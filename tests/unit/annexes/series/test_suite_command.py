@@ -9,7 +9,7 @@ from emulator.annexes.series.suite_command import (
     history_to_json,
     list_to_json,
     read_history,
-    render_history,
+    render_histories,
     render_list,
     render_suite,
 )
@@ -44,19 +44,23 @@ def test_history_has_a_column_per_date_oldest_first(tmp_path: Path, capsys: pyte
         record.write(tmp_path / name)
     records = read_history([tmp_path / "late", tmp_path / "early"])
     assert [one["started"][:10] for one in history_to_json(records)] == ["2026-01-02", "2026-02-03"]
-    print_tables(render_history(records))
+    print_tables(*render_histories(records))
     shown = capsys.readouterr().out
     assert shown.index("2026-01-02") < shown.index("2026-02-03")
     assert "FAIL 15" in next(line for line in shown.splitlines() if line.startswith("second"))
     assert "PASS 0" in next(line for line in shown.splitlines() if line.startswith("second"))
 
 
-def test_a_history_is_of_one_suite(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        replace(RECORD, suite=name).write(tmp_path / name)
-    with pytest.raises(InputError, match=r"2 suites \(a, b\): give folders of the same suite"):
-        read_history([tmp_path / "a", tmp_path / "b"])
+def test_every_suite_has_a_history_also_with_a_folder_for_each_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, name in (("one", "a"), ("profiles/fw-a", "b"), ("profiles/fw-b", "b")):
+        (tmp_path / folder).mkdir(parents=True)
+        replace(RECORD, suite=name).write(tmp_path / folder)
+    print_tables(*render_histories(read_history([tmp_path / "one", tmp_path / "profiles"])))
+    first, _, second = capsys.readouterr().out.partition("\nb\n")
+    assert first.startswith("a\n")
+    assert [part.count("2026-01-02") for part in (first, second)] == [1, 2]
 
 
 @pytest.mark.parametrize(
