@@ -62,7 +62,7 @@ GARBAGE = (
 def test_strangers_at_the_tcp_port_are_closed_and_change_nothing(garbage: bytes) -> None:
     async def scenario(bed: VerbsBed) -> None:
         a, b = await bed.connected(2)
-        reader, writer = await asyncio.open_connection(*a.endpoint.address)
+        reader, writer = await asyncio.open_connection(a.endpoint.address.host, a.endpoint.address.port)
         writer.write(garbage)
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""

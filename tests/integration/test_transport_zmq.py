@@ -177,7 +177,7 @@ async def test_a_lost_connection_is_not_reopened_to_the_next_listener() -> None:
         await bed.until(lambda: a.failures(1) == 1)
         with socket.socket() as successor:
             successor.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            successor.bind(peer.address)
+            successor.bind((peer.address.host, peer.address.port))
             successor.listen()
             successor.setblocking(False)
             await asyncio.sleep(0.4)
@@ -213,7 +213,7 @@ async def test_an_agent_that_cannot_accept_connections_reports_why() -> None:
         with limited(resource.RLIMIT_NOFILE, max(c.fileno() for c in clients) + 1):
             for client in clients:
                 client.setblocking(False)
-                client.connect_ex(a.endpoint.address)
+                client.connect_ex((a.endpoint.address.host, a.endpoint.address.port))
             await bed.until(lambda: a.failures(0) == 1)
         for client in clients:
             client.close()
