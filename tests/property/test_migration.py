@@ -11,7 +11,7 @@ import pytest
 from agents.nic.channel import Agenda, Channel, QueuePairOwner
 from agents.nic.context import make_context
 from agents.nic.migrating import PathChannel, RankPaths
-from agents.nic.sockets import Sender, Senders
+from agents.nic.sockets import Senders
 from agents.transports.roce import link
 from agents.transports.roce.endpoint import ConnectionId, qp_facts
 from agents.transports.roce.link import RankLink
@@ -20,9 +20,8 @@ from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
 from tests.support.full import variant
 from tests.support.virtual_clock import VirtualClock
+from tests.support.wired_paths import HOSTS, WiredSender
 
-HOSTS = (("192.0.2.1", "198.51.100.1"), ("192.0.2.2", "198.51.100.2"))
-"""Of each end, the addresses of its paths."""
 PATHS = [(HOSTS[end][path], HOSTS[1 - end][path]) for end in range(2) for path in range(2)]
 Transfer: TypeAlias = tuple[int, int]  # tag, bytes
 MS = 1_000_000
@@ -31,7 +30,7 @@ STEP_NS = 250_000
 
 
 @dataclass
-class Weather:
+class Impairments:
     """When a direction of a path is lost, from … to, and what is lost or late otherwise."""
 
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -48,11 +47,12 @@ class Net:
 
     def __init__(self, random: Random) -> None:
         self.clock, self.random = VirtualClock(1), random
-        self.ways = {host: Weather() for hosts in HOSTS for host in hosts}  # by where it goes
+        self.ways = {host: Impairments() for hosts in HOSTS for host in hosts}  # by where it goes
         self.ends: dict[str, End] = {}
         self._order, self._heap = 0, list[tuple[int, int, str, int, str, bytes]]()
 
     def put(self, source: str, port: int, to: str, packet: bytes) -> None:
+        assert (source, to) in PATHS, "from an address of one path to one of the other"
         now, way = self.clock.now(), self.ways[to]
         if way.is_lost(now) or self.random.random() < way.loss:
             return
@@ -72,26 +72,6 @@ class Net:
             while end.agenda.unfinished:
                 end.agenda.unfinished.popleft().send_more(self.clock.now(), 1)
             end.time_out()
-
-
-class WiredSender(Sender):
-    """Sends into the network."""
-
-    net: Net
-
-    def __init__(self, host: str, port: int, **_: object) -> None:
-        self.host, self.port, self.is_v6, self.drops, self.buffer_bytes = host, port, False, 0, 1
-
-    def send(self, pieces, to, control=(), *, packets=1) -> bool:  # type: ignore[no-untyped-def]
-        self.send_whole(b"".join(pieces), to)
-        return True
-
-    def send_whole(self, datagram, to) -> None:  # type: ignore[no-untyped-def]
-        assert (self.host, to[0]) in PATHS, "from an address of one path to one of the other"
-        self.net.put(self.host, self.port, to[0], bytes(datagram))
-
-    def close(self) -> None:
-        pass
 
 
 class End:

@@ -10,16 +10,15 @@ import pytest
 from agents.nic.channel import Agenda
 from agents.nic.context import make_context
 from agents.nic.migrating import PathChannel, RankPaths
-from agents.nic.sockets import Sender, Senders
+from agents.nic.sockets import Senders
 from agents.transports.roce.endpoint import ConnectionId, qp_facts
 from emulator.roce.connection.messages import Delivered, Message, Verb
 from emulator.roce.connection.migration import ALTERNATE, PEER_RETURNS_NS, PRIMARY, PROBE_INTERVAL_NS, PROBES_TO_RETURN
 from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
 from tests.support.virtual_clock import VirtualClock
+from tests.support.wired_paths import HOSTS, WiredSender
 
-HOSTS = (("192.0.2.1", "198.51.100.1"), ("192.0.2.2", "198.51.100.2"))
-"""Of each end, the addresses of its paths."""
 OPTIONS = RoceOptions.parse({"path_mtu": 1024, "retry_count": 2})
 QPS = 2
 
@@ -31,6 +30,11 @@ class Net:
         self.clock, self.lost, self.unreachable = VirtualClock(1), set[str](), set[str]()
         self.packets: deque[tuple[str, int, str, bytes]] = deque()
         self.ends: dict[str, End] = {}
+
+    def put(self, source: str, port: int, to: str, packet: bytes) -> None:
+        if source in self.unreachable:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+        self.packets.append((source, port, to, packet))
 
     def carry(self) -> None:
         """Until nothing is under way, and nobody owes anything."""
@@ -50,27 +54,6 @@ class Net:
             for end in self.ends.values():
                 end.time_out()
             self.carry()
-
-
-class WiredSender(Sender):
-    """Sends into the network."""
-
-    net: Net
-
-    def __init__(self, host: str, port: int, **_: object) -> None:
-        self.host, self.port, self.is_v6, self.drops, self.buffer_bytes = host, port, False, 0, 1
-
-    def send(self, pieces, to, control=(), *, packets=1) -> bool:  # type: ignore[no-untyped-def]
-        self.send_whole(b"".join(pieces), to)
-        return True
-
-    def send_whole(self, datagram, to) -> None:  # type: ignore[no-untyped-def]
-        if self.host in self.net.unreachable:
-            raise OSError(errno.ENETUNREACH, "Network is unreachable")
-        self.net.packets.append((self.host, self.port, to[0], bytes(datagram)))
-
-    def close(self) -> None:
-        pass
 
 
 class End:
@@ -150,6 +133,14 @@ def lose(net: Net, path: int) -> None:
     net.lost |= {HOSTS[0][path], HOSTS[1][path]}
 
 
+def lose_and_mend_primary(net: Net, a: End) -> None:
+    """An end has moved to its alternate path, and the primary one works again."""
+    lose(net, PRIMARY)
+    a.post(100)
+    net.run(EXHAUSTED_NS)
+    net.lost.clear()
+
+
 def repeated(end: End) -> int:
     """Packets that came although they had arrived."""
     return sum(one.pair.responder.copies + one.pair.responder.duplicates for one, _ in end.channels)
@@ -200,10 +191,7 @@ def test_a_path_that_comes_and_goes_is_not_returned_to(net: Net, ends: tuple[End
 
 def test_an_end_that_has_returned_does_not_follow_a_peer_that_has_not(net: Net, ends: tuple[End, End]) -> None:
     a, b = ends
-    lose(net, PRIMARY)
-    a.post(100)
-    net.run(EXHAUSTED_NS)
-    net.lost.clear()
+    lose_and_mend_primary(net, a)
     while a.moves != [ALTERNATE, PRIMARY]:
         net.run(1_000_000)
         b.paths.state._answered = 0  # its probes are lost
@@ -230,10 +218,7 @@ def test_a_second_loss_before_the_return_is_outlived_if_the_first_path_answers(
     net: Net, ends: tuple[End, End], is_unreachable: bool
 ) -> None:
     a, b = ends
-    lose(net, PRIMARY)
-    a.post(100)
-    net.run(EXHAUSTED_NS)
-    net.lost.clear()
+    lose_and_mend_primary(net, a)
     while not a.paths.state._is_heard:
         net.run(1_000_000)
     lose(net, ALTERNATE)
@@ -247,10 +232,7 @@ def test_a_second_loss_before_the_return_is_outlived_if_the_first_path_answers(
 
 def test_what_the_second_path_lost_before_the_return_is_sent_again_at_once(net: Net, ends: tuple[End, End]) -> None:
     a, b = ends
-    lose(net, PRIMARY)
-    a.post(100)
-    net.run(EXHAUSTED_NS)
-    net.lost.clear()
+    lose_and_mend_primary(net, a)
     while a.paths.state._answered < PROBES_TO_RETURN - 1 or not a.paths.state._is_heard:
         net.run(1_000_000)
     lose(net, ALTERNATE)
@@ -282,10 +264,7 @@ def test_a_peer_without_a_path_has_failed(net: Net, ends: tuple[End, End], is_un
 
 def test_an_answer_that_cannot_be_sent_on_the_lost_path_fails_nothing(net: Net, ends: tuple[End, End]) -> None:
     a, b = ends
-    lose(net, PRIMARY)
-    a.post(100)
-    net.run(EXHAUSTED_NS)
-    net.lost.clear()
+    lose_and_mend_primary(net, a)
     net.unreachable = {HOSTS[1][PRIMARY]}
     net.run(2 * PROBE_INTERVAL_NS)
     assert b.reasons == []
@@ -298,10 +277,7 @@ def test_a_probe_is_answered_on_its_path_and_what_is_owed_on_the_other_there(
     net: Net, ends: tuple[End, End], is_probe_first: bool
 ) -> None:
     a, b = ends
-    lose(net, PRIMARY)
-    a.post(100)
-    net.run(EXHAUSTED_NS)
-    net.lost.clear()
+    lose_and_mend_primary(net, a)
     primary, alternate = a.channels[0]
     alternate.post(Message(Verb.WRITE_IMM, 100, imm=1, rkey=7))
     alternate.send(net.clock.now())
