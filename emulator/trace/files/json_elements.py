@@ -189,7 +189,7 @@ class ElementReader(Generic[E, H]):
         except msgspec.ValidationError as error:
             raise _Refused(self._placed(str(error)), 0) from error
         except NOT_READ as error:
-            if isinstance(error, UnicodeDecodeError):
+            if "utf-8" in str(error).lower():  # Python's error until msgspec 0.22, its own without a place since then
                 raise _not_text(text) from error
             place = _BYTE.search(str(error))
             at = None if place is None else int(place[1]) - 1

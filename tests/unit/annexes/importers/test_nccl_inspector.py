@@ -147,7 +147,7 @@ def test_records_that_a_newer_version_adds_are_counted_and_named(tmp_path: Path)
     assert dropped["records of an unknown kind, net_stats"] == 1
     assert dropped["parts of records of an unknown kind, net_perf (Inspector output v4.2; known: v4.0)"] == 1
     path.write_bytes("\n".join([*lines, json.dumps(newer | {"KIND": {}})]).encode().replace(b"KIND", b"\xff") + b"\n")
-    with pytest.raises(TraceError, match=rf"line {len(lines) + 1}.*cannot be read as a record.*utf-8"):
+    with pytest.raises(TraceError, match=rf"line {len(lines) + 1}.*cannot be read as a record.*(?i:utf-8)"):
         import_trace(importer_named("nccl-inspector"), tmp_path)
     path.write_text("\n".join([*lines, json.dumps(newer | {"coll_perf": {"coll": 1}})]) + "\n")
     with pytest.raises(TraceError, match=r"Inspector output v4\.2; known: v4\.0"):
