@@ -1,14 +1,22 @@
 """`charkha agent peer` as a user runs it: both ends are Charkha, on loopback."""
 
+import asyncio
+import gc
 import json
 import signal
-from collections.abc import Iterator
+import socket
+import struct
+import threading
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.annexes.peer.conversation import connect as connect_to
+from emulator.errors import RunError
+from emulator.flows.perftest_exchange import Swap
 from tests.support.command import Command, Finished, charkha, started, wait_for
 from tests.support.loopback import NET, free_port, receives_datagrams
 
@@ -161,3 +169,30 @@ def test_a_client_names_the_command_when_the_server_refuses_its_size(tmp_path: P
         finished = connect(tmp_path, port, "--size", 100_000)
     assert finished.code == 1
     assert "does it run ib_write_bw --size=100000 " in finished.stderr.splitlines()[-1]
+
+
+def test_a_connection_that_is_reset_is_told_once(port: int) -> None:
+    """asyncio prints an error that a future still holds when it is collected."""
+
+    def reset() -> None:
+        connection, _ = listener.accept()
+        connection.recv(1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    async def play() -> list[object]:
+        conversation = await connect_to(SERVER, port, local=CLIENT)
+        with pytest.raises(RunError, match="the connection ended before it sent its version"):
+            await conversation.play(one_block())
+        conversation.stream.close()
+        futures = [one for one in gc.get_objects() if isinstance(one, asyncio.Future) and one.done()]
+        return [one for one in futures if one._log_traceback]
+
+    def one_block() -> Generator[Swap, bytes, None]:
+        yield Swap("its version", b"5.9 ", 4)
+
+    with socket.create_server((SERVER, port)) as listener:
+        peer = threading.Thread(target=reset)
+        peer.start()
+        assert asyncio.run(play()) == []
+        peer.join()

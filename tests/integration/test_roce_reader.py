@@ -23,7 +23,7 @@ from tests.support.command import wait_for
 
 STRIDE, PER_CALL, MOST = 100, 4, 5
 CALL = STRIDE * PER_CALL
-ETH_P_ALL = 3
+ETH_P_ALL, SO_MEMINFO = 3, 55
 Ends = tuple[socket.socket, socket.socket, socket.socket]
 
 
@@ -73,10 +73,18 @@ def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> SocketReader:
 
 
 def send(sender: socket.socket, ends: Ends, packets: int, letter: bytes, stride: int = STRIDE) -> bytes:
-    content = letter * (packets * stride)
+    """Send, and wait until it has come: on a busy machine the kernel delivers after the call."""
+    content, before = letter * (packets * stride), queued_bytes(ends[0])
     control = cut_message(stride) if packets > 1 else ()
     sender.sendmsg((content,), control, 0, ends[0].getsockname())
+    wait_for(lambda: queued_bytes(ends[0]) > before or None)
     return content
+
+
+def queued_bytes(receiver: socket.socket) -> int:
+    """What waits in a socket, with what the kernel needs for it (SK_MEMINFO_RMEM_ALLOC of linux/sock_diag.h)."""
+    (queued,) = struct.unpack_from("=I", receiver.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 64))
+    return int(queued)
 
 
 def read(reader: SocketReader) -> list[tuple[bytes, int, SocketAddress]]:

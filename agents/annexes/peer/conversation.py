@@ -73,7 +73,9 @@ class _Protocol(asyncio.StreamReaderProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.ended.set()
-        super().connection_lost(error)
+        if error is not None:
+            self.reader.set_exception(error)
+        super().connection_lost(None)  # nobody waits for the close: asyncio would print the error that it keeps for it
 
 
 class TcpStream:
