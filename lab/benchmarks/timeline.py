@@ -4,15 +4,15 @@
     python -m lab.benchmarks.timeline --step N
     python -m lab.benchmarks.timeline --sums N
 
-Needs root, and a lab of hosts at one switch whose ports have rates. A round is an all-reduce without and one with bins
-of 1 ms, in turns. Prints, of each round, goodput and processor time with / without. Then it plays messages between two
-ranks, N times, while a port goes from its rate to a tenth of it and back; with --step only that. A step's time is that
-of the kernel, and where it is found is what the run's table of events says. With --sums it only adds up the bins of N
-runs of 8 ranks, in turns with and without lost frames, with path MTU 4096 and 1024, and of two collectives. Exit code 1
-if the bins of a flow do not add up to its row in flows.parquet, if a step is not within 2 bins of when it was made, or
-if the median goodput is below 0.98. A step decides nothing if nobody knows to 2 bins when it was made, as when the
-command for it took long to start, or if none is found, as when a busy host made a pause close by; if that are more than
-half, the exit code is 1 too.
+Needs root, and a topology of hosts at one switch whose ports have rates: it brings up its lab. A round is an
+all-reduce without and one with bins of 1 ms, in turns. Prints, of each round, goodput and processor time with /
+without. Then it plays messages between two ranks, N times, while a port goes from its rate to a tenth of it and back;
+with --step only that. A step's time is that of the kernel, and where it is found is what the run's table of events
+says. With --sums it only adds up the bins of N runs of 8 ranks, in turns with and without lost frames, with path MTU
+4096 and 1024, and of two collectives. Exit code 1 if the bins of a flow do not add up to its row in flows.parquet, if
+a step is not within 2 bins of when it was made, or if the median goodput is below 0.98. A step decides nothing if
+nobody knows to 2 bins when it was made, as when the command for it took long to start, or if none is found, as when a
+busy host made a pause close by; if that are more than half, the exit code is 1 too.
 """
 
 from __future__ import annotations
@@ -139,12 +139,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sums", type=int, metavar="N", help="only the sums of N runs")
     chosen = parser.parse_args(arguments)
     ratios, wrong, runs = [], 0, chosen.step or chosen.rounds
-    with tempfile.TemporaryDirectory() as place:
-        if chosen.sums:
-            return int(added_up(Path(place), chosen.sums, chosen.topology) > 0)
-        if not chosen.step:
-            ratios, wrong = cost(Path(place), chosen.rounds, chosen.topology)
-        errors, of_steps = found_steps(Path(place), runs, chosen.topology)
+    charkha("lab", "up", chosen.topology)
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            if chosen.sums:
+                return int(added_up(Path(place), chosen.sums, chosen.topology) > 0)
+            if not chosen.step:
+                ratios, wrong = cost(Path(place), chosen.rounds, chosen.topology)
+            errors, of_steps = found_steps(Path(place), runs, chosen.topology)
+    finally:
+        charkha("lab", "down", chosen.topology)
     wrong += of_steps
     late = [one for one in errors if abs(one) > MOST_BINS]
     print(f"{len(errors) - len(late)} of the {len(errors)} steps that decide within {MOST_BINS} bins; ", end="")
