@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PluginKind(StrEnum):
-    """What a plug-in adds. The last three are of this distribution alone; hooks are what the core asks of annexes."""
+    """What a plug-in adds. The last three are of this distribution alone; hooks are what others ask of an annex."""
 
     COMMANDS = "commands"
     IMPORTERS = "importers"
@@ -116,6 +116,9 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "publishing": f"{_ANNEXES}telemetry.publishing:publishing",
         "live_page": f"{_ANNEXES}telemetry.live_page:main",
         "series_result": f"{_ANNEXES}series.stored:series_result",
+        "suite_runs": f"{_ANNEXES}series.suite_document:single_runs",
+        "suite_rules": f"{_ANNEXES}series.suite_document:rules_of_cases",
+        "sweep_points": f"{_ANNEXES}series.sweep_grid:points_of",
         "trace_line_writer": f"{_ANNEXES}exports.perfetto:trace_line_writer",
     },
 }

@@ -1,7 +1,8 @@
-"""Files that come with Charkha: topologies, example traces, firmware profiles, pages of the documentation.
+"""Files that come with Charkha: topologies, example traces, firmware profiles, suites, pages of the documentation.
 
 A source tree has them in folders of its own, an installed package in share/charkha. They can be named by their name
-(`two-hosts-switch`) or by their path in the source tree (`topologies/two-hosts-switch.yaml`) from any folder.
+(`two-hosts-switch`) or by their path in the source tree (`topologies/two-hosts-switch.yaml`) from any folder. Suites
+are data of the package, and have names alone.
 """
 
 from __future__ import annotations
@@ -72,6 +73,12 @@ TOPOLOGIES = Shipped("topologies", ".yaml")
 TRACES = Shipped("lab/examples", "")
 PROFILES = Shipped("lab/profiles", ".yaml")
 PAGES = Shipped("docs", ".md")
+
+
+def shipped_suites() -> Mapping[str, Path]:
+    """The suites that come with Charkha, by name."""
+    folder = Path(__file__).parent / "annexes" / "series" / "suites"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def first_line(path: Path) -> str:

@@ -35,6 +35,7 @@ from emulator.annexes.bench_kit.audit.report import to_json as audit_to_json
 from emulator.annexes.exports.formats import export
 from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.launch.authority import CERTIFICATE, KEY, issue, issue_token, make_authority
+from emulator.annexes.series.suite_document import read_suite
 from emulator.annexes.service.configuration import ServiceFolder, read_configuration
 from emulator.annexes.workloads.mooncake import read_requests
 from emulator.control.certificates.identity import check_identity
@@ -46,7 +47,6 @@ from emulator.controller.roster.listen_address import ListenAddress
 from emulator.device.profile.load import load_profile
 from emulator.errors import InputError, PlanError, RemoteProtocolError
 from emulator.experiment.play.outcome import stored_result
-from emulator.experiment.series.suite_document import read_suite, shipped_suites
 from emulator.experiment.settle.defaults import resolve
 from emulator.experiment.settle.settled import planned_flows
 from emulator.experiment.settle.workload import load_from_files
@@ -68,7 +68,7 @@ from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.worst.stragglers import lateness
 from emulator.results.verdict.judge import judge
 from emulator.results.verdict.rules import EXAMPLE, load_rules
-from emulator.shipped import PROFILES, TOPOLOGIES
+from emulator.shipped import PROFILES, TOPOLOGIES, shipped_suites
 from emulator.topology.load import load_topology
 from emulator.trace.files.master import write_master
 from emulator.trace.meaning.workload import build_workload

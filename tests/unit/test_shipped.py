@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.experiment.series.suite_document import shipped_suites
 from emulator.experiment.spec.document import read_experiment, with_absolute_paths
 from emulator.experiment.spec.spec import Experiment, Network
-from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, Shipped, first_line
+from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, Shipped, first_line, shipped_suites
 from emulator.topology.load import load_topology
 from emulator.trace.files.load import load_trace
 

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from emulator.annexes.series.record import new_folder
+from emulator.annexes.series.suite_document import Case, Suite, find_suite, read_suite
 from emulator.annexes.series.suite_record import SuiteRecord
 from emulator.annexes.series.suite_reports import write_reports
 from emulator.annexes.series.suite_runner import SUITES, latest_folder, play_suites
@@ -31,11 +33,10 @@ from emulator.cli.parser import Parser, Subparsers
 from emulator.cli.player import CommandPlayer
 from emulator.errors import InputError
 from emulator.experiment.series.campaign import groups_of
-from emulator.experiment.series.suite_document import Case, Suite, find_suite, read_suite, shipped_suites
-from emulator.experiment.series.turns import new_folder
 from emulator.experiment.spec.parts import merge
 from emulator.option import Level
 from emulator.results.run_folder.places import check_folder
+from emulator.shipped import shipped_suites
 from emulator.views.columns.columns import Column
 from emulator.views.columns.figures import NONE
 from emulator.views.columns.result_columns import STYLES

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
-from emulator.experiment.series.suite_document import Case, ClauseSection, Suite
-from emulator.experiment.series.turns import SeriesRecord, check_below
+from emulator.annexes.series.record import SeriesRecord, check_below
+from emulator.annexes.series.suite_document import Case, ClauseSection, Suite
 from emulator.results.run_folder.manifest import Manifest, RunFigures
 from emulator.results.run_folder.reader import Run
 from emulator.results.statistics.metric import MetricKind, Unit

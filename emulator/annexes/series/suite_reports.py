@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from junitparser import TestCase, TestSuite
 
+from emulator.annexes.series.suite_document import ClauseSection
 from emulator.annexes.series.suite_record import CaseRecord, Check, RunRecord, SuiteRecord
 from emulator.annexes.series.suite_table import (
     RESULTS,
@@ -24,7 +25,6 @@ from emulator.annexes.series.suite_table import (
     outcome_of,
     text_of,
 )
-from emulator.experiment.series.suite_document import ClauseSection
 from emulator.host.files import write_json, write_text
 from emulator.results.run_folder.manifest import REPORT
 from emulator.results.statistics.metric import Unit

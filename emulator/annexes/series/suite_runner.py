@@ -18,6 +18,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from emulator.annexes.series.suite_document import Case, Search, Suite
 from emulator.annexes.series.suite_record import (
     BITS_PER_S,
     BYTES,
@@ -31,7 +32,6 @@ from emulator.annexes.series.suite_record import (
 )
 from emulator.annexes.series.suite_table import Records, load_text
 from emulator.errors import InputError
-from emulator.experiment.series.suite_document import Case, Search, Suite
 from emulator.experiment.series.turns import Play, Series, Turn
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Experiment

@@ -15,9 +15,9 @@ from emulator.errors import InputError
 from emulator.option import Level
 
 if TYPE_CHECKING:
+    from emulator.annexes.series.sweep_grid import GridSweep
     from emulator.cli.parser import Subparsers
     from emulator.experiment.series.campaign import CampaignProgress
-    from emulator.experiment.series.sweep_grid import GridSweep
     from emulator.experiment.series.turns import Turn
     from emulator.experiment.spec.spec import Experiment
     from emulator.results.verdict.judge import Outcome
@@ -61,9 +61,9 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from emulator.annexes.series.record import new_folder
+    from emulator.annexes.series.sweep_grid import SWEEPS, VALUES
     from emulator.experiment.play.play import name_of
-    from emulator.experiment.series.sweep_grid import SWEEPS, VALUES
-    from emulator.experiment.series.turns import new_folder
     from emulator.results.run_folder.places import check_folder
 
     experiment = experiment_of(args)
@@ -77,10 +77,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -> int:
+    from emulator.annexes.series.sweep_grid import check_points, make_sweep, parse_axis, solo_once
     from emulator.cli.player import CommandPlayer
     from emulator.cli.playing import status
     from emulator.experiment.series.campaign import CampaignProgress, play_campaign
-    from emulator.experiment.series.sweep_grid import check_points, make_sweep, parse_axis, solo_once
 
     sweep = make_sweep(experiment, [parse_axis(text, experiment) for text in args.vary])
     progress = CampaignProgress(root, sweep.turns)

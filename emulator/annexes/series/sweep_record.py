@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from emulator.experiment.series.sweep_grid import GridSweep, Point, apart_from_starts
-from emulator.experiment.series.turns import SeriesRecord, TurnOutcome
+from emulator.annexes.series.record import SeriesRecord
+from emulator.annexes.series.sweep_grid import GridSweep, Point, apart_from_starts
+from emulator.experiment.series.turns import TurnOutcome
 from emulator.results.comparison import inference
 from emulator.results.comparison.interference import JobInterference, measure_interference
 from emulator.results.run_folder.reader import Run

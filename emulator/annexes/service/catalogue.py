@@ -17,8 +17,6 @@ from msgspec.structs import replace
 from emulator.annexes.service.configuration import Configuration
 from emulator.annexes.service.model import MOST_FILES, MOST_REPEATS, Compose, Composed, Dut, Refusal, Stored, StoredFile
 from emulator.errors import EventError, TraceError
-from emulator.experiment.series.suite_document import Case, read_suite, shipped_suites
-from emulator.experiment.series.sweep_grid import make_sweep, parse_axis
 from emulator.experiment.settle.events import refuse_commands
 from emulator.experiment.spec.document import experiment_in, to_yaml
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
@@ -26,9 +24,10 @@ from emulator.experiment.spec.readers import is_algorithm_file
 from emulator.experiment.spec.settings import ALGORITHMS, SETTINGS, is_set
 from emulator.experiment.spec.spec import Experiment, Job
 from emulator.host.files import write_text
+from emulator.plugins import PluginKind, load
 from emulator.results.verdict.rules import EXAMPLE, Rules, load_rules, rules_from
 from emulator.schema import SchemaProblem
-from emulator.shipped import PROFILES, TOPOLOGIES, TRACES, first_line
+from emulator.shipped import PROFILES, TOPOLOGIES, TRACES, first_line, shipped_suites
 from emulator.suggestions import did_you_mean
 from emulator.topology.document import parse_document
 from emulator.topology.load import joining_hosts, load_topology
@@ -163,10 +162,10 @@ class Catalogue:
             raise Refusal(str(problem)) from problem
         if choice.vary is None:
             return Composed(specs={name: to_yaml(experiment)})
-        points = make_sweep(experiment, [parse_axis(choice.vary, experiment)]).points
+        points: Mapping[str, Experiment] = load(PluginKind.HOOKS, "sweep_points")(choice.vary, experiment)
         if len(points) > MOST_REPEATS:
             raise Refusal(f"vary: {len(points)} values are more than {MOST_REPEATS}: each is a run")
-        return Composed(specs={f"{name} {point}": to_yaml(point.experiment) for point in points})
+        return Composed(specs={f"{name} {point}": to_yaml(one) for point, one in points.items()})
 
     def _job(self, choice: Compose) -> dict[str, Any]:
         if choice.trace is not None:
@@ -180,18 +179,12 @@ class Catalogue:
         return {"sweep": {"collective": choice.bench, "ranks": choice.ranks, **sizes}}
 
     def _compose_suite(self, name: str, over: Mapping[str, Any]) -> Composed:
-        suite = read_suite(self._find("suites", name), over=over)
-        specs, left_out = {}, []
-        for case in suite.cases:
-            if case.search is not None:
-                left_out.append(f"{case.name}: is a search, which is many runs: charkha suite run plays it")
-            elif case.interference is not None:
-                left_out.append(f"{case.name}: plays its jobs alone too: charkha suite run does that")
-            else:
-                judged = replace(
-                    case.experiment, observe=replace(case.experiment.observe, expect=f"{name}/{case.name}")
-                )
-                specs[case.name] = to_yaml(judged)
+        runs: Mapping[str, Experiment]
+        runs, left_out = load(PluginKind.HOOKS, "suite_runs")(self._find("suites", name), over)
+        specs = {
+            case: to_yaml(replace(one, observe=replace(one.observe, expect=f"{name}/{case}")))
+            for case, one in runs.items()
+        }
         return Composed(specs=specs, left_out=tuple(left_out))
 
     def read(self, text: str, dut: Dut, *, others: Sequence[Dut]) -> Experiment:
@@ -272,19 +265,18 @@ class Catalogue:
         stored, suites = self._paths("rules"), self._paths("suites")
         if name in stored and suite not in suites:
             return stored[name]
-        cases = read_suite(suites[suite]).cases if suite in suites else ()
-        found = next((one for one in cases if one.name == wanted), None)
-        if found is None:
+        cases: Mapping[str, str] = load(PluginKind.HOOKS, "suite_rules")(suites[suite]) if suite in suites else {}
+        if wanted not in cases:
             problem = f"observe.expect: {name!r}: write USER/NAME of stored rules, SUITE/CASE of a stored suite"
             raise Refusal(f"{problem}, or {EXAMPLE}{did_you_mean(name, stored)}")
-        return self._kept_rules(found)
+        return self._kept_rules(cases[wanted])
 
-    def _kept_rules(self, case: Case) -> Path:
+    def _kept_rules(self, text: str) -> Path:
         """A file with the rules of a case, named by its content."""
-        path = self._rules / f"{hashlib.sha256(case.rules_text.encode()).hexdigest()[:16]}.yaml"
+        path = self._rules / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
-            write_text(path, case.rules_text)
+            write_text(path, text)
         return path
 
     def _find(self, kind: str, given: str) -> Path:

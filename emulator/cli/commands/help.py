@@ -12,7 +12,7 @@ from emulator.cli.parser import Subparsers
 from emulator.cli.words import SUMMARIES
 from emulator.errors import InputError
 from emulator.plugins import BUILT_IN, PluginKind
-from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, first_line
+from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, first_line, shipped_suites
 from emulator.suggestions import OLD_WORDS, did_you_mean
 
 _ALIASES = {"rules": "expect", "run-spec": "experiment", "hardware": "physical"}
@@ -72,8 +72,6 @@ def add_examples(subparsers: Subparsers) -> None:
 
 
 def _list_examples(args: argparse.Namespace) -> None:
-    from emulator.experiment.series.suite_document import shipped_suites
-
     kinds = {
         "topologies": TOPOLOGIES.paths,
         "traces": TRACES.paths,

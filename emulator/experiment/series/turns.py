@@ -5,25 +5,20 @@ A turn whose folder holds a complete run is not played again; what an aborted on
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Protocol
 
-import msgspec
 import numpy as np
 
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.spec.document import experiment_of_run, with_absolute_paths
 from emulator.experiment.spec.spec import Experiment
-from emulator.host.files import read_bounded, write_json
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import StoredSession, found_session
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.iterations import iteration_durations
-from emulator.schema import SchemaProblem, decode, parse_json
 
 
 class Play(Protocol):
@@ -115,11 +110,6 @@ class Series:
             return TurnOutcome(turn, folder, None, str(error))
 
 
-def new_folder(root: Path, name: str) -> Path:
-    """A path below a root named after the time and what is played."""
-    return root / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
-
-
 def _require_same(played: StoredSession, experiment: Experiment) -> None:
     """Refuse what is complete but not of this experiment: they would be taken for repeats of each other.
 
@@ -144,58 +134,3 @@ def _set_aside(folder: Path) -> None:
         if not aside.exists():
             folder.rename(aside)
         attempt += 1
-
-
-def check_below(*names: str) -> None:
-    """Check names of folders in a record: a record that came from elsewhere must lead to nothing outside its folder.
-
-    Raises:
-        ValueError: one is absolute, leads upwards, or is longer than a name can be.
-    """
-    for name in names:
-        parts = name.split("/")
-        if name.startswith("/") or ".." in parts or max(map(len, map(os.fsencode, parts))) > _LONGEST_NAME:
-            raise ValueError(f"{name[:40]!r} is not a folder below that of the record")
-
-
-_LONGEST_NAME = 255
-
-
-class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a series, so far.
-
-    Attributes:
-        FILE: name of its file.
-        SERIES: what has such a result, in a word.
-    """
-
-    FILE: ClassVar[str]
-    SERIES: ClassVar[str]
-
-    def to_plain(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
-    def write(self, folder: Path) -> None:
-        """Write the file; a reader sees the old one or the new one.
-
-        Raises:
-            HostError: it cannot be written.
-        """
-        write_json(folder / self.FILE, self.to_plain())
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """The result from a folder.
-
-        Raises:
-            InputError: the folder is not that of such a series, or its file is damaged.
-        """
-        path = folder / cls.FILE
-        try:
-            return decode(parse_json(read_bounded(path)), cls)
-        except OSError as error:
-            raise InputError(f"{folder}: is not the folder of a {cls.SERIES} ({cls.FILE}: {error.strerror})") from error
-        except SchemaProblem as problem:
-            raise InputError(f"{path}: is not the result of a {cls.SERIES} ({problem})") from problem

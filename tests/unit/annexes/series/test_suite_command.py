@@ -13,11 +13,12 @@ from emulator.annexes.series.suite_command import (
     render_list,
     render_suite,
 )
+from emulator.annexes.series.suite_document import find_suite, read_suite
 from emulator.annexes.series.suite_record import SuiteRecord
 from emulator.cli.output import print_tables
 from emulator.errors import InputError
-from emulator.experiment.series.suite_document import find_suite, read_suite, shipped_suites
 from emulator.results.verdict.judge import Outcome
+from emulator.shipped import shipped_suites
 from tests.unit.annexes.series.test_suite_table import RECORD
 
 

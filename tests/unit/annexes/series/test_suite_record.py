@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.series.suite_document import Case
 from emulator.annexes.series.suite_record import (
     CaseRecord,
     Check,
@@ -12,7 +13,6 @@ from emulator.annexes.series.suite_record import (
     case_record,
 )
 from emulator.errors import InputError
-from emulator.experiment.series.suite_document import Case
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.verdict.judge import Outcome
 from emulator.results.verdict.rules import Rules

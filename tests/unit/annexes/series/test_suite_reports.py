@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
+from emulator.annexes.series.suite_document import ClauseSection, find_suite, read_suite
 from emulator.annexes.series.suite_record import CaseRecord, Check, RunRecord
 from emulator.annexes.series.suite_reports import (
     Conformance,
@@ -18,7 +19,6 @@ from emulator.annexes.series.suite_reports import (
 )
 from emulator.cli.main import main
 from emulator.errors import InputError
-from emulator.experiment.series.suite_document import ClauseSection, find_suite, read_suite
 from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.verdict.judge import Outcome
 from emulator.views.html.page.document import render

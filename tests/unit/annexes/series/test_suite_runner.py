@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.series import suite_record as record_module
+from emulator.annexes.series.record import new_folder
+from emulator.annexes.series.suite_document import Case, Search, Suite, read_suite
 from emulator.annexes.series.suite_record import (
     CaseRecord,
     Check,
@@ -17,8 +19,6 @@ from emulator.annexes.series.suite_record import (
 from emulator.annexes.series.suite_runner import SUITES, latest_folder, play_suites, search_record
 from emulator.annexes.series.suite_table import deciding_cell
 from emulator.errors import InputError, RunError, RunInterrupted
-from emulator.experiment.series.suite_document import Case, Search, Suite, read_suite
-from emulator.experiment.series.turns import new_folder
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.run_folder.session import StoredSession, session_of
 from emulator.results.run_folder.writer import RunWriter

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.series.suite_command import render_results
+from emulator.annexes.series.suite_document import Suite, read_suite
 from emulator.annexes.series.suite_record import CaseRecord, SuiteRecord
 from emulator.annexes.series.suite_runner import play_suites
 from emulator.annexes.series.suite_table import (
@@ -16,7 +17,6 @@ from emulator.annexes.series.suite_table import (
 from emulator.cli.output import print_tables
 from emulator.errors import InputError, ResultError
 from emulator.experiment.play.outcome import stored_result
-from emulator.experiment.series.suite_document import Suite, read_suite
 from emulator.experiment.spec.spec import Experiment
 from emulator.results.verdict.judge import Outcome
 from emulator.views.terminal.table import FittedTable

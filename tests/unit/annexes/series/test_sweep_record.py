@@ -15,7 +15,7 @@ from emulator.experiment.spec.spec import Campaign, Experiment
 from emulator.results.run_folder.session import StoredSession, session_of
 from tests.support.runs import collective, ranks, write_run
 from tests.support.terminal import shown
-from tests.unit.experiment.series.test_sweep_grid import BASE, sweep
+from tests.unit.annexes.series.test_sweep_grid import BASE, sweep
 
 ITERATIONS = 8
 

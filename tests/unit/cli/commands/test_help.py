@@ -7,8 +7,7 @@ import pytest
 
 from emulator import exit_codes
 from emulator.cli.main import main
-from emulator.experiment.series.suite_document import shipped_suites
-from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES
+from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, shipped_suites
 from emulator.transports.registry import TRANSPORTS
 
 

@@ -96,6 +96,19 @@ def make_sweep(experiment: Experiment, axes: Sequence[Axis]) -> GridSweep:
     return GridSweep(axes, points, repeat)
 
 
+def points_of(text: str, experiment: Experiment) -> dict[str, Experiment]:
+    """The points of a sweep of one setting, for who plays each on its own: `qps=4` → its run spec.
+
+    Args:
+        text: the axis; see `parse_axis`.
+        experiment: what is varied.
+
+    Raises:
+        InputError: it is no axis, there are too many points, or a value does not fit.
+    """
+    return {str(point): point.experiment for point in make_sweep(experiment, [parse_axis(text, experiment)]).points}
+
+
 def repeats_of(experiment: Experiment) -> int:
     """How often each point is played.
 

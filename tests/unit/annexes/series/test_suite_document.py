@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.series.suite_document import find_suite, read_suite, suite_schema
 from emulator.errors import InputError
-from emulator.experiment.series.suite_document import find_suite, read_suite, shipped_suites, suite_schema
+from emulator.shipped import shipped_suites
 from tests.support.command import ROOT
 
 SUITE = """\

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from emulator.annexes.series.sweep_grid import GridSweep, check_points, make_sweep, parse_axis
 from emulator.errors import InputError
-from emulator.experiment.series.sweep_grid import GridSweep, check_points, make_sweep, parse_axis
 from emulator.experiment.settle.workload import LatestJobs
 from emulator.experiment.spec.spec import Campaign, Experiment, Job
 from emulator.experiment.spec.spec import Sweep as Sizes

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +27,7 @@ from emulator.experiment.spec.spec import Experiment
 from emulator.results.statistics.metric import Unit
 from emulator.results.verdict.rules import BoundSection, MetricBound, Rules, RuleSection, bound_in, rules_in
 from emulator.schema import SchemaProblem, Section, decode, json_schema, require_one_of
+from emulator.shipped import shipped_suites
 from emulator.suggestions import did_you_mean
 from emulator.topology.document import Document, read_document
 from emulator.units import parse_fraction, parse_rate, parse_size
@@ -195,12 +195,6 @@ class Suite:
         return hashlib.sha256(json.dumps(cases, sort_keys=True).encode()).hexdigest()
 
 
-def shipped_suites() -> Mapping[str, Path]:
-    """The suites that come with Charkha, by name."""
-    folder = Path(str(files("emulator.experiment.series"))) / "suites"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
 def find_suite(name: str) -> Path:
     """The file that a name on the command line stands for: a path, or a suite that Charkha ships.
 
@@ -242,6 +236,38 @@ def read_suite(path: Path, *, over: Mapping[str, Any] | None = None, settings: S
         for number, name in enumerate(clause.cases or ()):
             document.require(name, names, "case", ("clauses", at, "cases", number))
     return Suite(file.name, file.description, file.source, file.not_covered, cases, file.clauses)
+
+
+def single_runs(path: Path, over: Mapping[str, Any]) -> tuple[dict[str, Experiment], list[str]]:
+    """The cases of a suite that are one run, for who plays each on its own.
+
+    Args:
+        path, over: as of `read_suite`.
+
+    Returns:
+        Name of the case → its run spec; and for each other case its name and why it is none of them.
+
+    Raises:
+        InputError: the file is not a suite.
+    """
+    runs, others = {}, []
+    for case in read_suite(path, over=over).cases:
+        if case.search is not None:
+            others.append(f"{case.name}: is a search, which is many runs: charkha suite run plays it")
+        elif case.interference is not None:
+            others.append(f"{case.name}: plays its jobs alone too: charkha suite run does that")
+        else:
+            runs[case.name] = case.experiment
+    return runs, others
+
+
+def rules_of_cases(path: Path) -> dict[str, str]:
+    """Name of each case of a suite → its rules, as a rules file.
+
+    Raises:
+        InputError: the file is not a suite.
+    """
+    return {case.name: case.rules_text for case in read_suite(path).cases}
 
 
 def suite_schema() -> dict[str, Any]:

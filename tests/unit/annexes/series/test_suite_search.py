@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.experiment.series.suite_document import Search
+from emulator.annexes.series.suite_document import Search
 
 
 def search(low: int = 100, high: int = 1000, resolution: float = 0.01, at_least: int | None = None) -> Search:

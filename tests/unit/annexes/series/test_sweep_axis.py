@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from emulator.annexes.series.sweep_grid import Axis, parse_axis, parse_range
 from emulator.errors import InputError
-from emulator.experiment.series.sweep_grid import Axis, parse_axis, parse_range
 from emulator.experiment.spec.spec import Experiment, Job, Sweep
 
 BENCH = Experiment(jobs=(Job(sweep=Sweep(collective="all_reduce", ranks=2)),))
