@@ -6,17 +6,16 @@ part of which they see as /run and /var/tmp, where FRR writes.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from emulator.device.lab.commands import attempt, require_tools, run
 from emulator.device.lab.model import ROUTER, Design, LabPort, Node
-from emulator.device.lab.recipe import CommandBatch, exec_prefix
+from emulator.device.lab.recipe import exec_prefix
 from emulator.errors import HostError
+from emulator.host.tools import CommandBatch, listed, require_tools, run
 from emulator.topology.network import Bfd
 from emulator.units import NS_PER_MS
 
@@ -171,9 +170,8 @@ def _towards_routers(node: Node, design: Design) -> list[LabPort]:
 
 def _missing_route(node: Node) -> str | None:
     """The first route that a router should have learnt, and has not, or not with all of its hops."""
-    printed = attempt(CommandBatch(("ip", "-n", node.namespace, "-json", "route", "show", "proto", "bgp")))
     known = {}
-    for route in json.loads(printed or "[]"):
+    for route in listed(CommandBatch(("ip", "-n", node.namespace, "-json", "route", "show", "proto", "bgp"))):
         known[route["dst"]] = {(hop.get("dev"), hop.get("gateway")) for hop in route.get("nexthops", [route])}
     for route in node.routes:
         hops = {(hop.device, hop.address) for hop in route.hops}
@@ -187,6 +185,6 @@ def _missing_watch(node: Node, design: Design, folder: Path) -> str | None:
     if design.routing is None or design.routing.bfd is None:
         return None
     asked = ("vtysh", "-d", "bfdd", "-c", "show bfd peers json")
-    printed = attempt(_entered(node, folder / node.namespace, "env", f"HOME={_SEEN}", *asked))
-    up = {peer["interface"] for peer in json.loads(printed or "[]") if peer["status"] == "up"}
+    peers = listed(_entered(node, folder / node.namespace, "env", f"HOME={_SEEN}", *asked))
+    up = {peer["interface"] for peer in peers if peer["status"] == "up"}
     return next((f"BFD session at {p.device}" for p in _towards_routers(node, design) if p.device not in up), None)

@@ -5,16 +5,17 @@ pyroute2 could do the same in this process, but would add to the memory and star
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, TypeAlias
 
 from emulator.errors import HostError
+from emulator.host.tools import CommandBatch, finished, refusal
 
 FOREVER_S = 0xFFFFFFFF
 """An unlimited lifetime in the kernel's notation."""
+_LIMIT_S = 30.0
 Prefix: TypeAlias = IPv4Network | IPv6Network
 
 
@@ -106,32 +107,17 @@ def change(commands: Sequence[str], *, goes_on: bool = False) -> None:
     if not commands:
         return
     options = ["-force"] if goes_on else []
-    finished = _run(["ip", *options, "-batch", "-"], "\n".join(commands) + "\n")
-    if finished.returncode and not goes_on:
-        raise HostError(_complaint(finished.stderr, commands))
-
-
-def _complaint(stderr: str, commands: Sequence[str]) -> str:
-    lines = stderr.strip().splitlines()
-    failed = next((line for line in lines if line.startswith("Command failed")), "")
-    number = failed.rpartition(":")[2]
-    command = commands[int(number) - 1] if number.isdecimal() and 0 < int(number) <= len(commands) else commands[0]
-    why = lines[0].removeprefix("RTNETLINK answers: ") if lines else "no reason given"
-    return f"`ip {command}` failed ({why}): run the agent as root or with CAP_NET_ADMIN"
+    batch = CommandBatch(("ip", *options, "-batch", "-"), commands, _LIMIT_S)
+    done = finished(batch)
+    if done.returncode and not goes_on:
+        raise HostError(f"{refusal(batch, done.stderr)}: run the agent as root or with CAP_NET_ADMIN")
 
 
 def _ask(*words: str) -> list[Any]:
-    finished = _run(["ip", "-json", *words])
-    if finished.returncode:
-        return []
-    answer: list[Any] = json.loads(finished.stdout or "[]")
-    return [entry for entry in answer if entry]
+    """What `ip` lists; empty if it refuses.
 
-
-def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
-    except FileNotFoundError as error:
-        raise HostError("the ip command is missing: apt-get install iproute2") from error
-    except subprocess.TimeoutExpired as error:
-        raise HostError(f"`{' '.join(command)}` does not answer") from error
+    Raises:
+        HostError: there is no `ip` command, or it does not answer.
+    """
+    done = finished(CommandBatch(("ip", "-json", *words), limit_s=_LIMIT_S))
+    return [] if done.returncode else [entry for entry in json.loads(done.stdout or "[]") if entry]

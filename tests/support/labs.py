@@ -11,12 +11,12 @@ from typing import NoReturn
 
 import pytest
 
-from emulator.device.lab.commands import CommandHost, on
 from emulator.device.lab.design import make_design
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.model import Node
-from emulator.device.lab.recipe import CommandBatch, exec_prefix
+from emulator.device.lab.recipe import exec_prefix
 from emulator.device.lab.state import UP, LabState, LabStore, Owner, Party
+from emulator.host.tools import CommandBatch, CommandHost, on
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.command import wait_for

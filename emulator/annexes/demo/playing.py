@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Self
 
 from emulator.annexes.demo.tours import Tour, TourStep
-from emulator.device.lab.commands import require_root, require_tools
+from emulator.device.lab.commands import require_root
 from emulator.errors import HostError, RunError
+from emulator.host.tools import require_tools
 
 _TOOLS = ("unshare", "nsenter", "mount", "ip", "tc", "nft", "ethtool", "sysctl")
 _BEGIN = "mount -t tmpfs tmpfs /run && ip link set lo up && echo ready && exec cat"

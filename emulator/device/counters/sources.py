@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import ssl
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,12 +19,14 @@ from emulator.device.counters.counters import CounterReading
 from emulator.device.counters.gnmi_stream import DISCARDED, GnmiStream, count_in, key_in
 from emulator.errors import HostError
 from emulator.host import iproute
+from emulator.host.tools import CommandBatch, attempt
 from emulator.topology.model import Topology
 from emulator.topology.network import ON_CHANGE, GnmiTarget
 from emulator.units import parse_duration
 
 SYSFS = Path("/sys/class/net")
 _COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "rx_errors", "tx_packets", "tx_bytes", "tx_dropped", "tx_errors")
+_ETHTOOL_S = 5.0
 _STANDARD = re.compile(r"^[ \t]*(rx|tx)_pause_frames: (\d+)$", re.MULTILINE)
 _OF_DRIVER = re.compile(r"^[ \t]*((?:rx|tx)_\w{0,60}?pause\w{0,60}): (\d+)$", re.MULTILINE)
 
@@ -106,20 +107,15 @@ def pause_counters(device: str) -> Mapping[str, int]:
 
     Empty if the driver has none, or if ethtool is not installed.
     """
-    return parse_pauses(_printed("-I", "-a", device), _printed("-S", device))
+    asked = (("ethtool", "-I", "-a", device), ("ethtool", "-S", device))
+    standard, of_driver = (attempt(CommandBatch(words, limit_s=_ETHTOOL_S)) for words in asked)
+    return parse_pauses(standard, of_driver)
 
 
 def parse_pauses(standard: str, of_driver: str) -> Mapping[str, int]:
     """Pause frames in the output of `ethtool -I -a` and `ethtool -S`."""
     found = {f"pause_{way}": int(value) for way, value in _STANDARD.findall(standard)}
     return found or {name: int(value) for name, value in _OF_DRIVER.findall(of_driver)}
-
-
-def _printed(*words: str) -> str:
-    try:
-        return subprocess.run(("ethtool", *words), capture_output=True, text=True, check=False, timeout=5).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
 
 
 PATH = "openconfig-interfaces:interfaces/interface/state/counters"

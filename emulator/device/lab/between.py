@@ -5,7 +5,6 @@ Its only switch is a bridge, which profiles apply to; what hangs on the ports is
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from emulator.device.counters.counters import ProfileCounter
-from emulator.device.lab.commands import attempt
 from emulator.device.lab.model import BRIDGE, Design, LabPort, Node
-from emulator.device.lab.recipe import BRIDGE_DEVICE, FOREIGN_FILTERS, CommandBatch, exec_prefix, shaping_batch
+from emulator.device.lab.recipe import BRIDGE_DEVICE, FOREIGN_FILTERS, exec_prefix, shaping_batch
 from emulator.device.lab.shaping import shape
 from emulator.errors import PlanError
+from emulator.host.tools import CommandBatch, attempt, listed
 from emulator.topology.network import End
 
 SWITCH = "box"
@@ -105,7 +104,7 @@ def find_ports(names: Sequence[str]) -> list[RealPort]:
     """
     if len(set(names)) != len(names):
         raise PlanError(f"{names[0]} is given twice: a lab is between two different interfaces")
-    links = {link["ifname"]: link for link in json.loads(attempt(CommandBatch(("ip", "-d", "-j", "address"))) or "[]")}
+    links = {link["ifname"]: link for link in listed(CommandBatch(("ip", "-d", "-j", "address")))}
     ports = [_port(name, links) for name in names]
     one, other = ports
     if one.mtu != other.mtu:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from emulator.device.lab.commands import attempt
-from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import PlanError
+from emulator.host.tools import CommandBatch, attempt
 from emulator.topology.model import Topology
 
 

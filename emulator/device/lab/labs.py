@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emulator.device.lab.between import DEFAULT_ID, PortPair, given_back, joined, own_network
-from emulator.device.lab.commands import attempt, existing, remove_namespaces, require_root, require_tools, run
+from emulator.device.lab.commands import existing, remove_namespaces, require_root
 from emulator.device.lab.design import make_design
 from emulator.device.lab.links import await_carriers, bring_up, ports_down
 from emulator.device.lab.model import OVS, Design, Node
@@ -21,6 +21,7 @@ from emulator.device.lab.recipe import cables, node_batches, ovs_batches, shapin
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party, default_id
 from emulator.device.lab.status import device_counters, enlarge_buffers
 from emulator.errors import HostError, InputError, PlanError
+from emulator.host.tools import attempt, require_tools, run
 from emulator.planner.network.header_overhead import DEFAULT_MTU, roce_overhead, roce_path_mtu
 from emulator.plugins import PluginKind, load
 from emulator.shipped import TOPOLOGIES

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from emulator.device.lab.commands import attempt, run
 from emulator.device.lab.model import BRIDGE, Design, Node
-from emulator.device.lab.recipe import BRIDGE_DEVICE, CommandBatch, restored
+from emulator.device.lab.recipe import BRIDGE_DEVICE, restored
 from emulator.errors import HostError
+from emulator.host.tools import CommandBatch, listed, run
 from emulator.topology.network import End
 
 CARRIER_TIMEOUT_S = 10.0
@@ -29,8 +29,8 @@ class PortLink(StrEnum):
 
 def links_of(node: Node) -> Mapping[str, PortLink]:
     """Device → the state of its link, for the ports of a node; without devices that cannot be read."""
-    text = attempt(CommandBatch(("ip", "-n", node.namespace, "-json", "link")))
-    flags = {link["ifname"]: link["flags"] for link in json.loads(text)} if text.strip() else {}
+    links = listed(CommandBatch(("ip", "-n", node.namespace, "-json", "link")))
+    flags = {link["ifname"]: link["flags"] for link in links}
     return {port.device: _link(flags[port.device]) for port in node.ports if port.device in flags}
 
 

@@ -7,11 +7,11 @@ Open vSwitch, if it runs one, is not touched: everything is in the lab's folder 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.device.lab.model import BRIDGE, OVS, ROUTER, Design, Hop, LabPort, Node, Shaping
 from emulator.device.lab.shaping import merging_ns
+from emulator.host.tools import CommandBatch
 
 BRIDGE_DEVICE = "br0"
 CUTTER_BPS = 100_000_000_000
@@ -21,14 +21,6 @@ HASH_POLICY = 1
 FOREIGN_FILTERS = tuple(f"net.bridge.bridge-nf-call-{which}=0" for which in ("arptables", "iptables", "ip6tables"))
 """With br_netfilter loaded, a bridge runs every frame through iptables, which no switch does."""
 _FIRST_TABLE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class CommandBatch:
-    """A command and what it reads from stdin."""
-
-    command: Sequence[str]
-    lines: Sequence[str] = ()
 
 
 def cables(design: Design) -> CommandBatch:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import json
 import os
 import socket
 import struct
@@ -20,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emulator.device.lab.commands import attempt, processes_in
+from emulator.device.lab.commands import processes_in
 from emulator.device.lab.links import PortLink, links_of
 from emulator.device.lab.model import OVS, Node
-from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import LabState
 from emulator.errors import HostError
+from emulator.host.tools import CommandBatch, listed
 
 SOCKET_DROPS = "socket_drops"
 """Counter: frames that a packet socket dropped because its buffer was full."""
@@ -189,11 +188,11 @@ def describe(state: LabState) -> LabStatus:
 def device_counters(namespace: str) -> dict[str, dict[str, int]]:
     """Device → counter → value in a namespace; empty if it cannot be entered."""
     found: dict[str, dict[str, int]] = {}
-    for link in _json(CommandBatch(("ip", "-n", namespace, "-s", "-json", "link"))):
+    for link in listed(CommandBatch(("ip", "-n", namespace, "-s", "-json", "link"))):
         both = link.get("stats64", {})
         values = {f"{way}_{name}": value for way in ("rx", "tx") for name, value in both.get(way, {}).items()}
         found[link["ifname"]] = {name: values[name] for name in COUNTERS if name in values}
-    for qdisc in _json(CommandBatch(("tc", "-n", namespace, "-s", "-json", "qdisc", "show"))):
+    for qdisc in listed(CommandBatch(("tc", "-n", namespace, "-s", "-json", "qdisc", "show"))):
         if qdisc.get("handle") == _SHAPER and qdisc.get("dev") in found:
             found[qdisc["dev"]] |= {QUEUE_DROPS: qdisc.get("drops", 0), QUEUE_BACKLOG: qdisc.get("backlog", 0)}
     return found
@@ -209,11 +208,3 @@ def _socket_drops(namespace: str) -> Mapping[str, int]:
         with sock:
             found[device] = drops(sock)
     return found
-
-
-def _json(batch: CommandBatch) -> list[dict[str, Any]]:
-    text = attempt(batch)
-    try:
-        return list(json.loads(text)) if text.strip() else []
-    except ValueError:
-        return []

@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from emulator.device.lab.commands import attempt, finished, require_tools
 from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.links import restore
 from emulator.device.lab.model import Design, Node
-from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
 from emulator.device.profile import commands
 from emulator.device.profile.changes import Change, nft
 from emulator.device.profile.nftables import clean_text
 from emulator.device.profile.profile import Command, Moment
 from emulator.errors import HostError, PlanError
+from emulator.host.tools import CommandBatch, attempt, finished, reason, require_tools
 from emulator.units import NS_PER_S
 
 _FILE = "profile.json"
@@ -190,8 +189,7 @@ def _clean(nodes: Sequence[Node]) -> None:
 def _run(change: Change, batch: CommandBatch) -> None:
     done = finished(batch)
     if done.returncode:
-        reasons = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise HostError(_refusal(change, reasons[0] if reasons else "no reason given"))
+        raise HostError(_refusal(change, reason(done.stderr)))
 
 
 def _refusal(change: Change, reason: str) -> str:

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from emulator.device.lab.model import HOST, Design, LabPort, Node, Shaping
-from emulator.device.lab.recipe import CommandBatch, exec_prefix
+from emulator.device.lab.recipe import exec_prefix
 from emulator.device.lab.shaping import shape as shaping_of
 from emulator.device.lab.shaping import slowed
 from emulator.device.profile.commands import find_program
 from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
 from emulator.device.profile.profile import Above, Command, Delay, Mark, Moment, Police, PortDown, ProfileRule, Shape
 from emulator.device.profile.schedule import Schedule
+from emulator.host.tools import CommandBatch
 from emulator.topology.network import End
 from emulator.units import NS_PER_US
 from emulator.visible import visible

@@ -9,9 +9,9 @@ from typing import Any
 
 from emulator.device.counters.counters import DROPS, DUPLICATES, counters_of, sum_up
 from emulator.device.lab.between import SWITCH, PortPair, find_ports, own_network
-from emulator.device.lab.commands import attempt, require_root, require_tools
+from emulator.device.lab.commands import require_root
 from emulator.device.lab.labs import TOOLS, Labs, require_namespaces
-from emulator.device.lab.recipe import CommandBatch, exec_prefix
+from emulator.device.lab.recipe import exec_prefix
 from emulator.device.lab.state import LabState
 from emulator.device.lab.status import QUEUE_DROPS, device_counters
 from emulator.device.profile.applying import AppliedProfile
@@ -20,6 +20,7 @@ from emulator.device.profile.nftables import parse_counters
 from emulator.device.profile.profile import Profile
 from emulator.device.profile.schedule import Schedule
 from emulator.errors import HostError
+from emulator.host.tools import CommandBatch, attempt, require_tools
 from emulator.planner.network.header_overhead import roce_packet_bytes, roce_path_mtu
 
 

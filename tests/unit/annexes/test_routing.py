@@ -11,8 +11,8 @@ from emulator.annexes import routing
 from emulator.annexes.routing import as_numbers, await_routes, daemon_batch, daemons, version
 from emulator.device.lab.design import make_design
 from emulator.device.lab.model import Design
-from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import HostError
+from emulator.host.tools import CommandBatch
 from emulator.topology.load import load_topology
 from emulator.topology.network import Routing
 from tests.support.labs import pretended

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from emulator.device.lab.between import PortPair, RealPort, find_ports, given_back, joined
-from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import PlanError
+from emulator.host.tools import CommandBatch
 from tests.support.labs import pretended
 
 PORTS = (RealPort("eth1", "m", 1500), RealPort("eth2", "m", 1500, is_up=False, merged=False))

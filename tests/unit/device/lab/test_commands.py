@@ -1,4 +1,4 @@
-"""Commands that make a lab: what is missing or refused becomes one line."""
+"""Commands inside a lab, and the end of what runs there."""
 
 import os
 import signal
@@ -9,10 +9,9 @@ from typing import NoReturn
 import pytest
 
 from emulator.device.lab import commands
-from emulator.device.lab.commands import _refused, execute, require_root, require_tools
+from emulator.device.lab.commands import execute, require_root
 from emulator.device.lab.design import make_design
 from emulator.device.lab.model import Design
-from emulator.device.lab.recipe import CommandBatch
 from emulator.errors import HostError, InputError
 from emulator.topology.load import load_topology
 from tests.support.command import ROOT
@@ -22,35 +21,6 @@ from tests.support.labs import pretended
 def test_users_without_root_get_one_line() -> None:
     with pretended(user=1000), pytest.raises(HostError, match="root: run the command with sudo"):
         require_root()
-
-
-def test_missing_tools_are_named_with_their_package() -> None:
-    with pytest.raises(HostError, match="no-such-tool is missing on this host: apt-get install no-such-tool"):
-        require_tools(["sh", "no-such-tool"])
-
-
-def test_a_refusal_shows_the_line_of_the_batch() -> None:
-    batch = CommandBatch(("ip", "-n", "x", "-batch", "-"), ["link set dev a up", "link set dev b up"])
-    said = _refused(batch, 'Cannot find device "b"\nCommand failed -:2\n')
-    assert said == '`ip -n x link set dev b up` failed (Cannot find device "b")'
-
-
-@pytest.mark.parametrize(
-    ("stderr", "shown"),
-    [
-        ("Command failed -:9\n", "`ip -n x -batch -` failed (no reason given)"),
-        ("", "`ip -n x -batch -` failed (no reason given)"),
-        ("RTNETLINK answers: File exists\nCommand failed -:1\n", "`ip -n x a` failed (RTNETLINK answers: File exists)"),
-    ],
-)
-def test_a_refusal_without_a_known_line_shows_the_command(stderr: str, shown: str) -> None:
-    assert _refused(CommandBatch(("ip", "-n", "x", "-batch", "-"), ["a", "b"]), stderr) == shown
-
-
-def test_packages_are_listed_once_with_all_missing_tools() -> None:
-    problem = r"^ethtool, ip, tc is missing .*: apt-get install ethtool iproute2$"
-    with pretended(missing=("ip", "tc", "ethtool")), pytest.raises(HostError, match=problem):
-        require_tools(["tc", "ip", "ethtool", "tc"])
 
 
 class Replaced(Exception):

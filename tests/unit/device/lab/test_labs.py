@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from emulator.device.lab.labs import Labs, judge, offered_load
-from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner, Party
 from emulator.errors import HostError, InputError, PlanError
+from emulator.host.tools import CommandBatch
 from emulator.planner.network.header_overhead import roce_overhead
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology

@@ -7,7 +7,6 @@ import pytest
 from emulator.device.lab.design import make_design
 from emulator.device.lab.model import Node
 from emulator.device.lab.recipe import (
-    CommandBatch,
     cables,
     node_batches,
     ovs_batches,
@@ -16,6 +15,7 @@ from emulator.device.lab.recipe import (
     version_batch,
 )
 from emulator.device.lab.shaping import shape
+from emulator.host.tools import CommandBatch
 from emulator.topology.load import load_topology
 from tests.support.topologies import shipped_topology
 

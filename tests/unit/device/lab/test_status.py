@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.status import COUNTERS, QUEUE_BACKLOG, QUEUE_DROPS, describe, device_counters
+from emulator.host.tools import CommandBatch
 from emulator.topology.load import load_topology
 from tests.support.labs import TWO_HOSTS, designed, pretended
 

@@ -9,15 +9,14 @@ from typing import cast
 
 import pytest
 
-from emulator.device.lab import commands
 from emulator.device.lab.link_news import LinkNews
-from emulator.device.lab.recipe import CommandBatch
 from emulator.device.lab.state import Owner
 from emulator.device.profile.applying import AppliedProfile, Scenario
 from emulator.device.profile.changes import Change, plan_changes
 from emulator.device.profile.profile import Moment, PortDown
 from emulator.device.profile.schedule import PlannedEvent, Schedule
 from emulator.errors import HostError, PlanError
+from emulator.host.tools import CommandBatch, CommandHost, on
 from emulator.topology.network import End
 from emulator.units import NS_PER_S
 from tests.support.command import wait_for
@@ -43,7 +42,7 @@ class Host:
         self.stderr = "Error: No such file or directory\n"
 
     def finish(self, batch: CommandBatch) -> subprocess.CompletedProcess[str]:
-        """See `emulator.device.lab.commands.CommandHost`."""
+        """See `emulator.host.tools.CommandHost`."""
         if self.watched is not None:
             self.seen.append(self.watched.read_text())
         self.scripts.append(f"{' '.join(batch.command)}: {' '.join(' '.join(batch.lines).split())}")
@@ -60,7 +59,7 @@ class Host:
 @pytest.fixture
 def host() -> Iterator[Host]:
     host = Host()
-    with commands.on(commands.CommandHost(host.finish, lambda tool: f"/sbin/{tool}")):
+    with on(CommandHost(host.finish, lambda tool: f"/sbin/{tool}")):
         yield host
 
 
