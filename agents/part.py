@@ -11,19 +11,19 @@ from typing import Any, Protocol, TypeAlias
 
 from agents.host.ports import nics_of
 from agents.nic.port import Bucket
+from agents.play import tags
 from agents.play.chain import ChainKeeper
 from agents.play.player import RankPlayer
 from agents.play.recording_player import RecordingPlayer, StepKeeper
-from agents.play.storage import StorageEndpoint
 from agents.reporter import Reporter
 from agents.transports.base import Endpoint, RankPort, Transport
 from emulator.control import conversation as control
 from emulator.control.observations import FlowCounters, FlowEvents, join_ends
-from emulator.errors import RemoteProtocolError
+from emulator.errors import LocalProtocolError, RemoteProtocolError
 from emulator.host.clock import Clock
 from emulator.host.core_wait import CoreTicks, CoreTime, CoreWait, steal_fraction, wait_fraction
 from emulator.host.delays import NewestDelays
-from emulator.planner.rank_program import Chunk
+from emulator.planner.rank_program import Chunk, PlannedCommunication
 
 RETIRE_SHARE = 4
 """A rank whose program is streamed returns credit whenever a quarter of its window is complete."""
@@ -407,3 +407,48 @@ def _peak_rss_bytes() -> int:
     """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+class StorageEndpoint:
+    """Implements EndpointEvents.
+
+    Args:
+        endpoint: carries the transfers.
+        instances: operations of an iteration; see PlaySettings.
+        nodes: reads that it must know of before it is ready.
+        failed: called with (own number, peer, reason) if a rank cannot be reached.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, instances: int, nodes: int, failed: Callable[[int, int, str], None]
+    ) -> None:
+        self._endpoint, self._instances, self._nodes, self._failed = endpoint, instances, nodes, failed
+        self._reads: dict[int, PlannedCommunication] = {}  # by instance
+
+    @property
+    def is_ready(self) -> bool:
+        """It knows of every read."""
+        return len(self._reads) == self._nodes
+
+    def deliver(self, chunk: Chunk) -> None:
+        """Take further reads."""
+        self._reads.update({one.instance: one for one in chunk.communications.values()})
+
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
+        """See EndpointEvents. A request is answered at once; what was written needs nothing more."""
+        kind, _, serial = tags.split(tag)
+        if kind != tags.CREDIT:
+            return
+        read = self._reads.get(serial % self._instances)
+        if read is None or read.peer != peer:
+            raise LocalProtocolError(f"rank {peer} asks storage endpoint {self._endpoint.rank} for an unknown read")
+        self._endpoint.post(peer, tags.pair_tag(serial), read.size_bytes)
+        self._endpoint.flush()
+
+    def acknowledged(self, peer: int, tag: int, now: int) -> None:
+        """See EndpointEvents. The rank that reads knows when it is done."""
+
+    def failed(self, peer: int, reason: str) -> None:
+        """See EndpointEvents."""
+        own = self._endpoint.rank
+        self._failed(own, peer, f"transfers between storage endpoint {own} and rank {peer} failed: {reason}")

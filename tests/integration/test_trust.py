@@ -17,7 +17,7 @@ from agents.host.ports import Ports
 from emulator.annexes.launch.authority import issue, issue_token, make_authority, revoke
 from emulator.control import conversation as control
 from emulator.control.authentication import Purpose, code_of
-from emulator.control.certificates.revocation import LIST
+from emulator.control.certificates.identity import LIST
 from emulator.control.certificates.roles import Role
 from emulator.control.wire.codec import decode_controller, encode_agent, encode_controller
 from emulator.control.wire.descriptions import Sealer

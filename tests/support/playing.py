@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.part import StorageEndpoint
 from agents.play import tags
 from agents.play.player import RankPlayer
 from agents.play.recording_player import RecordingPlayer, StepKeeper
-from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
 from agents.transports.catalogue import DomainEndpoint, DomainGroup, ScaleUpDomain
 from emulator.control.observations import Completion, RankSteps, RankSummary

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from emulator.control.certificates.revocation import LIST, listed
+from emulator.control.certificates.identity import LIST, listed
 from emulator.control.certificates.roles import Role, role_uri
 from emulator.control.certificates.signature import NOT_READ
 from emulator.control.certificates.tokens import ALGORITHM, check_secret

@@ -288,7 +288,7 @@ def certificate_problem(facts: Mapping[str, Iterable[bytes]], agent: str, revoke
         revoked: serial numbers of certificates that no longer count.
     """
     if revoked:
-        from emulator.control.certificates.revocation import serial_of
+        from emulator.control.certificates.identity import serial_of
 
         if any(serial_of(one) in revoked for one in facts.get("x509_pem_cert", ())):
             return f"the certificate of {agent} was revoked: charkha agent certs issue"

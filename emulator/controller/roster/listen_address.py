@@ -64,7 +64,7 @@ class ListenAddress:
         parts = None if self.tls is None else self.tls.parts()
         if self.tls is None or self.tls.identity is None or parts is None:
             return frozenset()
-        from emulator.control.certificates.revocation import revoked  # loads more than most runs need
+        from emulator.control.certificates.identity import revoked  # loads more than most runs need
 
         return revoked(self.tls.identity, parts[2])
 

@@ -2,12 +2,18 @@
 
 The commands that undo a change are on disk before the change is made. If a run is killed, the next run in the lab
 undoes its changes, or the removal of the lab does.
+
+Commands of events run on this host: without a shell, in a session of their own, for a limited time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +25,6 @@ from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.links import restore
 from emulator.device.lab.model import Design, Node
 from emulator.device.lab.state import Owner
-from emulator.device.profile import commands
 from emulator.device.profile.changes import Change, nft
 from emulator.device.profile.nftables import clean_text
 from emulator.device.profile.profile import Command, Moment
@@ -367,11 +372,11 @@ class Scenario:
     def _run(self, timing: Timing, command: Command, planned_ns: int | None) -> None:
         """Start a command, and wait for its end beside what follows."""
         called_ns = self._clock_ns()
-        process = commands.start(command)
+        process = _start(command)
         timing.start = Made(called_ns, self._clock_ns(), planned_ns)
 
         def finish() -> None:
-            timing.exit_code = commands.wait(process, command.limit_s)
+            timing.exit_code = _wait(process, command.limit_s)
             ended_ns = self._clock_ns()
             timing.end = Made(ended_ns, ended_ns)
 
@@ -393,3 +398,43 @@ def _steps(timings: Sequence[Timing]) -> Iterator[_Step]:
         for is_start, moment in ((True, rule.start), (False, rule.end)):
             if moment is not None:
                 yield _Step(moment, number, is_start, timing)
+
+
+def _start(command: Command) -> subprocess.Popen[bytes]:
+    """Start a command. What it writes goes to stderr, for stdout has the result of the run; it reads nothing.
+
+    Raises:
+        HostError: it cannot be started.
+    """
+    sys.stderr.flush()
+    try:
+        return subprocess.Popen(
+            command.words,
+            stdin=subprocess.DEVNULL,
+            stdout=_stderr(),
+            start_new_session=True,  # Ctrl-C ends the run, and not a change of a device half-way
+        )
+    except (OSError, ValueError) as error:
+        raise HostError(f"{command} cannot be started: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _wait(process: subprocess.Popen[bytes], limit_s: float) -> int:
+    """Wait for a command, and kill it with all that it started in its session if it takes longer than the limit.
+
+    Returns:
+        Its exit code as a shell says it: 128 + number of the signal that ended it.
+    """
+    try:
+        code = process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _stderr() -> int:
+    try:
+        return sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):  # there is none, or it is not a file
+        return subprocess.DEVNULL

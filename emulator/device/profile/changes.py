@@ -14,11 +14,10 @@ from emulator.device.lab.model import HOST, Design, LabPort, Node, Shaping
 from emulator.device.lab.recipe import exec_prefix
 from emulator.device.lab.shaping import shape as shaping_of
 from emulator.device.lab.shaping import slowed
-from emulator.device.profile.commands import find_program
 from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
 from emulator.device.profile.profile import Above, Command, Delay, Mark, Moment, Police, PortDown, ProfileRule, Shape
 from emulator.device.profile.schedule import Schedule
-from emulator.host.tools import CommandBatch
+from emulator.host.tools import CommandBatch, here
 from emulator.topology.network import End
 from emulator.units import NS_PER_US
 from emulator.visible import visible
@@ -182,7 +181,7 @@ def plan_commands(schedule: Schedule) -> list[Change]:
     found = []
     for rule in schedule.rules:
         if isinstance(rule.action, Command):
-            if find_program(rule.action) is None:
+            if here().which(rule.action.words[0]) is None:
                 raise schedule.error(f"there is no program {visible(rule.action.words[0])!r} here", rule, "do")
             found.append(Change(rule, THIS_HOST, (), (), ()))
     return found

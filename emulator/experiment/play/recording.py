@@ -16,13 +16,12 @@ from emulator.control.conversation import Farewell
 from emulator.control.observations import FlowCounters, join_ends
 from emulator.control.parameter import Parameter, Setting, Source
 from emulator.controller.assignment import Assignment
+from emulator.controller.recording.farewell_rows import migration_rows, timeline_rows
 from emulator.controller.recording.late_posts import add_remaining_ideals
 from emulator.controller.recording.measured_trace import write_measured_trace
-from emulator.controller.recording.migration_rows import migration_rows
 from emulator.controller.recording.recorder import Recorder, WorstInstances
 from emulator.controller.recording.session_observer import DutCounters
 from emulator.controller.recording.step_facts import describe_clock, settle_stamps
-from emulator.controller.recording.timeline_rows import timeline_rows
 from emulator.controller.recording.topology_description import describe_dut, describe_topology
 from emulator.controller.run_plan import RunOutcome
 from emulator.errors import InputError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from emulator.control.conversation import Farewell
 from emulator.control.observations import Migration
 from emulator.controller.clock_offset import ClockEstimate, Offset
-from emulator.controller.recording.migration_rows import migration_rows
+from emulator.controller.recording.farewell_rows import migration_rows
 from emulator.controller.run_plan import AgentFacts, RunOutcome
 from emulator.results.run_folder.schema import EVENTS_SCHEMA, to_batch
 from emulator.results.statistics.events import Migrations, device_events, migrations

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from emulator.control.conversation import Farewell
 from emulator.control.observations import Timeline, TimelineFlow
 from emulator.controller.clock_offset import ClockEstimate, Offset
-from emulator.controller.recording.timeline_rows import timeline_rows
+from emulator.controller.recording.farewell_rows import timeline_rows
 from emulator.controller.run_plan import AgentFacts, RunOutcome
 from emulator.results.run_folder.schema import TIMELINE_SCHEMA, to_batch
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.part import StorageEndpoint
 from agents.play import tags
-from agents.play.storage import StorageEndpoint
 from emulator.errors import LocalProtocolError
 from emulator.planner.rank_program import Chunk, PlannedCommunication
 from emulator.trace.meaning.model import CommKind

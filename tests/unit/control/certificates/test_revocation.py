@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes.launch.authority import issue, make_authority, revoke
-from emulator.control.certificates.revocation import LIST, revoked, serial_of
+from emulator.control.certificates.identity import LIST, revoked, serial_of
 from emulator.control.certificates.roles import Role
 from emulator.errors import InputError
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from emulator.results.statistics.method.step import find_step
+from emulator.annexes.recovery import find_step
 
 
 @pytest.mark.parametrize("cut", [12, 50, 88])
