@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.visible import visible
@@ -34,3 +36,15 @@ def print_tables(*tables: RenderableType) -> None:
 def notify(line: str) -> None:
     """A line for the user on stderr."""
     print(f"charkha: {visible(line)}", file=sys.stderr, flush=True)
+
+
+def files_line(paths: Sequence[Path]) -> str:
+    """The folder, the first and the last trace file, and every other file.
+
+    Args:
+        paths: the .et files by rank and other files, all in one folder.
+    """
+    traces = [path.name for path in paths if path.suffix == ".et"]
+    span = traces[0] if len(traces) == 1 else f"{traces[0]} to {traces[-1]}"
+    others = [path.name for path in paths if path.suffix != ".et"]
+    return visible(f"{paths[0].parent}: {', '.join([span, *others])}")

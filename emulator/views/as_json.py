@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,6 @@ from emulator.results.verdict.judge import Verdict
 from emulator.topology.paths import Paths
 from emulator.trace.analysis.summary import Summary
 from emulator.trace.meaning.imported import DROPPED, GUESSED
-from emulator.trace.synthetic.synthetic import SyntheticWorkload, WorkloadTotals
-from emulator.units import NS_PER_US
 from emulator.views.columns.class_columns import CLASS_COLUMNS, SWEEP_COLUMNS
 from emulator.views.columns.columns import row_to_json
 from emulator.views.columns.comparison_columns import class_columns
@@ -136,40 +133,6 @@ def trace_to_json(summary: Summary) -> dict[str, Any]:
     content = dataclasses.asdict(summary)
     content["groups"] = [{"name": group.name, "ranks": list(group.ranks)} for group in summary.groups]
     return content
-
-
-def workload_to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict[str, Any]:
-    """Name, parameters and traffic of a workload."""
-    return {
-        "workload": workload.name,
-        "parameters": dict(workload.parameters),
-        **_totals(workload.totals),
-        "groups": len(workload.groups),
-        "files": [str(path) for path in paths],
-    }
-
-
-def _totals(totals: WorkloadTotals) -> dict[str, Any]:
-    return {
-        "ranks": totals.ranks,
-        "nodes": totals.nodes,
-        "compute_nodes": totals.compute_nodes,
-        "compute_ns": totals.compute_micros * NS_PER_US,
-        "compute_micros": totals.compute_micros,  # the name of version 0.1; the next version drops it
-        "traffic": [
-            {
-                "role": entry.role.value,
-                "operation": entry.kind.label,
-                "size_bytes": entry.size_bytes if entry.uneven_bytes is None else None,
-                "mean_size_bytes": entry.total_bytes / entry.nodes if entry.nodes else None,
-                "group_size": entry.group_size,
-                "operations": entry.operations,
-                "nodes": entry.nodes,
-                "total_bytes": entry.total_bytes,
-            }
-            for entry in totals.traffic
-        ],
-    }
 
 
 _CLASS = class_columns(ComparisonRules(), baseline="", other="")

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from emulator.annexes.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.annexes.workloads.moe import MixtureOfExperts, Routing
 from emulator.annexes.workloads.moe_workload import moe_workload
+from emulator.annexes.workloads.totals import SyntheticWorkload
 from emulator.annexes.workloads.transformer import ContextExchange, PipelineSchedule, Transformer
 from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.trace.files.et import read_rank
@@ -15,8 +17,6 @@ from emulator.trace.files.files import find_trace
 from emulator.trace.files.write_workload import write_workload
 from emulator.trace.meaning.model import CommKind, Resource, Workload
 from emulator.trace.meaning.workload import build_workload
-from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
-from emulator.trace.synthetic.synthetic import SyntheticWorkload
 
 
 def _read_back(workload: SyntheticWorkload, folder: Path) -> Workload:

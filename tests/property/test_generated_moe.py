@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from emulator.annexes.workloads.moe import Copies, DispatchType, MixtureOfExperts, Routing
 from emulator.annexes.workloads.moe_workload import moe_workload
+from emulator.annexes.workloads.totals import SyntheticWorkload
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.synthetic import SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.synthetic import WorkNode
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes
 

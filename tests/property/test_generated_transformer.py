@@ -8,11 +8,12 @@ from math import prod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.annexes.workloads.totals import GroupRole, SyntheticWorkload
 from emulator.annexes.workloads.transformer import ContextExchange, PipelineSchedule, Transformer
 from emulator.annexes.workloads.transformer_traffic import traffic_of_transformer
 from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.synthetic import WorkNode
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes
 

@@ -32,7 +32,7 @@ from emulator.planner.schedule import Collective
 from emulator.topology.model import Domain
 from emulator.trace.meaning.model import CommKind, Communication, RankTrace, Workload
 from emulator.trace.meaning.workload import build_workload
-from emulator.trace.synthetic.synthetic import FileCall, SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.synthetic import FileCall, NodeStreams, WorkNode
 from tests.support import traces as write
 from tests.support.memory_transport.transport import MemoryNetwork
 from tests.support.schedules import bytes_per_member
@@ -356,7 +356,7 @@ def check_bytes(played: Played) -> None:
         assert (one.arrival_ns > 0) == (one.bytes_received > 0)
 
 
-def traces_of(workload: SyntheticWorkload) -> tuple[list[RankTrace], dict[str, Sequence[int]]]:
+def traces_of(workload: NodeStreams) -> tuple[list[RankTrace], dict[str, Sequence[int]]]:
     """A generated workload as rank traces, and its groups as a group file has them."""
     traces = [write.rank_trace(rank, map(_written, workload.nodes(rank))) for rank in range(workload.ranks)]
     return traces, {str(number): ranks for number, ranks in workload.groups.items()}

@@ -4,10 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.synthetic import WORLD_GROUP, SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.synthetic import WORLD_GROUP, NodeStreams, WorkNode
 
 
-def stuck_nodes(workload: SyntheticWorkload) -> list[str]:
+def stuck_nodes(workload: NodeStreams) -> list[str]:
     """Names of nodes that never finish, as `rank: name`.
 
     A rank's collectives of a group are posted strictly in order; a collective ends when all members posted it; sends
@@ -17,7 +17,7 @@ def stuck_nodes(workload: SyntheticWorkload) -> list[str]:
 
 
 class _World:
-    def __init__(self, workload: SyntheticWorkload) -> None:
+    def __init__(self, workload: NodeStreams) -> None:
         self._members = {WORLD_GROUP: tuple(range(workload.ranks)), **workload.groups}
         self._pending = {rank: list(workload.nodes(rank)) for rank in range(workload.ranks)}
         self._done: dict[int, set[int]] = defaultdict(set)

@@ -28,7 +28,7 @@ from emulator.trace.files.frames import MAX_RECORD_BYTES
 from emulator.trace.files.json_formats import MAX_OBJECT_CHARACTERS
 from emulator.trace.files.records import MOST_ATTRIBUTES, MOST_ELEMENTS
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
-from emulator.trace.synthetic.collective_loop import MAX_SIZES
+from emulator.trace.synthetic.sweep import MAX_SIZES
 from emulator.trace.synthetic.synthetic import LARGEST_JOB_NODES
 
 KIB, MIB, GIB, PIB = 1 << 10, 1 << 20, 1 << 30, 1 << 50

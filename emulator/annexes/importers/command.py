@@ -106,9 +106,9 @@ def _to_master(args: argparse.Namespace) -> None:
 
 
 def _from_master(args: argparse.Namespace) -> None:
+    from emulator.cli.output import files_line
     from emulator.trace.files.master import read_master
     from emulator.trace.files.write_workload import write_workload
-    from emulator.views.terminal.written_trace import files_line
 
     if args.strict or args.lenient or args.groups is not None or args.source_format is not None:
         options = "--strict, --lenient, --groups and --from"
@@ -125,10 +125,10 @@ def _from_master(args: argparse.Namespace) -> None:
 
 
 def _convert(args: argparse.Namespace) -> None:
+    from emulator.cli.output import files_line
     from emulator.experiment.settle.workload import prove_files
     from emulator.experiment.spec.spec import Trace
     from emulator.trace.files.write_workload import convert_trace
-    from emulator.views.terminal.written_trace import files_line
 
     groups = None if args.groups is None else str(args.groups)
     trace = Trace(path=str(args.source), ranks=args.ranks, groups=groups, lenient=args.lenient)
@@ -144,9 +144,9 @@ def _convert(args: argparse.Namespace) -> None:
 def _import(args: argparse.Namespace, importer: Importer) -> None:
     from emulator.annexes.importers.importing import import_trace
     from emulator.annexes.importers.writing import render, report, write_imported
+    from emulator.cli.output import files_line
     from emulator.experiment.settle.workload import named_as, prove_files
     from emulator.experiment.spec.spec import Trace
-    from emulator.views.terminal.written_trace import files_line
 
     with status() as on_step:
 

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 
 from emulator.annexes.trace_kit.anonymous import AnonymizedTrace, Jitter, anonymize
 from emulator.cli.options import SOURCE_TRACE, add_options, build, given
-from emulator.cli.output import print_json, print_tables
+from emulator.cli.output import files_line, print_json, print_tables
 from emulator.cli.parser import Subparsers, argument, at_least
 from emulator.cli.playing import status
 from emulator.errors import InputError
@@ -20,7 +20,6 @@ from emulator.results.run_folder.places import check_folder
 from emulator.units import LARGEST_SEED, parse_fraction
 from emulator.views.columns.figures import count_of
 from emulator.views.terminal.table import facts_grid
-from emulator.views.terminal.written_trace import files_line
 
 SHOWN_ATTRIBUTES = 12
 

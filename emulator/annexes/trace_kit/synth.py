@@ -32,7 +32,7 @@ from emulator.annexes.trace_kit.statistics import (
     statistics_of,
 )
 from emulator.cli.options import SOURCE_TRACE, add_options, build, given
-from emulator.cli.output import print_json, print_tables
+from emulator.cli.output import files_line, print_json, print_tables
 from emulator.cli.parser import Subparsers, at_least
 from emulator.cli.playing import status
 from emulator.errors import TraceError
@@ -41,13 +41,11 @@ from emulator.experiment.spec.spec import Trace
 from emulator.results.run_folder.places import check_folder
 from emulator.trace.files.write_workload import write_workload
 from emulator.trace.meaning.model import CommKind, IntArray, Workload
-from emulator.trace.synthetic.device import NodeChain
-from emulator.trace.synthetic.synthetic import NodeStreams, WorkNode
+from emulator.trace.synthetic.synthetic import NodeChain, NodeStreams, WorkNode
 from emulator.units import LARGEST_COUNT, NS_PER_US, format_duration, format_size
 from emulator.views.columns.columns import Column, explain
 from emulator.views.columns.figures import count_of, number_cell
 from emulator.views.terminal.table import FittedTable, facts_grid
-from emulator.views.terminal.written_trace import files_line
 
 NAME = "synth"
 MODELLED = (

@@ -17,19 +17,12 @@ from dataclasses import dataclass, fields
 from enum import Enum
 
 from emulator.annexes.workloads.layout import Layout
+from emulator.annexes.workloads.options import described, option
+from emulator.annexes.workloads.totals import GroupRole, SyntheticWorkload
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind, NodeType
 from emulator.trace.meaning.program import MAX_MICROS
-from emulator.trace.synthetic.device import Emission, NodeChain
-from emulator.trace.synthetic.options import described, option
-from emulator.trace.synthetic.synthetic import (
-    MAX_COMM_SIZE,
-    FileCall,
-    FileOperation,
-    GroupRole,
-    SyntheticWorkload,
-    WorkNode,
-)
+from emulator.trace.synthetic.synthetic import MAX_COMM_SIZE, Emission, FileCall, FileOperation, NodeChain, WorkNode
 from emulator.units import parse_size
 
 

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from emulator.annexes.workloads.checkpoint import Checkpointing, checkpoint_workload
+from emulator.annexes.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.annexes.workloads.inference import Inference, played_requests, poisson_requests
 from emulator.annexes.workloads.inference_workload import inference_workload
 from emulator.annexes.workloads.moe import MixtureOfExperts
 from emulator.annexes.workloads.moe_workload import moe_workload
 from emulator.annexes.workloads.mooncake import read_requests
+from emulator.annexes.workloads.totals import SyntheticWorkload
+from emulator.annexes.workloads.totals_table import render
 from emulator.annexes.workloads.transformer import Transformer
 from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.cli.options import add_options, given
-from emulator.cli.output import print_json, print_tables
+from emulator.cli.output import files_line, print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
 from emulator.option import options_of
 from emulator.results.run_folder.places import check_folder
 from emulator.trace.files.write_workload import write_workload
-from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
-from emulator.trace.synthetic.synthetic import SyntheticWorkload
-from emulator.views.terminal.written_trace import files_line, render
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ def _add_output(parser: Parser) -> None:
     group.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for the trace")
     group.add_argument("--force", advanced=True, action="store_true", help="write into a folder that is not empty")
     group.add_argument("--json", action="store_true", help="print the totals as JSON")
-    parser.add_explain("written_trace")
+    parser.add_explain("emulator.annexes.workloads.totals_table")
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -150,7 +150,7 @@ def _run(args: argparse.Namespace) -> None:
     workload = args.workload.make(parameters(**given(args, options_of(parameters))))
     paths = write_workload(workload, args.out, force=args.force)
     if args.json:
-        from emulator.views.as_json import workload_to_json  # with the results of runs
+        from emulator.annexes.workloads.totals_table import workload_to_json  # with the results of runs
 
         print_json(workload_to_json(workload, paths))
     else:

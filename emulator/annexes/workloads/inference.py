@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from emulator.annexes.workloads.device import compute_micros, tflops_option
+from emulator.annexes.workloads.options import check_ranges, described, option
 from emulator.errors import PlanError
 from emulator.trace.meaning.program import MAX_MICROS
-from emulator.trace.synthetic.device import compute_micros, tflops_option
-from emulator.trace.synthetic.options import check_ranges, described, option
 from emulator.units import US_PER_S
 
 

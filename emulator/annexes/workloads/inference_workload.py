@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from emulator.annexes.workloads.inference import Inference, PrefixCache, Request
+from emulator.annexes.workloads.totals import GroupRole, SyntheticWorkload
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.meaning.names import key_value_name
-from emulator.trace.synthetic.device import Emission, NodeChain
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.synthetic import Emission, NodeChain, WorkNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from emulator.annexes.workloads.totals import GroupRole
 from emulator.trace.meaning.model import IntArray
-from emulator.trace.synthetic.synthetic import WORLD_GROUP, GroupRole
+from emulator.trace.synthetic.synthetic import WORLD_GROUP
 
 NUMBERED = (
     GroupRole.TENSOR,

@@ -18,16 +18,16 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from emulator.errors import PlanError
-from emulator.trace.meaning.model import BoolArray, IntArray
-from emulator.trace.synthetic.device import (
+from emulator.annexes.workloads.device import (
     ADAM_STATE_BYTES,
     compute_micros,
     memory_micros,
     memory_option,
     tflops_option,
 )
-from emulator.trace.synthetic.options import check_ranges, option
+from emulator.annexes.workloads.options import check_ranges, option
+from emulator.errors import PlanError
+from emulator.trace.meaning.model import BoolArray, IntArray
 from emulator.trace.synthetic.synthetic import MAX_COMM_SIZE
 
 SCALE_BYTES = 4

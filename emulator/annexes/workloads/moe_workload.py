@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from emulator.annexes.workloads.device import BACKWARD_TO_FORWARD
 from emulator.annexes.workloads.moe import MixtureOfExperts, RoutedTokens, route
+from emulator.annexes.workloads.options import described
+from emulator.annexes.workloads.totals import GroupRole, SyntheticWorkload
 from emulator.annexes.workloads.transformer import LOSS_BYTES
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.device import BACKWARD_TO_FORWARD, Emission, NodeChain
-from emulator.trace.synthetic.options import described
-from emulator.trace.synthetic.synthetic import WORLD_GROUP, GroupRole, SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.synthetic import WORLD_GROUP, Emission, NodeChain, WorkNode
 
 
 class MoeRank(NodeChain):

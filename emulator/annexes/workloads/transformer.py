@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from emulator.annexes.workloads.device import memory_option, tflops_option
 from emulator.annexes.workloads.layout import Layout
+from emulator.annexes.workloads.options import check_ranges, option
 from emulator.errors import PlanError
 from emulator.option import options_of
 from emulator.suggestions import did_you_mean
-from emulator.trace.synthetic.device import memory_option, tflops_option
-from emulator.trace.synthetic.options import check_ranges, option
 from emulator.trace.synthetic.synthetic import MAX_COMM_SIZE
 
 LOSS_BYTES = 4

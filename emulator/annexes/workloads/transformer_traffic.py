@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from emulator.annexes.workloads.layout import Coordinates
+from emulator.annexes.workloads.totals import GroupRole
 from emulator.annexes.workloads.transformer import Transformer, parse_transformer
 from emulator.annexes.workloads.transformer_workload import transformer_nodes
 from emulator.planner.algorithms import POINT_TO_POINT
 from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.traffic.operation import Operation, Traffic, by_algorithm
 from emulator.trace.meaning.model import CommKind, IntArray
-from emulator.trace.synthetic.synthetic import GroupRole, WorkNode
+from emulator.trace.synthetic.synthetic import WorkNode
 from emulator.units import NS_PER_US
 
 

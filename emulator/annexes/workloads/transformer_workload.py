@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from emulator.annexes.workloads.device import BACKWARD_TO_FORWARD
 from emulator.annexes.workloads.layout import Coordinates, Layout
+from emulator.annexes.workloads.options import described
+from emulator.annexes.workloads.totals import GroupRole, SyntheticWorkload
 from emulator.annexes.workloads.transformer import (
     LOSS_BYTES,
     ContextExchange,
@@ -20,9 +23,7 @@ from emulator.annexes.workloads.transformer import (
 )
 from emulator.annexes.workloads.transformer_layer import Layer, TransformerRank, optimizer_micros
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.device import BACKWARD_TO_FORWARD, Emission
-from emulator.trace.synthetic.options import described
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.synthetic import Emission, WorkNode
 
 
 def transformer_nodes(model: Transformer, rank: int) -> Iterator[WorkNode]:

@@ -20,9 +20,9 @@ from emulator.trace.meaning.imported import ImportedFiles, refuse_guesses
 from emulator.trace.meaning.meaning import TraceOptions
 from emulator.trace.meaning.model import Workload
 from emulator.trace.meaning.workload import build_workload
-from emulator.trace.synthetic import collective_loop, pairs
+from emulator.trace.synthetic import pairs, sweep
 from emulator.trace.synthetic.pairs import PairsWorkload, pair_sweep_workload, pairs_workload
-from emulator.trace.synthetic.synthetic import SyntheticWorkload
+from emulator.trace.synthetic.synthetic import NodeStreams
 
 OnStep = Callable[[str], None]
 """Receives the current step, for a status line."""
@@ -73,7 +73,7 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None, alone: Alone | None 
         if job.pair_sweep is not None:
             name, generated = "pairs", pair_sweep_workload(planned_pair_sweep(job.pair_sweep))
         elif job.sweep is not None:
-            name, generated = f"bench {job.sweep.collective}", collective_loop.sweep_workload(planned_sweep(job.sweep))
+            name, generated = f"bench {job.sweep.collective}", sweep.sweep_workload(planned_sweep(job.sweep))
         else:
             assert job.pairs is not None
             name, generated = "calibrate", pairs_workload(PairsWorkload(job.pairs.ranks, job.pairs.counts))
@@ -230,7 +230,7 @@ def planned_pair_sweep(requested: PairSweep) -> pairs.PairSweepWorkload:
     return pairs.PairSweepWorkload(requested.ranks, int(requested.size_bytes), requested.rounds)
 
 
-def planned_sweep(requested: Sweep) -> collective_loop.SweepWorkload:
+def planned_sweep(requested: Sweep) -> sweep.SweepWorkload:
     """The sizes of a sweep.
 
     Raises:
@@ -238,18 +238,14 @@ def planned_sweep(requested: Sweep) -> collective_loop.SweepWorkload:
     """
     kind, ranks = requested.kind, requested.ranks
     if requested.sizes:
-        return collective_loop.SweepWorkload(
-            kind, ranks, collective_loop.listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes))
-        )
+        return sweep.SweepWorkload(kind, ranks, sweep.listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes)))
     least, most = requested.bounds
     step = None if requested.step_bytes is None else int(requested.step_bytes)
-    sizes = collective_loop.sweep_sizes(
-        kind, ranks=ranks, least=least, most=most, factor=requested.factor or 2, step=step
-    )
-    return collective_loop.SweepWorkload(kind, ranks, sizes)
+    sizes = sweep.sweep_sizes(kind, ranks=ranks, least=least, most=most, factor=requested.factor or 2, step=step)
+    return sweep.SweepWorkload(kind, ranks, sizes)
 
 
-def _load_generated(generated: SyntheticWorkload, folder: Path, *, name: str) -> LoadedJob:
+def _load_generated(generated: NodeStreams, folder: Path, *, name: str) -> LoadedJob:
     write_workload(generated, folder)
     loaded = replace(load_trace(folder, ranks=generated.ranks), path=Path(name))
     return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups))

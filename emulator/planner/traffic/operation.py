@@ -20,7 +20,7 @@ from emulator.planner.schedule import Collective
 from emulator.planner.traffic.closed_forms import Phases, closed_form_of, full_exchange_of
 from emulator.planner.traffic.phase import FullExchange, Phase
 from emulator.trace.meaning.model import BoolArray, CommKind, IntArray
-from emulator.trace.synthetic.collective_loop import CollectiveLoop
+from emulator.trace.synthetic.sweep import comm_size_of
 
 _ROOTED = (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER)
 
@@ -215,7 +215,7 @@ def traffic_of_collective(
     operations = []
     for members in (each for each in (groups, rest) if each.size):
         count = members.shape[1]
-        size = CollectiveLoop(kind=kind, ranks=count, size_bytes=size_bytes).comm_size
+        size = comm_size_of(kind, ranks=count, size_bytes=size_bytes)
         for name, layout, chosen in by_algorithm(members, kind, size, overrides, layouts or Layouts()):
             once = np.ones(len(chosen), dtype=np.int64)
             operations.append(Operation("", kind, name, size, members[chosen], once, layout=layout))

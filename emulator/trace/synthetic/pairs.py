@@ -13,7 +13,7 @@ from functools import partial
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkNode
+from emulator.trace.synthetic.synthetic import NodeStreams, WorkNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,14 @@ class PairsWorkload:
         return [size for size, count in self.counts for _ in range(count)]
 
 
-def pairs_workload(pairs: PairsWorkload) -> SyntheticWorkload:
+def pairs_workload(pairs: PairsWorkload) -> NodeStreams:
     """The pairs as a workload: ranks 0 and 1 form the first pair, 2 and 3 the second."""
-    return SyntheticWorkload(
+    return NodeStreams(
         name="pairs",
         ranks=pairs.ranks,
         groups={pair + 1: (2 * pair, 2 * pair + 1) for pair in range(pairs.ranks // 2)},
         nodes=partial(_nodes, pairs),
         parameters={"ranks": pairs.ranks, "sizes": len(pairs.counts)},
-        role=lambda rank, node: GroupRole.DATA,
-        alike={0: pairs.ranks},
     )
 
 
@@ -94,17 +92,15 @@ class PairSweepWorkload:
         return [1 + number * count // rounds for number in range(rounds)]
 
 
-def pair_sweep_workload(sweep: PairSweepWorkload) -> SyntheticWorkload:
+def pair_sweep_workload(sweep: PairSweepWorkload) -> NodeStreams:
     """The sweep as a workload without process groups."""
     rounds, ranks = len(sweep.distances), sweep.ranks
-    return SyntheticWorkload(
+    return NodeStreams(
         name="pairs",
         ranks=ranks,
         groups={},
         nodes=partial(_pair_sweep_nodes, sweep),
         parameters={"ranks": ranks, "size_bytes": sweep.size_bytes, "rounds": rounds},
-        role=lambda rank, node: GroupRole.WORLD,
-        alike={0: ranks},
     )
 
 

@@ -1,4 +1,4 @@
-"""A workload that was written as a trace, as a JSON document."""
+"""Results as JSON documents."""
 
 import json
 from pathlib import Path
@@ -13,41 +13,17 @@ from emulator.results.run_folder.store import UNREADABLE, StoredRun
 from emulator.results.statistics.method.distribution import distributions
 from emulator.results.statistics.samples.iterations import measurements
 from emulator.results.statistics.summary import summarise
-from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
 from emulator.views.as_json import (
     comparison_to_json,
     runs_to_json,
     statistics_to_json,
     summary_to_json,
     verdict_to_json,
-    workload_to_json,
 )
 from emulator.views.columns.figures import NONE
 from tests.support.recorded import compared, recorded, slower_firmware
 from tests.support.runs import collective, manifest, ranks, write_run
 from tests.unit.views.terminal.test_verdict_table import rule, verdict
-
-LOOP = CollectiveLoop(kind=CommKind.ALL_REDUCE, ranks=4, size_bytes=1 << 20, count=3, compute_micros=10)
-
-
-def test_json_has_the_same_totals_and_the_files() -> None:
-    facts = workload_to_json(collective_workload(LOOP), [Path("t.0.et")])
-    assert (facts["ranks"], facts["nodes"], facts["compute_nodes"], facts["compute_micros"]) == (4, 24, 12, 120)
-    assert facts["compute_ns"] == 120_000
-    assert facts["files"] == ["t.0.et"]
-    assert facts["traffic"] == [
-        {
-            "role": "world",
-            "operation": "all_reduce",
-            "size_bytes": 1 << 20,
-            "mean_size_bytes": 1 << 20,
-            "group_size": 4,
-            "operations": 3,
-            "nodes": 12,
-            "total_bytes": 12 << 20,
-        }
-    ]
 
 
 def document(comparison: GroupComparison) -> dict[str, Any]:

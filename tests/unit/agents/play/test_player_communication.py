@@ -2,13 +2,13 @@
 
 import pytest
 
+from emulator.annexes.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.annexes.workloads.transformer import Transformer
 from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.host.core_wait import CoreWait
 from emulator.planner.algorithms import algorithm_names
 from emulator.planner.group_layout import Layouts
 from emulator.trace.meaning.model import CommKind, RankTrace
-from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
 from tests.support.playing import Played, check_bytes, check_order, everyone, play, traces_of
 from tests.support.traces import coll, node, rank_trace, recv, send
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from emulator.annexes.workloads.options import option
 from emulator.annexes.workloads.transformer import PipelineSchedule
 from emulator.cli.main import main
 from emulator.cli.options import add_options, given
 from emulator.cli.parser import Parser
 from emulator.errors import InputError
 from emulator.option import options_of
-from emulator.trace.synthetic.options import option
 from emulator.units import parse_size
 from tests.support.command import refused
 from tests.support.et_files import read_et

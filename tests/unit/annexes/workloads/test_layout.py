@@ -3,7 +3,7 @@
 import pytest
 
 from emulator.annexes.workloads.layout import NUMBERED, Coordinates, Layout
-from emulator.trace.synthetic.synthetic import GroupRole
+from emulator.annexes.workloads.totals import GroupRole
 
 
 def test_tensor_ranks_are_consecutive_and_stages_are_far_apart() -> None:

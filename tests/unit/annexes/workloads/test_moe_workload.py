@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from emulator.annexes.workloads.moe import MixtureOfExperts, Routing
 from emulator.annexes.workloads.moe_workload import moe_workload
+from emulator.annexes.workloads.totals import GroupRole
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.synthetic import GroupRole, WorkNode
+from emulator.trace.synthetic.synthetic import WorkNode
 
 MODEL = MixtureOfExperts(expert=4, data=2, experts=8, top_k=2, tokens=16, layers=2, hidden=64, expert_hidden=32)
 

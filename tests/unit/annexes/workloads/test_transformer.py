@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from emulator.annexes.workloads.options import described
 from emulator.annexes.workloads.transformer import PipelineSchedule, Transformer, parse_transformer, pipeline_steps
 from emulator.errors import PlanError
-from emulator.trace.synthetic.options import described
 
 GPT3 = Transformer(layers=96, hidden=12288, sequence=2048, batch=1536, vocabulary=51200)
 SMALL = Transformer(layers=4, hidden=512, sequence=1024, batch=8, micro_batches=4, vocabulary=4096)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from emulator.annexes.workloads.options import described
+from emulator.annexes.workloads.totals import GroupRole
 from emulator.annexes.workloads.transformer import PipelineSchedule, Transformer
 from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.options import described
-from emulator.trace.synthetic.synthetic import GroupRole
 from tests.support.transformer_nodes import FIRST, LAST, MODEL, nodes_by_name, waits_for
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from emulator._pb import et_pb2
+from emulator.annexes.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.annexes.workloads.transformer import Transformer
 from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.errors import HostError, InputError
 from emulator.trace.files.load import load_trace
 from emulator.trace.files.write_workload import convert_trace, encode_node, write_workload
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.collective_loop import CollectiveLoop, collective_workload
 from emulator.trace.synthetic.synthetic import WorkNode
 from tests.support.et_files import read_et
 from tests.support.trace_files import collective, compute, trace_bytes

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.pairs import PairSweepWorkload, PairsWorkload, pair_sweep_workload, pairs_workload
-from emulator.trace.synthetic.synthetic import GroupRole
 
 WORKLOAD = pairs_workload(PairsWorkload(6, [(8, 2), (1024, 1)]))
 
@@ -24,17 +23,6 @@ def test_sizes_follow_one_another_as_often_as_given() -> None:
         ("all_reduce.1024", 1024, (2,)),
     ]
     assert {node.kind for node in WORKLOAD.nodes(3)} == {CommKind.ALL_REDUCE}
-
-
-def test_totals_are_those_of_the_nodes() -> None:
-    nodes = [node for rank in range(6) for node in WORKLOAD.nodes(rank)]
-    totals = WORKLOAD.totals
-    assert (totals.nodes, totals.compute_nodes, totals.compute_micros) == (len(nodes), 0, 0)
-    assert sum(entry.total_bytes for entry in totals.traffic) == sum(node.size_bytes for node in nodes)
-    assert [(entry.role, entry.group_size, entry.operations) for entry in totals.traffic] == [
-        (GroupRole.DATA, 2, 6),
-        (GroupRole.DATA, 2, 3),
-    ]
 
 
 @pytest.mark.parametrize("ranks", [-2, 0, 1, 3])
@@ -83,14 +71,6 @@ def test_a_round_begins_when_the_one_before_has_ended_everywhere() -> None:
         (6, (4, 5)),
     ]
     assert [node.kind for node in nodes[2::3]] == [CommKind.BARRIER] * 2
-
-
-@given(st.integers(2, 12))
-def test_its_totals_are_those_of_its_nodes(ranks: int) -> None:
-    workload = pair_sweep_workload(PairSweepWorkload(ranks, 1000))
-    nodes = [node for rank in range(ranks) for node in workload.nodes(rank)]
-    assert workload.totals.nodes == len(nodes)
-    assert sum(one.total_bytes for one in workload.totals.traffic) == sum(node.size_bytes for node in nodes)
 
 
 @pytest.mark.parametrize(("ranks", "rounds"), [(1, None), (4, 4), (4, 0)])

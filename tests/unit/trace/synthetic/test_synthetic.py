@@ -1,4 +1,4 @@
-"""Totals of traffic."""
+"""Nodes of a workload, and how many there may be."""
 
 from collections.abc import Iterator
 
@@ -6,16 +6,8 @@ import pytest
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.collective_loop import CollectiveLoop, SweepWorkload
-from emulator.trace.synthetic.synthetic import (
-    LARGEST_JOB_NODES,
-    WORLD_GROUP,
-    GroupRole,
-    SyntheticWorkload,
-    WorkloadTotals,
-    WorkloadTraffic,
-    WorkNode,
-)
+from emulator.trace.synthetic.sweep import SweepWorkload
+from emulator.trace.synthetic.synthetic import LARGEST_JOB_NODES, WORLD_GROUP, NodeChain, WorkNode
 
 
 def test_a_job_too_large_to_be_prepared_is_refused() -> None:
@@ -25,41 +17,23 @@ def test_a_job_too_large_to_be_prepared_is_refused() -> None:
         PlanError, match=r"ranks with 3 communications each have 30,000,000 nodes; .* at most 20,000,000"
     ):
         SweepWorkload(CommKind.BARRIER, ranks, (1, 2, 3))
-    with pytest.raises(PlanError, match="at most 20,000,000"):
-        CollectiveLoop(kind=CommKind.BARRIER, ranks=ranks, count=3)
-
-
-def test_every_member_of_an_operation_has_a_node() -> None:
-    traffic = WorkloadTraffic(GroupRole.TENSOR, CommKind.ALL_REDUCE, 100, group_size=4, operations=3)
-    assert (traffic.nodes, traffic.total_bytes) == (12, 1200)
-
-
-def test_a_workload_counts_what_is_written_and_generates_the_rest() -> None:
-    generated = []
-
-    def nodes(rank: int) -> Iterator[WorkNode]:
-        generated.append(rank)
-        yield WorkNode(1, "compute", duration_micros=5)
-        yield WorkNode(2, "reduce", (1,), kind=CommKind.ALL_REDUCE, size_bytes=8, group=1 + rank // 2)
-        yield WorkNode(3, "send", (2,), kind=CommKind.SEND, size_bytes=1 + rank, peer=(rank + 1) % 4)
-
-    workload = SyntheticWorkload(
-        name="w",
-        ranks=4,
-        groups={1: (0, 1), 2: (2, 3)},
-        nodes=nodes,
-        parameters={},
-        role=lambda _, node: GroupRole.DATA if node.group else GroupRole.KEY_VALUE,
-    )
-    for rank in (0, 1):
-        list(workload.nodes(rank))
-    reduced = WorkloadTraffic(GroupRole.DATA, CommKind.ALL_REDUCE, 8, group_size=2, operations=2)
-    sent = WorkloadTraffic.uneven(GroupRole.KEY_VALUE, CommKind.SEND, 1, 4, 1 + 2 + 3 + 4)
-    assert workload.totals == WorkloadTotals(4, 12, 4, 20, (reduced, sent))
-    assert workload.totals == workload.totals
-    assert generated == [0, 1, 2, 3]
 
 
 def test_a_node_computes_for_all_ranks_unless_specified() -> None:
     node = WorkNode(1, "n")
     assert (node.kind, node.group, node.peer, node.deps) == (None, WORLD_GROUP, -1, ())
+
+
+def test_ids_count_up_and_the_device_works_on_one_node_after_the_other() -> None:
+    chain = NodeChain()
+
+    def emitted() -> Iterator[WorkNode]:
+        computed = yield from chain.compute("first", 5, 0)
+        sent = yield from chain.append("sent", computed, 0, kind=CommKind.SEND, size_bytes=7, peer=3)
+        yield from chain.compute("second", 6, sent)
+
+    first, sent, second = emitted()
+    assert [node.node_id for node in (first, sent, second)] == [1, 2, 3]
+    assert [node.deps for node in (first, sent, second)] == [(), (1,), (1, 2)]
+    assert (sent.kind, sent.size_bytes, sent.peer) == (CommKind.SEND, 7, 3)
+    assert chain.device == 3

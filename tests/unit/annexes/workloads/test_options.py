@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from emulator.annexes.workloads.options import described, option
 from emulator.annexes.workloads.transformer import PipelineSchedule
 from emulator.option import options_of
-from emulator.trace.synthetic.options import described, option
 
 
 @dataclass(frozen=True)

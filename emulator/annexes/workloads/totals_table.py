@@ -1,19 +1,19 @@
-"""A trace that was just written: its files, and for a synthetic one the traffic it describes."""
+"""What one iteration of a synthetic trace moves, for a terminal and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.trace.synthetic.synthetic import GroupRole, SyntheticWorkload, WorkloadTraffic
+from emulator.annexes.workloads.totals import GroupRole, SyntheticWorkload, WorkloadTotals, WorkloadTraffic
 from emulator.units import NS_PER_US, format_duration, format_size
 from emulator.views.columns.columns import Column, explain
 from emulator.views.columns.figures import count_of
 from emulator.views.terminal.table import FittedTable
-from emulator.visible import visible
 
 _COLUMNS: tuple[Column[WorkloadTraffic], ...] = (
     Column(
@@ -36,18 +36,6 @@ _COLUMNS: tuple[Column[WorkloadTraffic], ...] = (
 EXPLAIN = explain(_COLUMNS, title="Communication of one iteration:")
 
 
-def files_line(paths: Sequence[Path]) -> str:
-    """The folder, the first and the last trace file, and every other file.
-
-    Args:
-        paths: the .et files by rank and other files, all in one folder.
-    """
-    traces = [path.name for path in paths if path.suffix == ".et"]
-    span = traces[0] if len(traces) == 1 else f"{traces[0]} to {traces[-1]}"
-    others = [path.name for path in paths if path.suffix != ".et"]
-    return visible(f"{paths[0].parent}: {', '.join([span, *others])}")
-
-
 def render(workload: SyntheticWorkload) -> RenderableType:
     """What one iteration of a synthetic trace moves, by role and operation."""
     totals = workload.totals
@@ -55,3 +43,37 @@ def render(workload: SyntheticWorkload) -> RenderableType:
     compute = format_duration(totals.compute_micros * NS_PER_US / totals.ranks)
     line = f"{count_of(totals.nodes, 'node')}, {totals.compute_nodes} of them compute: {compute} per rank on average"
     return Group(title, Text(), FittedTable(_COLUMNS, totals.traffic), Text(), Text(line))
+
+
+def workload_to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict[str, Any]:
+    """Name, parameters and traffic of a workload."""
+    return {
+        "workload": workload.name,
+        "parameters": dict(workload.parameters),
+        **_totals(workload.totals),
+        "groups": len(workload.groups),
+        "files": [str(path) for path in paths],
+    }
+
+
+def _totals(totals: WorkloadTotals) -> dict[str, Any]:
+    return {
+        "ranks": totals.ranks,
+        "nodes": totals.nodes,
+        "compute_nodes": totals.compute_nodes,
+        "compute_ns": totals.compute_micros * NS_PER_US,
+        "compute_micros": totals.compute_micros,  # the name of version 0.1; the next version drops it
+        "traffic": [
+            {
+                "role": entry.role.value,
+                "operation": entry.kind.label,
+                "size_bytes": entry.size_bytes if entry.uneven_bytes is None else None,
+                "mean_size_bytes": entry.total_bytes / entry.nodes if entry.nodes else None,
+                "group_size": entry.group_size,
+                "operations": entry.operations,
+                "nodes": entry.nodes,
+                "total_bytes": entry.total_bytes,
+            }
+            for entry in totals.traffic
+        ],
+    }
