@@ -6,8 +6,9 @@ import argparse
 import asyncio
 import datetime
 import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,10 +34,10 @@ from emulator.host.clock import TimerfdClock
 from emulator.host.files import scratch_folder
 from emulator.results.run_folder.places import check_file
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.method.descriptive import median, percentile, variation
-from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
+from emulator.results.statistics.method.descriptive import median, percentile, student_t_quantile, variation
+from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.results.statistics.samples.measured_rows import read_measured
-from emulator.results.statistics.samples.transfers import bytes_in_flight
+from emulator.results.statistics.samples.transfers import FloatArray, bytes_in_flight
 from emulator.results.statistics.tester.calibration import (
     CABLES,
     FORMAT,
@@ -49,12 +50,12 @@ from emulator.results.statistics.tester.calibration import (
     to_json,
     write_calibration,
 )
-from emulator.results.statistics.tester.tester_model import TesterModel, fit_tester_model, slowest_likely, uncertainty
+from emulator.results.statistics.tester.tester_model import TesterModel
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from emulator.trace.meaning.model import IntArray
 from emulator.transports.registry import EVERYWHERE
-from emulator.units import format_duration
+from emulator.units import NS_PER_S, format_duration
 from emulator.views.columns.columns import Column, bold, explain
 from emulator.views.columns.figures import NONE, duration_cell, number_cell, rate_cell
 from emulator.views.terminal.table import FittedTable, facts_grid
@@ -68,6 +69,8 @@ ITERATIONS = 4
 MOST_HOSTS = 16
 RING_STEPS = 2
 """Of an all-reduce of two ranks."""
+_MIN_TRANSFER_SHARE = 0.5
+"""A rate needs bytes that take at least this fraction of the time of the steps; below it, their noise dominates."""
 ALARMS, ALARM_NS = 1000, 500_000
 LEAST_RUNS, MOST_RUNS, NARROW = 3, 6, 0.1
 """Runs of a calibration: until the 95 % intervals of the times of a step and of a byte end at most 10 % above their
@@ -239,6 +242,63 @@ def _cost(transport: str, bed: _Bed, scratch: Path) -> TransportCost:
         message_ns=ceiling.step_ns / ranks,
         variation=variation(np.concatenate(largest)),
     )
+
+
+def fit_tester_model(
+    merged: MergedSamples, machine_bytes: FloatArray, *, steps: int, step_bytes: Mapping[int, int]
+) -> TesterModel:
+    """Derive the model from the run of a calibration.
+
+    Args:
+        merged: its collectives, each of `steps` steps; the smallest size has almost no bytes.
+        machine_bytes: for each of them, see `bytes_in_flight`.
+        step_bytes: size of a collective → bytes that a rank sends in a step. A size that takes hardly longer than the
+            smallest one gives no rate.
+    """
+    smallest = min(step_bytes)
+    step_ns = float(median(merged.cct_ns[merged.size_bytes == smallest]) or 0) / steps
+    rates: list[tuple[int, float]] = []
+    for size in sorted(step_bytes.keys() - {smallest}):
+        rows = merged.size_bytes == size
+        transfer_ns = float(median(merged.cct_ns[rows]) or 0) - steps * step_ns
+        if transfer_ns > _MIN_TRANSFER_SHARE * steps * step_ns or size == max(step_bytes):
+            rate = float(median(machine_bytes[rows]) or 0) / max(transfer_ns, 1) * NS_PER_S
+            rates.append((step_bytes[size], rate))
+    return TesterModel(rates, step_ns)
+
+
+def slowest_likely(models: Sequence[TesterModel]) -> TesterModel:
+    """What a run may find of several calibrations: the slow end of the 95 % interval of a further one (Student's t).
+
+    Args:
+        models: one per calibration. A size counts if all of them have a rate for it.
+    """
+    slow = [(size, 1e9 / _slow_end(times)) for size, times in _byte_times_ns(models).items()]
+    return TesterModel(sorted(slow), _slow_end([one.step_ns for one in models]))
+
+
+def uncertainty(models: Sequence[TesterModel]) -> float:
+    """How far the 95 % interval of the mean reaches, as a share of it: of a step or of a byte, whichever is further."""
+    measured = [[one.step_ns for one in models], *_byte_times_ns(models).values()]
+    return max(_reach(values) / float(np.mean(values)) for values in measured)
+
+
+def _byte_times_ns(models: Sequence[TesterModel]) -> dict[int, list[float]]:
+    """Bytes of a step → time of a byte in each calibration, for sizes that all of them have."""
+    shared = set.intersection(*({size for size, _ in one.rates} for one in models))
+    return {size: [1e9 / max(rate, 1.0) for one in models for at, rate in one.rates if at == size] for size in shared}
+
+
+def _reach(values: Sequence[float], *, further: int = 0) -> float:
+    """Half the 95 % interval of their mean, or if `further` is 1, of one more value; 0 of a single one."""
+    if len(values) < 2:
+        return 0.0
+    spread: float = float(np.std(values, ddof=1)) * math.sqrt(further + 1 / len(values))
+    return student_t_quantile(0.975, len(values) - 1) * spread
+
+
+def _slow_end(values: Sequence[float]) -> float:
+    return float(np.mean(values)) + _reach(values, further=1)
 
 
 def _paced_step_ns(transport: str, ranks: int, network: Network, folder: Path) -> float:

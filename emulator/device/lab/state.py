@@ -19,7 +19,7 @@ import msgspec
 from emulator.device.lab.between import DEFAULT_ID, PortPair
 from emulator.device.lab.model import Design
 from emulator.errors import HostError, InputError
-from emulator.host.files import read_bounded
+from emulator.host.files import read_bounded, write_json
 
 LABS = Path("/run/charkha/labs")
 BOXES = "boxes"
@@ -164,12 +164,12 @@ class LabStore:
         return self.folder(lab_id)
 
     def write(self, state: LabState) -> None:
-        """Write a state so that a reader sees the old one or the new one."""
-        target = self.folder(state.lab_id) / _FILE
-        part = target.with_suffix(".part")
-        document = {"format": _FORMAT, **msgspec.to_builtins(state)}
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
-        part.replace(target)
+        """Write a state so that a reader sees the old one or the new one.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        write_json(self.folder(state.lab_id) / _FILE, {"format": _FORMAT, **msgspec.to_builtins(state)})
 
     def read(self, lab_id: str) -> LabState | None:
         """The state of a lab; None if nothing of it was made: its folder is missing or has no state yet.

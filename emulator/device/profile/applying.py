@@ -29,6 +29,7 @@ from emulator.device.profile.changes import Change, nft
 from emulator.device.profile.nftables import clean_text
 from emulator.device.profile.profile import Command, Moment
 from emulator.errors import HostError, PlanError
+from emulator.host.files import write_json
 from emulator.host.tools import CommandBatch, attempt, finished, reason, require_tools
 from emulator.units import NS_PER_S
 
@@ -133,10 +134,7 @@ class AppliedProfile:
         """Write the commands that undo the changes to disk."""
         stops = [[list(batch.command), list(batch.lines)] for change in self._active for batch in change.stop]
         me = Owner.me()
-        document = {"profile": self._name, "owner": [me.pid, me.began], "stops": stops}
-        part = self._path.with_suffix(".part")
-        part.write_text(json.dumps(document), encoding="utf-8")
-        part.replace(self._path)
+        write_json(self._path, {"profile": self._name, "owner": [me.pid, me.began], "stops": stops})
 
 
 def undo_leftovers(design: Design, folder: Path, *, before_cleaning: Callable[[], None] = lambda: None) -> bool:

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from emulator.errors import HostError, InputError
-from emulator.host.files import read_bounded
+from emulator.errors import InputError
+from emulator.host.files import read_bounded, write_json, writing
 from emulator.results.run_folder.manifest import software_versions
 from emulator.schema import decode, parse_json
 
@@ -185,15 +185,9 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
     Raises:
         HostError: it cannot be written.
     """
-    unfinished = path.with_name(path.name + ".tmp")
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(json.dumps(to_json(calibration), indent=1) + "\n", encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        raise HostError(
-            f"{path}: cannot be written ({error.strerror}); choose a different file with --calibration"
-        ) from error
+    write_json(path, to_json(calibration))
 
 
 def read_calibration(path: Path) -> Calibration:

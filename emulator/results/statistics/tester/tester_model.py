@@ -10,7 +10,6 @@ ports.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +23,7 @@ from emulator.planner.algorithms import depends_on_layout, schedule
 from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.schedule import Collective
 from emulator.results.run_folder.manifest import HostFacts
-from emulator.results.statistics.method.descriptive import median, student_t_quantile
+from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.collectives import MergedSamples
 from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.results.statistics.samples.transfers import FloatArray, bytes_in_flight
@@ -41,8 +40,6 @@ it never waits for a core, because hardware threads share one: 0.9 to 1.53 times
 ranks, agents with priority (lab.benchmarks.verdicts busy)."""
 _MAX_SCHEDULED_MEMBERS = 1024
 """Larger groups have no share: their schedule takes too long to compute."""
-_MIN_TRANSFER_SHARE = 0.5
-"""A rate needs bytes that take at least this fraction of the time of the steps; below it, their noise dominates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,63 +67,6 @@ class TesterModel:
         """Throughput for steps of this size."""
         sizes, rates = zip(*self.rates, strict=True)
         return float(np.interp(np.log(max(step_bytes, 1)), np.log(sizes), rates))
-
-
-def fit_tester_model(
-    merged: MergedSamples, machine_bytes: FloatArray, *, steps: int, step_bytes: Mapping[int, int]
-) -> TesterModel:
-    """Derive the model from the run of a calibration.
-
-    Args:
-        merged: its collectives, each of `steps` steps; the smallest size has almost no bytes.
-        machine_bytes: for each of them, see `bytes_in_flight`.
-        step_bytes: size of a collective → bytes that a rank sends in a step. A size that takes hardly longer than the
-            smallest one gives no rate.
-    """
-    smallest = min(step_bytes)
-    step_ns = float(median(merged.cct_ns[merged.size_bytes == smallest]) or 0) / steps
-    rates: list[tuple[int, float]] = []
-    for size in sorted(step_bytes.keys() - {smallest}):
-        rows = merged.size_bytes == size
-        transfer_ns = float(median(merged.cct_ns[rows]) or 0) - steps * step_ns
-        if transfer_ns > _MIN_TRANSFER_SHARE * steps * step_ns or size == max(step_bytes):
-            rate = float(median(machine_bytes[rows]) or 0) / max(transfer_ns, 1) * NS_PER_S
-            rates.append((step_bytes[size], rate))
-    return TesterModel(rates, step_ns)
-
-
-def slowest_likely(models: Sequence[TesterModel]) -> TesterModel:
-    """What a run may find of several calibrations: the slow end of the 95 % interval of a further one (Student's t).
-
-    Args:
-        models: one per calibration. A size counts if all of them have a rate for it.
-    """
-    slow = [(size, 1e9 / _slow_end(times)) for size, times in _byte_times_ns(models).items()]
-    return TesterModel(sorted(slow), _slow_end([one.step_ns for one in models]))
-
-
-def uncertainty(models: Sequence[TesterModel]) -> float:
-    """How far the 95 % interval of the mean reaches, as a share of it: of a step or of a byte, whichever is further."""
-    measured = [[one.step_ns for one in models], *_byte_times_ns(models).values()]
-    return max(_reach(values) / float(np.mean(values)) for values in measured)
-
-
-def _byte_times_ns(models: Sequence[TesterModel]) -> dict[int, list[float]]:
-    """Bytes of a step → time of a byte in each calibration, for sizes that all of them have."""
-    shared = set.intersection(*({size for size, _ in one.rates} for one in models))
-    return {size: [1e9 / max(rate, 1.0) for one in models for at, rate in one.rates if at == size] for size in shared}
-
-
-def _reach(values: Sequence[float], *, further: int = 0) -> float:
-    """Half the 95 % interval of their mean, or if `further` is 1, of one more value; 0 of a single one."""
-    if len(values) < 2:
-        return 0.0
-    spread: float = float(np.std(values, ddof=1)) * math.sqrt(further + 1 / len(values))
-    return student_t_quantile(0.975, len(values) - 1) * spread
-
-
-def _slow_end(values: Sequence[float]) -> float:
-    return float(np.mean(values)) + _reach(values, further=1)
 
 
 @dataclass(frozen=True, slots=True)

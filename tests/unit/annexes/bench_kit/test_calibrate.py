@@ -7,8 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from emulator.annexes.bench_kit.calibrate import calibrate, can_be_cabled, doubts, render
+from emulator.annexes.bench_kit.calibrate import (
+    calibrate,
+    can_be_cabled,
+    doubts,
+    fit_tester_model,
+    render,
+    slowest_likely,
+    uncertainty,
+)
 from emulator.errors import InputError
+from emulator.results.statistics.samples.collectives import merge
+from emulator.results.statistics.samples.transfers import bytes_in_flight
+from emulator.results.statistics.tester import tester_model
 from emulator.results.statistics.tester.calibration import (
     AgentClock,
     Calibration,
@@ -18,7 +29,7 @@ from emulator.results.statistics.tester.calibration import (
     expired,
 )
 from emulator.results.statistics.uncertainty.budget import Sources
-from tests.support.runs import manifest
+from tests.support.runs import collective, manifest, table
 from tests.support.terminal import rows_of, shown
 from tests.support.topologies import SHIPPED, shipped_topology, write_topology
 
@@ -143,3 +154,49 @@ def test_a_budget_says_what_a_closure_test_found(closure: list[dict[str, object]
     found = Sources.of(run)
     assert said in found.reference_source
     assert ("expired" in found.stamp) is ("expired" in said)
+
+
+def test_a_ceiling_is_what_its_own_measurements_are_a_hundred_percent_of() -> None:
+    samples = [
+        *collective((0, 0), (240, 240), size_bytes=16, bytes_sent=16, instance=0),
+        *collective((1000, 1000), (11240, 11240), size_bytes=10**6, bytes_sent=10**6, instance=1),
+        *collective((20_000, 20_000), (21_240, 21_240), size_bytes=1000, bytes_sent=1000, instance=2),
+        *collective((30_000, 30_000), (30_250, 30_250), size_bytes=100, bytes_sent=100, instance=3),  # hardly longer
+    ]
+    merged = merge(table(samples))
+    sent = bytes_in_flight(table(samples), merged)
+    ceiling = fit_tester_model(merged, sent, steps=2, step_bytes={16: 8, 100: 50, 1000: 500, 10**6: 500_000})
+    assert ceiling.step_ns == 120
+    assert [size for size, _ in ceiling.rates] == [500, 500_000]
+    assert [rate for _, rate in ceiling.rates] == pytest.approx([2 * 1000 / 1000 * 1e9, 2 * 10**6 / 10_000 * 1e9])
+    assert ceiling.rate_bytes_per_s(1) == ceiling.rates[0][1]
+    assert ceiling.rate_bytes_per_s(10**9) == ceiling.rates[1][1]
+    assert ceiling.rates[0][1] < ceiling.rate_bytes_per_s(10_000) < ceiling.rates[1][1]
+
+
+def test_several_calibrations_give_the_slow_end_of_a_further_one() -> None:
+    # Steps of 90, 100 and 110 ns: 10 * sqrt(1 + 1 / 3), t(2; 0.975) = 4.3027, so 100 + 49.68 ns.
+    models = [tester_model.TesterModel([(8, rate)], step) for step, rate in ((90.0, 1e9), (100.0, 1e9), (110.0, 1e9))]
+    slow = slowest_likely(models)
+    assert slow.step_ns == pytest.approx(149.68, abs=0.01)
+    assert slow.rates == [(8, pytest.approx(1e9))]
+    assert slowest_likely(models[:1]) == models[0]
+
+
+def test_a_rate_is_the_lower_the_more_it_varies() -> None:
+    models = [tester_model.TesterModel([(8, rate), (99, 1e9)], 100.0) for rate in (1e9, 0.5e9)] + [
+        tester_model.TesterModel([(8, 1e9)], 100.0)
+    ]
+    slow = slowest_likely(models)
+    assert slow.step_ns == 100
+    assert [size for size, _ in slow.rates] == [8]  # the third has no rate for 99
+    # 1, 2 and 1 ns a byte: mean 4 / 3, standard deviation 0.57735, so 1.333 + 4.3027 * 2 / 3 ns.
+    assert slow.rates[0][1] == pytest.approx(1e9 / (4 / 3 + 4.30265 * 2 / 3), rel=1e-4)
+
+
+def test_a_calibration_is_as_uncertain_as_what_varies_most() -> None:
+    steady = [tester_model.TesterModel([(8, 1e9)], step) for step in (90.0, 100.0, 110.0)]
+    assert uncertainty(steady) == pytest.approx(0.2484, abs=1e-4)  # 4.3027 / sqrt(3) of 10 ns
+    varied = [tester_model.TesterModel([(8, rate)], 100.0) for rate in (1e9, 0.5e9, 1e9)]
+    assert uncertainty(varied) == pytest.approx(4.30265 / 4, rel=1e-4)
+    assert uncertainty(varied[::2]) == 0
