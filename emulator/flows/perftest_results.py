@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from emulator.flows.perftest_exchange import BandwidthReport
 from emulator.flows.perftest_parameters import PeerTest
 
 
@@ -68,6 +67,29 @@ class Received:
     def bytes_per_s(self) -> float | None:
         """Goodput between the first and the last arrival; None if there were not two."""
         return self.bytes_after_first / self.duration_ns * 1e9 if self.duration_ns else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandwidthReport:
+    """The results of a bandwidth test as one end sends them.
+
+    Attributes:
+        size_bytes: payload of a message.
+        iterations: messages of all queue pairs.
+        peak, average: bandwidth in the unit that its user has chosen, which it does not send; peak 0: not measured.
+        messages_per_us: message rate.
+    """
+
+    size_bytes: int
+    iterations: int
+    peak: float
+    average: float
+    messages_per_us: float
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bandwidth, from the message rate."""
+        return self.messages_per_us * 1e6 * self.size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agents.annexes.peer.exchange import CYCLE_BYTES
 from agents.annexes.peer.session import PeerSession
-from emulator.flows.perftest_exchange import CYCLE_BYTES
 from emulator.flows.perftest_parameters import PeerTask, PeerTest, TestVerb, make_test
 from emulator.flows.perftest_results import PeerResult
 from emulator.roce.options import RoceOptions

@@ -3,9 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from emulator.flows.perftest_exchange import BandwidthReport
 from emulator.flows.perftest_parameters import TestVerb, make_test
-from emulator.flows.perftest_results import PeerResult, Received, Sent
+from emulator.flows.perftest_results import BandwidthReport, PeerResult, Received, Sent
 from emulator.host.parquet import write_parquet
 from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.reader import Run

@@ -12,8 +12,8 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from agents.annexes.peer.exchange import Swap
 from emulator.errors import HostError, InputError, RemoteProtocolError, RunError
-from emulator.flows.perftest_exchange import Swap
 from emulator.roce.constants import UDP_PORT
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class Conversation:
         """Play a part of the exchange.
 
         Args:
-            part: see emulator.flows.perftest_exchange.
+            part: see agents.annexes.peer.exchange.
             first_s: how long the peer can take for its first block, s; None: as long as it lives.
 
         Returns:

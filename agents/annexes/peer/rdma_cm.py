@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from agents.annexes.peer.connections import Connection, ConnectionManager, ConnectionRejected, Local
 from agents.annexes.peer.conversation import ANSWER_S, Conversation
+from agents.annexes.peer.exchange import QpRecord
 from agents.nic.channel import Channel
 from agents.nic.nic import StandaloneNic
 from emulator.errors import RemoteProtocolError, RunError
-from emulator.flows.perftest_exchange import QpRecord
 from emulator.roce.connection.memory import EVERYTHING, Memory
 from emulator.roce.connection.messages import ConnectionSettings, Delivered, Message, Verb
 from emulator.roce.connection.qp_facts import QpFacts

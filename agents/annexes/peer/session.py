@@ -12,11 +12,7 @@ from typing import Any, TypeVar
 
 from agents.annexes.peer.connections import Connection
 from agents.annexes.peer.conversation import ANSWER_S, BEGIN_S, Conversation, accept, address_towards, connect, resolved
-from agents.annexes.peer.rdma_cm import CmLink, in_order
-from agents.annexes.peer.traffic import PeerTraffic
-from agents.nic.nic import StandaloneNic
-from emulator.errors import InputError, RunError
-from emulator.flows.perftest_exchange import (
+from agents.annexes.peer.exchange import (
     OVER_RDMA,
     OVER_TCP,
     BandwidthReport,
@@ -27,6 +23,10 @@ from emulator.flows.perftest_exchange import (
     introduce,
     meet,
 )
+from agents.annexes.peer.rdma_cm import CmLink, in_order
+from agents.annexes.peer.traffic import PeerTraffic
+from agents.nic.nic import StandaloneNic
+from emulator.errors import InputError, RunError
 from emulator.flows.perftest_parameters import PeerTask, PeerTest, TestVerb
 from emulator.flows.perftest_results import PeerResult
 from emulator.roce.connection.memory import Memory, MemoryRegion

@@ -8,10 +8,10 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from agents.annexes.peer.exchange import QpRecord
 from agents.nic.channel import Channel
 from agents.nic.passes import Passes
 from emulator.errors import RunError
-from emulator.flows.perftest_exchange import QpRecord
 from emulator.flows.perftest_parameters import PeerTest, TestVerb
 from emulator.flows.perftest_results import Received, Sent
 from emulator.roce.connection.messages import Delivered, Message, Verb

@@ -2,9 +2,8 @@
 
 import pytest
 
-from emulator.flows.perftest_exchange import BandwidthReport
 from emulator.flows.perftest_parameters import TestVerb
-from emulator.flows.perftest_results import Received, Sent
+from emulator.flows.perftest_results import BandwidthReport, Received, Sent
 from tests.support.flow_results import of_client
 
 

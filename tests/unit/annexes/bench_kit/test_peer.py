@@ -2,9 +2,8 @@
 
 from emulator.annexes.bench_kit.peer import render, render_echo
 from emulator.flows.perftest_echo import EchoResult, Exchange, make_echo
-from emulator.flows.perftest_exchange import BandwidthReport
 from emulator.flows.perftest_parameters import TestVerb, make_test
-from emulator.flows.perftest_results import PeerResult, Received, Sent
+from emulator.flows.perftest_results import BandwidthReport, PeerResult, Received, Sent
 from tests.support.terminal import rows_of, shown
 
 

@@ -1,9 +1,8 @@
 """What is reported of a perftest alongside the job."""
 
 from agents.annexes.peer.perftest import figures_of
-from emulator.flows.perftest_exchange import BandwidthReport
 from emulator.flows.perftest_parameters import TestVerb
-from emulator.flows.perftest_results import Received, Sent
+from emulator.flows.perftest_results import BandwidthReport, Received, Sent
 from tests.support.flow_results import of_client
 
 REPORT = BandwidthReport(size_bytes=1000, iterations=5, peak=0.0, average=1.0, messages_per_us=0.002)

@@ -3,9 +3,9 @@
 import pytest
 
 from agents.annexes.peer.connections import Connection, Local
+from agents.annexes.peer.exchange import QpRecord
 from agents.annexes.peer.rdma_cm import in_order
 from emulator.errors import RemoteProtocolError
-from emulator.flows.perftest_exchange import QpRecord
 from emulator.roce.wire.psn import ZERO_PSN
 
 

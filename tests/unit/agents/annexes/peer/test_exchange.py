@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.errors import RemoteProtocolError
-from emulator.flows.perftest_exchange import (
+from agents.annexes.peer.exchange import (
     FAREWELL,
     OVER_RDMA,
     RECORD_BYTES,
-    BandwidthReport,
     Greeting,
     QpRecord,
     Swap,
@@ -25,12 +23,15 @@ from emulator.flows.perftest_exchange import (
     decode_version,
     encode_int,
     encode_path_mtu,
+    encode_report,
     encode_version,
     greet,
     introduce,
     meet,
 )
+from emulator.errors import RemoteProtocolError
 from emulator.flows.perftest_parameters import PeerTest, TestVerb, make_test
+from emulator.flows.perftest_results import BandwidthReport
 from emulator.roce.constants import PATH_MTUS
 
 VERSION = b"6.06" + bytes(12)
@@ -119,7 +120,7 @@ def test_numbers_survive_the_wire(value: int) -> None:
 
 def test_results_are_big_endian_and_survive_the_wire() -> None:
     report = BandwidthReport(size_bytes=65536, iterations=5000, peak=0.0, average=93.75, messages_per_us=0.0015)
-    blocks = report.encode()
+    blocks = encode_report(report)
     assert blocks[:2] == [bytes.fromhex("0000000000010000"), bytes.fromhex("0000000000001388")]
     assert blocks[3] == bytes.fromhex("4057700000000000")
     assert decode_report(blocks) == report

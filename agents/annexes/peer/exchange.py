@@ -1,7 +1,7 @@
 """The exchange of perftest, without IO: both ends swap blocks of equal length, the client first.
 
 Each part is a generator. It yields the block that this end sends, is sent the block of the peer, and returns what the
-part agreed on. Whoever drives it (see agents/annexes/peer/conversation.py) sends before it receives at the client, and
+part agreed on. Whoever drives it (see conversation.py) sends before it receives at the client, and
 the other way round at the server.
 
   1. `greet`: versions, buffer sizes, path MTU. With rdma_cm, connections are made between two turns of `meet` here.
@@ -24,6 +24,7 @@ from typing import NamedTuple, TypeAlias
 
 from emulator.errors import RemoteProtocolError
 from emulator.flows.perftest_parameters import PeerTest, TestVerb
+from emulator.flows.perftest_results import BandwidthReport
 from emulator.roce.connection.qp_facts import address_of_gid, gid_of
 from emulator.roce.constants import PATH_MTUS
 
@@ -170,36 +171,14 @@ OVER_TCP = RecordForm(QpRecord.encode, decode_record, FAREWELL)
 OVER_RDMA = RecordForm(QpRecord.encode_binary, decode_binary_record)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BandwidthReport:
-    """The results of a bandwidth test as one end sends them.
-
-    Attributes:
-        size_bytes: payload of a message.
-        iterations: messages of all queue pairs.
-        peak, average: bandwidth in the unit that its user has chosen, which it does not send; peak 0: not measured.
-        messages_per_us: message rate.
-    """
-
-    size_bytes: int
-    iterations: int
-    peak: float
-    average: float
-    messages_per_us: float
-
-    @property
-    def bytes_per_s(self) -> float:
-        """Bandwidth, from the message rate."""
-        return self.messages_per_us * 1e6 * self.size_bytes
-
-    def encode(self) -> list[bytes]:
-        """The blocks on the wire."""
-        counts = [_UNSIGNED.pack(self.size_bytes), _UNSIGNED.pack(self.iterations)]
-        return [*counts, *(_DOUBLE.pack(value) for value in (self.peak, self.average, self.messages_per_us))]
+def encode_report(report: BandwidthReport) -> list[bytes]:
+    """The blocks on the wire."""
+    counts = [_UNSIGNED.pack(report.size_bytes), _UNSIGNED.pack(report.iterations)]
+    return [*counts, *(_DOUBLE.pack(value) for value in (report.peak, report.average, report.messages_per_us))]
 
 
 def decode_report(blocks: list[bytes]) -> BandwidthReport:
-    """The results of the peer, from the blocks of Report.encode."""
+    """The results of the peer, from the blocks of `encode_report`."""
     size, iterations = (_UNSIGNED.unpack(block)[0] for block in blocks[:2])
     peak, average, rate = (_DOUBLE.unpack(block)[0] for block in blocks[2:])
     return BandwidthReport(size_bytes=size, iterations=iterations, peak=peak, average=average, messages_per_us=rate)
@@ -322,7 +301,7 @@ def conclude(
         if not test.is_bidirectional:
             yield from _hand_shakes(first, form)
         blocks = []
-        for block in report.encode():
+        for block in encode_report(report):
             answer = yield Swap("its results", block)
             blocks.append(answer)
         theirs = decode_report(blocks)
