@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from emulator.annexes.trace_kit.graph_window import graph_window
 from emulator.annexes.trace_kit.page_graph import TracePageFacts, WindowFacts
+from emulator.annexes.trace_kit.time_line import computed_time_line, recorded_time_line
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import pair_bytes
 from emulator.trace.analysis.critical_path import CriticalPath
 from emulator.trace.analysis.summary import summarise
-from emulator.trace.analysis.time_line import computed_time_line, recorded_time_line
-from emulator.trace.meaning.trace_graphs import graph_window
 from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import Node, rank_trace
 

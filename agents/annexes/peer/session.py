@@ -15,7 +15,6 @@ from agents.annexes.peer.conversation import ANSWER_S, BEGIN_S, Conversation, ac
 from agents.annexes.peer.exchange import (
     OVER_RDMA,
     OVER_TCP,
-    BandwidthReport,
     QpRecord,
     conclude,
     confirm,
@@ -28,7 +27,7 @@ from agents.annexes.peer.traffic import PeerTraffic
 from agents.nic.nic import StandaloneNic
 from emulator.errors import InputError, RunError
 from emulator.flows.perftest_parameters import PeerTask, PeerTest, TestVerb
-from emulator.flows.perftest_results import PeerResult
+from emulator.flows.perftest_results import BandwidthReport, PeerResult
 from emulator.roce.connection.memory import Memory, MemoryRegion
 from emulator.roce.connection.messages import ConnectionSettings
 from emulator.roce.connection.qp_facts import QpFacts

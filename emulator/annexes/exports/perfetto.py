@@ -29,9 +29,8 @@ from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.events import device_events
 from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.results.statistics.traffic.dut_counters import counter_series
-from emulator.trace.analysis.time_line import TimeLine
 from emulator.trace.meaning.groups import group_label
-from emulator.trace.meaning.model import Communication, Group, RankProgram, Resource, Workload
+from emulator.trace.meaning.model import Communication, Group, IntArray, RankProgram, Resource, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 if TYPE_CHECKING:
@@ -351,13 +350,17 @@ def trace_line_writer() -> Callable[..., None]:
 
 
 def write_trace_line(
-    workload: Workload, line: TimeLine, target: Path, *, names: Callable[[int], Sequence[str]]
+    workload: Workload,
+    spans: Sequence[tuple[IntArray, IntArray]],
+    target: Path,
+    *,
+    names: Callable[[int], Sequence[str]],
 ) -> None:
     """Write the time line; slices that overlap on a track go to further ones.
 
     Args:
         workload: the trace set.
-        line: when its nodes run.
+        spans: by rank, begin and end of its nodes: int64, shape (nodes of the rank,), by position, ns.
         target: the file.
         names: rank → names of its nodes in file order.
 
@@ -367,13 +370,17 @@ def write_trace_line(
     with writing(target), target.open("wb") as file:
         tracks = Tracks(file)
         for program in workload.recorded:
-            _add_rank(tracks, program, line, workload.groups, names(program.rank))
+            _add_rank(tracks, program, spans[program.rank], workload.groups, names(program.rank))
 
 
 def _add_rank(
-    tracks: Tracks, program: RankProgram, line: TimeLine, groups: Sequence[Group], names: Sequence[str]
+    tracks: Tracks,
+    program: RankProgram,
+    span: tuple[IntArray, IntArray],
+    groups: Sequence[Group],
+    names: Sequence[str],
 ) -> None:
-    start, end = line.start_ns[program.rank], line.end_ns[program.rank]
+    start, end = span
     lanes: dict[str, Lanes] = {}
     for position in np.argsort(start, kind="stable").tolist():
         begin, done = int(start[position]), int(end[position])

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from emulator.annexes.trace_kit.page_graph import TracePageFacts, critical_path, graph
+from emulator.annexes.trace_kit.time_line import TimeLine
 from emulator.planner.traffic.operation import PairBytes
-from emulator.trace.analysis.time_line import TimeLine
 from emulator.trace.meaning.model import RankProgram, Resource, Workload
 from emulator.units import format_duration, format_size
 from emulator.views.as_json import trace_to_json

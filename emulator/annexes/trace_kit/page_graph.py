@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emulator.annexes.trace_kit.difference import Member, members
+from emulator.annexes.trace_kit.graph_window import GraphWindow
+from emulator.annexes.trace_kit.time_line import TimeLine
 from emulator.errors import format_ranks
 from emulator.planner.traffic.operation import PairBytes
 from emulator.trace.analysis.critical_path import PathStep
 from emulator.trace.analysis.summary import Summary
-from emulator.trace.analysis.time_line import TimeLine
 from emulator.trace.meaning.model import IntArray, RankProgram, Resource, Workload
-from emulator.trace.meaning.trace_graphs import GraphWindow
 from emulator.units import format_duration, format_size
 from emulator.views.columns.columns import Column, Header, texts
 from emulator.views.columns.figures import count_of, percent_cell

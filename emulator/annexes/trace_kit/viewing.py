@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from emulator.annexes.trace_kit.graph_window import graph_window, position_of
 from emulator.annexes.trace_kit.page import trace_page
 from emulator.annexes.trace_kit.page_graph import TracePageFacts, WindowFacts
+from emulator.annexes.trace_kit.time_line import TimeLine, computed_time_line, recorded_time_line
 from emulator.errors import InputError
 from emulator.experiment.settle.workload import Alone, LoadedJob, load_job
 from emulator.experiment.spec.spec import Job, Trace
@@ -20,10 +22,8 @@ from emulator.planner.traffic.operation import Traffic, busiest_bytes, pair_byte
 from emulator.plugins import PluginKind, load
 from emulator.trace.analysis.critical_path import CriticalPath, traced_ns
 from emulator.trace.analysis.summary import summarise
-from emulator.trace.analysis.time_line import TimeLine, computed_time_line, recorded_time_line
 from emulator.trace.files.et import read_texts
 from emulator.trace.meaning.model import IntArray, Workload
-from emulator.trace.meaning.trace_graphs import graph_window, position_of
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 from emulator.views.columns.figures import link_rate_cell
 from emulator.views.html.page.document import render
@@ -74,7 +74,8 @@ def view(
         if write_line is not None:
             on_step("writing the time line")
             line = _line_of(job, facts)
-            write_line(job.workload, line, perfetto, names=lambda rank: read_texts(job.loaded.files.paths[rank]).names)
+            spans = list(zip(line.start_ns, line.end_ns, strict=True))
+            write_line(job.workload, spans, perfetto, names=lambda rank: read_texts(job.loaded.files.paths[rank]).names)
     if page is not None:
         on_step("writing the page")
         write_text(page, render(trace_page(facts)))

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from emulator.annexes.trace_kit.time_line import computed_time_line
 from emulator.errors import TraceError
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.traffic.from_trace import traffic_of_workload
 from emulator.planner.traffic.operation import pair_bytes
 from emulator.trace.analysis.critical_path import CriticalPath
 from emulator.trace.analysis.summary import summarise
-from emulator.trace.analysis.time_line import computed_time_line
 from emulator.trace.meaning.model import RankTrace, Workload
 from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import Node, coll, node, rank_trace, recv, send

@@ -9,11 +9,11 @@ import pytest
 from emulator.annexes.exports.command import of_span
 from emulator.annexes.exports.formats import JUNIT, Format
 from emulator.annexes.exports.perfetto import PERFETTO, write, write_trace_line
+from emulator.annexes.trace_kit.time_line import computed_time_line
 from emulator.errors import InputError
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.writer import RunWriter
-from emulator.trace.analysis.time_line import computed_time_line
 from emulator.trace.meaning.workload import build_workload
 from tests.support.runs import collective, columns, manifest, ranks, write_run
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
@@ -88,7 +88,8 @@ def test_slices_of_every_node_that_takes_time(tmp_path: Path) -> None:
     ranks = [nodes(send(4, 1, deps=[2])), nodes(recv(4, 0, deps=[2]))]
     workload = build_workload([rank_trace(rank, each) for rank, each in enumerate(ranks)])
     line = computed_time_line(workload, np.array([2_000, 3_000], dtype=np.int64))
-    write_trace_line(workload, line, tmp_path / "x", names=lambda rank: [one.name for one in ranks[rank]])
+    spans = list(zip(line.start_ns, line.end_ns, strict=True))
+    write_trace_line(workload, spans, tmp_path / "x", names=lambda rank: [one.name for one in ranks[rank]])
     assert [one for one in read_slices(tmp_path / "x") if one[0] == "rank 0"] == [
         ("rank 0", "device", 0, 5_000, "gemm"),
         ("rank 0", "CPU", 0, 9_000, ""),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from emulator.trace.analysis.time_line import computed_time_line, recorded_time_line
+from emulator.annexes.trace_kit.time_line import computed_time_line, recorded_time_line
 from emulator.trace.meaning.model import Resource, Workload
 from emulator.trace.meaning.workload import build_workload
 from tests.support.random_traces import random_traces
