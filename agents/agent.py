@@ -35,7 +35,7 @@ from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock import TimerfdClock, clock_id
 from emulator.host.resources import exhausted
 from emulator.host.stderr_log import is_of_grpc_poller
-from emulator.planner.loaded_algorithms import load_algorithm
+from emulator.planner.algorithms import load_algorithm
 from emulator.units import NS_PER_S
 from emulator.version import BUILD, VERSION
 

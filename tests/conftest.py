@@ -101,7 +101,7 @@ def is_property(item: pytest.Item) -> bool:
 @pytest.fixture(autouse=True)
 def _no_loaded_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     """An algorithm that one test loads from a file is not there in the next one."""
-    monkeypatch.setattr("emulator.planner.loaded_algorithms._LOADED", {})
+    monkeypatch.setattr("emulator.planner.algorithms._LOADED", {})
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

@@ -17,7 +17,7 @@ from emulator.experiment.spec.spec import Experiment
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser
     from emulator.cli.player import CommandPlayer
-    from emulator.experiment.series.campaign import CampaignProgress
+    from emulator.experiment.series import CampaignProgress
     from emulator.experiment.settle.workload import LoadedJob
 
 
@@ -130,8 +130,7 @@ def status() -> Iterator[Callable[[str], None]]:
 
 
 def _play_campaign(experiment: Experiment, player: CommandPlayer, root: Path, args: argparse.Namespace) -> int:
-    from emulator.experiment.series.campaign import CampaignProgress, play_campaign, schedule
-    from emulator.experiment.series.turns import Turn
+    from emulator.experiment.series import CampaignProgress, Turn, play_campaign, schedule
     from emulator.results.statistics.samples.classes import count_classes
 
     (job,) = player.load(experiment)

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from emulator.errors import PlanError
-from emulator.planner.algorithms import POINT_TO_POINT, PXN, choose, depends_on_layout
+from emulator.planner.algorithms import POINT_TO_POINT, PXN, choose, depends_on_layout, loaded_algorithms
 from emulator.planner.group_layout import Layouts
-from emulator.planner.loaded_algorithms import loaded_algorithms
 from emulator.trace.meaning.model import CommKind, Communication, Workload
 
 

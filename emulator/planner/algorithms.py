@@ -2,7 +2,7 @@
 
 Built-in algorithms are in emulator.planner.collectives. Other distributions add algorithms as entry points of the group
 `charkha.collectives`, named COLLECTIVE.NAME (`all_reduce.my_name`); these are imported when first used. Those that were
-read from files are in emulator.planner.loaded_algorithms.
+read from files are known by the name under which runs list them; an annex reads them.
 
 Unless the user requests one, the first row of the default table that applies counts. For small messages the number of
 steps decides, for large ones the bytes of the busiest member. The table follows Thakur, Rabenseifner, Gropp, IJHPCA 19
@@ -15,8 +15,9 @@ a ring is used stay those of the table: NCCL computes its own from latencies of 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
@@ -24,8 +25,8 @@ from typing import cast
 from emulator.errors import PlanError
 from emulator.planner.built_in import BUILT_IN, BY_LAYOUT, MOST_CHANNELS, built_in, channels_of
 from emulator.planner.group_layout import GroupLayout
-from emulator.planner.loaded_algorithms import loaded_algorithms
 from emulator.planner.schedule import Algorithm, Collective, Lane
+from emulator.plugins import PluginKind, load
 from emulator.suggestions import did_you_mean
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.meaning.names import COLLECTIVES, parse_collective
@@ -336,3 +337,59 @@ def _check_splits(collective: Collective) -> None:
             raise PlanError(f"all_to_all of {collective.members} members: {name} {found}; one per member is needed")
         if min(splits) < 0:
             raise PlanError(f"all_to_all: {name} of member {collective.member} contain a negative size, {min(splits)}")
+
+
+MAX_ALGORITHM_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedAlgorithm:
+    """An algorithm.
+
+    Attributes:
+        name: that of the file with a part of its digest: two algorithms of one name are told apart.
+        text: of the file, for agents.
+        kind: the collective that it computes.
+        members: of the groups that it is for.
+        least_bytes, most_bytes: of the array that it is for; most 0: no limit.
+        run: lanes of a member; PlanError: the collective is another one, of another size of group, or uneven.
+    """
+
+    name: str
+    text: str
+    path: str
+    kind: CommKind
+    members: int
+    least_bytes: int
+    most_bytes: int
+    run: Algorithm
+
+    def fits(self, *, members: int, size_bytes: int) -> bool:
+        """Whether it is for a group of this size and an array of this size (Chakra's comm_size)."""
+        whole = size_bytes * members if self.kind is CommKind.ALL_GATHER else size_bytes
+        return members == self.members and self.least_bytes <= whole <= (self.most_bytes or whole)
+
+
+_LOADED: dict[str, LoadedAlgorithm] = {}
+
+
+def load_algorithm(text: str, path: str) -> LoadedAlgorithm:
+    """Read an algorithm and prove it; afterwards it can be chosen by its name.
+
+    Raises:
+        PlanError: it is not valid, or it does not compute its collective; the message names file and line.
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    known = next((one for one in _LOADED.values() if one.text == text), None)
+    if known is not None:
+        _LOADED[known.name] = replace(known, path=path)
+        return _LOADED[known.name]
+    one: LoadedAlgorithm = load(PluginKind.HOOKS, "read_algorithm")(text, path)
+    one = replace(one, name=f"{one.name}-{digest}")
+    _LOADED[one.name] = one
+    return one
+
+
+def loaded_algorithms() -> Mapping[str, LoadedAlgorithm]:
+    """By name."""
+    return _LOADED

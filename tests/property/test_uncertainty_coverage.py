@@ -15,8 +15,7 @@ from emulator.results.statistics.class_summary import ClassSummary, summarise_cl
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.samples.collectives import merge
 from emulator.results.statistics.samples.iterations import Measurements, Times
-from emulator.results.statistics.uncertainty.budget import Sources
-from emulator.results.statistics.uncertainty.repeat import Repeat
+from emulator.results.statistics.uncertainty import Repeat, Sources
 from tests.support.runs import manifest, table, timed
 
 TRIALS, FEWEST_WITHIN, WIDEST = 40, 35, 5.0

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from emulator.annexes.trace_kit.graph_window import graph_window
-from emulator.annexes.trace_kit.page_graph import TracePageFacts, WindowFacts
+from emulator.annexes.trace_kit.page_graph import TracePageFacts, WindowFacts, graph_window
 from emulator.annexes.trace_kit.time_line import computed_time_line, recorded_time_line
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.traffic.from_trace import traffic_of_workload

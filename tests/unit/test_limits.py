@@ -18,7 +18,7 @@ from emulator.annexes.service.model import LARGEST_SPEC_BYTES
 from emulator.control.conversation import LARGEST_MESSAGE_BYTES
 from emulator.controller.roster.control_service import LARGEST_GREETING_BYTES
 from emulator.host.files import MOST_BYTES, MOST_SECRET_BYTES
-from emulator.planner.loaded_algorithms import MAX_ALGORITHM_BYTES
+from emulator.planner.algorithms import MAX_ALGORITHM_BYTES
 from emulator.results.run_folder.reader import LEAST_SAMPLE_BYTES, MOST_ROWS
 from emulator.schema import MOST_JSON_VALUES
 from emulator.topology.document import MAX_YAML_BYTES, MOST_VALUES

@@ -25,7 +25,7 @@ from emulator.experiment.spec.spec import Device, Experiment, Job, Network, Obse
 from emulator.results.statistics.metric import Unit
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.statistics.tester.calibration import ClosureTest
-from emulator.results.statistics.uncertainty.budget import COVERAGE_FACTOR
+from emulator.results.statistics.uncertainty import COVERAGE_FACTOR
 from emulator.roce.connection.send_queue import LONGEST_TIMEOUT_FACTOR
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology

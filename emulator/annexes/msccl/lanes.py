@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from emulator.annexes.msccl.program import Instruction, Program, parse_program
 from emulator.annexes.msccl.proof import Transfers, prove
 from emulator.errors import PlanError
-from emulator.planner.loaded_algorithms import LoadedAlgorithm
+from emulator.planner.algorithms import LoadedAlgorithm
 from emulator.planner.schedule import Collective, Lane, Step, Transfer, block
 from emulator.trace.meaning.model import CommKind
 

@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 from xml.parsers import expat
 
 from emulator.errors import PlanError
-from emulator.planner.loaded_algorithms import MAX_ALGORITHM_BYTES
+from emulator.planner.algorithms import MAX_ALGORITHM_BYTES
 from emulator.trace.meaning.model import CommKind
 
 Cell: TypeAlias = tuple[str, int]

@@ -32,7 +32,7 @@ from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
 from emulator.cli.player import CommandPlayer
 from emulator.errors import InputError
-from emulator.experiment.series.campaign import groups_of
+from emulator.experiment.series import groups_of
 from emulator.experiment.spec.parts import merge
 from emulator.option import Level
 from emulator.results.run_folder.places import check_folder

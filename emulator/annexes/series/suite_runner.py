@@ -32,7 +32,7 @@ from emulator.annexes.series.suite_record import (
 )
 from emulator.annexes.series.suite_table import Records, load_text
 from emulator.errors import InputError
-from emulator.experiment.series.turns import Play, Series, Turn
+from emulator.experiment.series import Play, Series, Turn
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Experiment
 from emulator.host.files import write_text

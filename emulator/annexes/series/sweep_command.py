@@ -17,8 +17,7 @@ from emulator.option import Level
 if TYPE_CHECKING:
     from emulator.annexes.series.sweep_grid import GridSweep
     from emulator.cli.parser import Subparsers
-    from emulator.experiment.series.campaign import CampaignProgress
-    from emulator.experiment.series.turns import Turn
+    from emulator.experiment.series import CampaignProgress, Turn
     from emulator.experiment.spec.spec import Experiment
     from emulator.results.verdict.judge import Outcome
 
@@ -80,7 +79,7 @@ def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -
     from emulator.annexes.series.sweep_grid import check_points, make_sweep, parse_axis, solo_once
     from emulator.cli.player import CommandPlayer
     from emulator.cli.playing import status
-    from emulator.experiment.series.campaign import CampaignProgress, play_campaign
+    from emulator.experiment.series import CampaignProgress, play_campaign
 
     sweep = make_sweep(experiment, [parse_axis(text, experiment) for text in args.vary])
     progress = CampaignProgress(root, sweep.turns)

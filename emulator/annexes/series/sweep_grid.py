@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from emulator.errors import HostError, InputError
 from emulator.experiment.play.play import prepare
-from emulator.experiment.series.campaign import in_turns
-from emulator.experiment.series.turns import Play, Turn
+from emulator.experiment.series import Play, Turn, in_turns
 from emulator.experiment.settle.workload import LatestJobs
 from emulator.experiment.spec.settings import START, find_setting, with_setting
 from emulator.experiment.spec.spec import AUTO, Experiment

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from emulator.annexes.series.record import SeriesRecord
 from emulator.annexes.series.sweep_grid import GridSweep, Point, apart_from_starts
-from emulator.experiment.series.turns import TurnOutcome
+from emulator.experiment.series import TurnOutcome
 from emulator.results.comparison import inference
 from emulator.results.comparison.interference import JobInterference, measure_interference
 from emulator.results.run_folder.reader import Run

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.annexes.trace_kit.graph_window import graph_window, position_of
 from emulator.annexes.trace_kit.page import trace_page
-from emulator.annexes.trace_kit.page_graph import TracePageFacts, WindowFacts
+from emulator.annexes.trace_kit.page_graph import TracePageFacts, WindowFacts, graph_window, position_of
 from emulator.annexes.trace_kit.time_line import TimeLine, computed_time_line, recorded_time_line
 from emulator.errors import InputError
 from emulator.experiment.settle.workload import Alone, LoadedJob, load_job

@@ -15,8 +15,7 @@ from emulator.annexes.workloads.inference_workload import inference_workload
 from emulator.annexes.workloads.moe import MixtureOfExperts
 from emulator.annexes.workloads.moe_workload import moe_workload
 from emulator.annexes.workloads.mooncake import read_requests
-from emulator.annexes.workloads.totals import SyntheticWorkload
-from emulator.annexes.workloads.totals_table import render
+from emulator.annexes.workloads.totals import SyntheticWorkload, render
 from emulator.annexes.workloads.transformer import Transformer
 from emulator.annexes.workloads.transformer_workload import transformer_workload
 from emulator.cli.options import add_options, given
@@ -141,7 +140,7 @@ def _add_output(parser: Parser) -> None:
     group.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for the trace")
     group.add_argument("--force", advanced=True, action="store_true", help="write into a folder that is not empty")
     group.add_argument("--json", action="store_true", help="print the totals as JSON")
-    parser.add_explain("emulator.annexes.workloads.totals_table")
+    parser.add_explain("emulator.annexes.workloads.totals")
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -150,7 +149,7 @@ def _run(args: argparse.Namespace) -> None:
     workload = args.workload.make(parameters(**given(args, options_of(parameters))))
     paths = write_workload(workload, args.out, force=args.force)
     if args.json:
-        from emulator.annexes.workloads.totals_table import workload_to_json  # with the results of runs
+        from emulator.annexes.workloads.totals import workload_to_json  # with the results of runs
 
         print_json(workload_to_json(workload, paths))
     else:

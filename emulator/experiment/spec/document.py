@@ -16,7 +16,7 @@ from emulator.experiment.spec.readers import is_algorithm_file
 from emulator.experiment.spec.spec import Experiment
 from emulator.host.files import read_bounded
 from emulator.option import options_of
-from emulator.planner.loaded_algorithms import MAX_ALGORITHM_BYTES, load_algorithm
+from emulator.planner.algorithms import MAX_ALGORITHM_BYTES, load_algorithm
 from emulator.results.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.document import Document, read_document

@@ -18,7 +18,7 @@ from emulator.results.run_folder.store import find_runs, firmware_of, is_run_fol
 from emulator.results.statistics.samples.classes import JCT, ClassKey
 from emulator.results.statistics.samples.iterations import Measurements, measurements
 from emulator.results.statistics.summary import RunSummary, summarise
-from emulator.results.statistics.uncertainty.budget import Budget
+from emulator.results.statistics.uncertainty import Budget
 from emulator.visible import visible
 
 

@@ -16,17 +16,17 @@ from emulator.results.comparison import inference
 from emulator.results.comparison.inference import Floats
 from emulator.results.statistics.method.bootstrap import Interval
 from emulator.results.statistics.method.descriptive import student_t_quantile
-from emulator.results.statistics.uncertainty.budget import (
+from emulator.results.statistics.uncertainty import (
     CLOCK,
     COVERAGE_FACTOR,
     REFERENCE,
     REPEAT,
     STAMP,
     STEAL,
+    WITHIN_TWO_SIGMA,
     Budget,
     Component,
 )
-from emulator.results.statistics.uncertainty.repeat import WITHIN_TWO_SIGMA
 
 FEWEST_RUNS = 4
 """With three, half of all U are more than 5 times the error (Student's t), or cover in 89 % of cases (bootstrap)."""

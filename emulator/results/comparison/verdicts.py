@@ -17,7 +17,7 @@ from emulator.results.comparison.uncertainty import of_ratio, over_runs, reachin
 from emulator.results.statistics.method.bootstrap import RESAMPLES, Interval
 from emulator.results.statistics.method.descriptive import samples_needed, variation
 from emulator.results.statistics.samples.classes import JCT, ClassKey
-from emulator.results.statistics.uncertainty.budget import Budget
+from emulator.results.statistics.uncertainty import Budget
 
 MEDIAN, TAIL = 0.5, 0.99
 DILUTED_PERCENT, MOST_DILUTED_PERCENT = 5.0, 90.0

@@ -24,8 +24,7 @@ from emulator.results.statistics.tester.tester_model import (
     TESTER_LIMITED_PERCENT,
     TesterShare,
 )
-from emulator.results.statistics.uncertainty.budget import Budget, Sources
-from emulator.results.statistics.uncertainty.repeat import repeat_of
+from emulator.results.statistics.uncertainty import Budget, Sources, repeat_of
 from emulator.trace.meaning.model import CommKind, IntArray
 from emulator.units import NS_PER_S
 

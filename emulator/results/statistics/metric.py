@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.traffic.flow_figures import FlowKey
-from emulator.results.statistics.uncertainty.budget import Budget
+from emulator.results.statistics.uncertainty import Budget
 from emulator.units import NS_PER_S
 
 

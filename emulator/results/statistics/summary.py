@@ -60,8 +60,7 @@ from emulator.results.statistics.traffic.network_traffic import (
     network_traffic,
     path_counts,
 )
-from emulator.results.statistics.uncertainty.budget import Sources
-from emulator.results.statistics.uncertainty.repeat import repeat_of
+from emulator.results.statistics.uncertainty import Sources, repeat_of
 from emulator.results.statistics.worst.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.results.statistics.worst.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.meaning.imported import ImportFacts

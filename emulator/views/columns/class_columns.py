@@ -12,7 +12,7 @@ from emulator.results.statistics.method.distribution import Distribution
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.statistics.sweep import SweepRow
 from emulator.results.statistics.tester.tester_model import MOST_CORE_WAIT
-from emulator.results.statistics.uncertainty.budget import stated
+from emulator.results.statistics.uncertainty import stated
 from emulator.units import NS_PER_US, format_size
 from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.figures import NONE, duration_cell, number_cell, percent_cell, rate_cell

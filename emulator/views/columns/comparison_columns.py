@@ -13,7 +13,7 @@ from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.statistics.traffic.background import BackgroundFlow
-from emulator.results.statistics.uncertainty.budget import Budget, stated
+from emulator.results.statistics.uncertainty import Budget, stated
 from emulator.units import BITS_PER_BYTE, format_duration, format_size
 from emulator.views.columns.columns import Column, bold, unshown
 from emulator.views.columns.figures import (

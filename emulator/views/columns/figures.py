@@ -10,7 +10,7 @@ from emulator.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from emulator.results.run_folder.manifest import Manifest, Scaling  # loads Arrow
-    from emulator.results.statistics.uncertainty.budget import Budget
+    from emulator.results.statistics.uncertainty import Budget
 
 NONE = "–"  # noqa: RUF001 (an en dash is what tables show for an unknown value)
 CCT_UNTIL_DONE = "cct until the last acknowledgement, as Charkha took it before format version 2"

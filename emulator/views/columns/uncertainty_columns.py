@@ -9,7 +9,7 @@ from emulator.results.comparison.verdicts import PairComparison
 from emulator.results.statistics.metric import Unit
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.summary import RunSummary
-from emulator.results.statistics.uncertainty.budget import CLOCK, COMPONENTS, REFERENCE, REPEAT, STAMP, Budget
+from emulator.results.statistics.uncertainty import CLOCK, COMPONENTS, REFERENCE, REPEAT, STAMP, Budget
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, percent_cell
 from emulator.views.verdict_text import metric_cell

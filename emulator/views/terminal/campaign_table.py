@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from rich.console import RenderableType
 
-from emulator.results.statistics.uncertainty.budget import Budget
+from emulator.results.statistics.uncertainty import Budget
 from emulator.views.columns.columns import Column, explain
 from emulator.views.columns.figures import NONE, duration_cell
 from emulator.views.terminal.table import FittedTable

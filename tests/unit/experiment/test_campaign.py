@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from emulator.errors import HostError, InputError, RunError, RunInterrupted
-from emulator.experiment.series.campaign import CampaignProgress, play_campaign, schedule
-from emulator.experiment.series.turns import Turn
+from emulator.experiment.series import CampaignProgress, Turn, play_campaign, schedule
 from emulator.experiment.spec.document import with_absolute_paths
 from emulator.experiment.spec.spec import AUTO, Campaign, Device, Experiment, Job, Trace
 from emulator.results.run_folder.reader import read_run

@@ -14,8 +14,7 @@ from emulator.experiment.spec.document import (
 )
 from emulator.experiment.spec.readers import is_algorithm_file
 from emulator.experiment.spec.spec import Agents, Campaign, Experiment, Job, Network, Observe, Trace
-from emulator.planner.algorithms import algorithm_names, choose, parse_overrides
-from emulator.planner.loaded_algorithms import loaded_algorithms
+from emulator.planner.algorithms import algorithm_names, choose, loaded_algorithms, parse_overrides
 from emulator.results.run_folder.manifest import TraceFacts
 from emulator.trace.files.files import find_trace
 from emulator.trace.files.load import digest

@@ -9,10 +9,10 @@ from emulator.planner.algorithms import (
     PARALLEL_GROUP,
     POINT_TO_POINT,
     default_algorithm,
+    load_algorithm,
     parse_overrides,
 )
 from emulator.planner.group_layout import Layouts
-from emulator.planner.loaded_algorithms import load_algorithm
 from emulator.trace.meaning.model import CommKind, Workload
 from emulator.trace.meaning.workload import build_workload
 from tests.support.msccl_files import all_pairs_all_to_all, ring_all_reduce

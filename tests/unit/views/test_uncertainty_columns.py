@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.metric import Unit
-from emulator.results.statistics.uncertainty.budget import Budget, Component
+from emulator.results.statistics.uncertainty import Budget, Component
 from emulator.views.columns.class_columns import CLASS_COLUMNS
 from emulator.views.columns.columns import filled
 from emulator.views.columns.figures import NONE, give_or_take

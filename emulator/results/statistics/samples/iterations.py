@@ -23,7 +23,7 @@ from emulator.results.statistics.samples.classes import JCT, ClassKey, class_row
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, merge
 from emulator.results.statistics.samples.measured_rows import read_measured, to_ints
 from emulator.results.statistics.traffic.network_traffic import hosts_of_ranks
-from emulator.results.statistics.uncertainty.budget import Budget
+from emulator.results.statistics.uncertainty import Budget
 from emulator.trace.meaning.model import IntArray
 
 

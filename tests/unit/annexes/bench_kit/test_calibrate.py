@@ -28,7 +28,7 @@ from emulator.results.statistics.tester.calibration import (
     TransportCost,
     expired,
 )
-from emulator.results.statistics.uncertainty.budget import Sources
+from emulator.results.statistics.uncertainty import Sources
 from tests.support.runs import collective, manifest, table
 from tests.support.terminal import rows_of, shown
 from tests.support.topologies import SHIPPED, shipped_topology, write_topology

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from emulator.annexes.series.sweep_record import SweepRecord, record_of
 from emulator.annexes.series.sweep_table import headline, note, render_sweep_record
 from emulator.errors import RunError
-from emulator.experiment.series.campaign import CampaignProgress, play_campaign
+from emulator.experiment.series import CampaignProgress, play_campaign
 from emulator.experiment.spec.document import with_absolute_paths
 from emulator.experiment.spec.spec import Campaign, Experiment
 from emulator.results.run_folder.session import StoredSession, session_of

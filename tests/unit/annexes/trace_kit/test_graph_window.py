@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.annexes.trace_kit.graph_window import graph_window, position_of
+from emulator.annexes.trace_kit.page_graph import graph_window, position_of
 from emulator.errors import TraceError
 from emulator.trace.meaning.workload import build_workload
 from tests.support.traces import node, rank_trace

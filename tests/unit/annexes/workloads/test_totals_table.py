@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from emulator.annexes.workloads.collective_loop import CollectiveLoop, collective_workload
-from emulator.annexes.workloads.totals_table import EXPLAIN, render, workload_to_json
+from emulator.annexes.workloads.totals import EXPLAIN, render, workload_to_json
 from emulator.cli.output import files_line
 from emulator.trace.meaning.model import CommKind
 

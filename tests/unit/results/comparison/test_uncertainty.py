@@ -19,8 +19,7 @@ from emulator.results.comparison.inference import ratio, ratio_interval
 from emulator.results.comparison.uncertainty import of_ratio, over_runs, reaching
 from emulator.results.comparison.verdicts import ClassVerdict, ComparisonRules, compare, compare_pair
 from emulator.results.statistics.method.bootstrap import Interval
-from emulator.results.statistics.uncertainty.budget import Budget, Sources
-from emulator.results.statistics.uncertainty.repeat import Repeat
+from emulator.results.statistics.uncertainty import Budget, Repeat, Sources
 from emulator.views.as_json import comparison_to_json
 from emulator.views.columns.uncertainty_columns import compared_figures
 from tests.support.recorded import group, recorded, slowed

@@ -17,8 +17,7 @@ from emulator.control.parameter import Parameter
 from emulator.results.run_folder.manifest import KERNEL_OBSERVATION_POINT, HostFacts, Manifest, TimeAxis
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary, summarise
-from emulator.results.statistics.uncertainty.budget import Budget, Sources
-from emulator.results.statistics.uncertainty.repeat import WITHIN_TWO_SIGMA, Repeat, repeat_of
+from emulator.results.statistics.uncertainty import WITHIN_TWO_SIGMA, Budget, Repeat, Sources, repeat_of
 from emulator.views.as_json import summary_to_json
 from tests.support.runs import collective, manifest, ranks, timed, write_run
 

@@ -15,7 +15,7 @@ from emulator.results.statistics.metric import IterationKey, Reading
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.iterations import MeasuredIteration
 from emulator.results.statistics.summary import RunSummary, summarise
-from emulator.results.statistics.uncertainty.budget import Budget, Component
+from emulator.results.statistics.uncertainty import Budget, Component
 from emulator.results.verdict.judge import Outcome, Verdict, judge, judge_tester
 from emulator.results.verdict.rules import MetricBound, Rule, Rules, Selection
 from tests.support.runs import collective, ranks, write_run

@@ -31,7 +31,7 @@ TABLES = (
     "trace_summary",
     "verdict_table",
     "emulator.annexes.telemetry.watching",
-    "emulator.annexes.workloads.totals_table",
+    "emulator.annexes.workloads.totals",
 )
 
 
