@@ -9,7 +9,7 @@ import pytest
 
 from emulator.device.counters.watch import DutWatch
 from emulator.device.lab.state import Owner
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Schedule
 from emulator.errors import PlanError
 from tests.support.labs import RaisedLab, raised
 from tests.support.profiles import TWO_HOSTS, profile_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emulator.device.counters.watch import DutWatch
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Schedule
 from emulator.errors import HostError
 from tests.support.datagrams import Arrived, exchange
 from tests.support.labs import RaisedLab, raised

@@ -6,8 +6,7 @@ from emulator.device.lab.design import make_design
 from emulator.device.lab.model import Design
 from emulator.device.profile.changes import Change, plan_changes
 from emulator.device.profile.load import load_profile
-from emulator.device.profile.profile import Profile
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Profile, Schedule
 from emulator.topology.load import load_topology
 
 TWO_HOSTS = """

@@ -34,11 +34,7 @@ from emulator.host.clock import TimerfdClock
 from emulator.host.files import scratch_folder
 from emulator.results.run_folder.places import check_file
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.method.descriptive import median, percentile, student_t_quantile, variation
-from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
-from emulator.results.statistics.samples.measured_rows import read_measured
-from emulator.results.statistics.samples.transfers import FloatArray, bytes_in_flight
-from emulator.results.statistics.tester.calibration import (
+from emulator.results.statistics.calibration import (
     CABLES,
     FORMAT,
     LOOPBACK,
@@ -50,7 +46,11 @@ from emulator.results.statistics.tester.calibration import (
     to_json,
     write_calibration,
 )
-from emulator.results.statistics.tester.tester_model import TesterModel
+from emulator.results.statistics.method.descriptive import median, percentile, student_t_quantile, variation
+from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
+from emulator.results.statistics.samples.measured_rows import read_measured
+from emulator.results.statistics.samples.transfers import FloatArray, bytes_in_flight
+from emulator.results.statistics.tester_model import TesterModel
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from emulator.trace.meaning.model import IntArray

@@ -22,9 +22,9 @@ from emulator.errors import InputError
 from emulator.experiment.play.play import play
 from emulator.experiment.spec.event_spec import Event
 from emulator.experiment.spec.spec import Device, Experiment, Job, Network, Observe, Sweep, Transport
+from emulator.results.statistics.calibration import ClosureTest
 from emulator.results.statistics.metric import Unit
 from emulator.results.statistics.summary import RunSummary, summarise
-from emulator.results.statistics.tester.calibration import ClosureTest
 from emulator.results.statistics.uncertainty import COVERAGE_FACTOR
 from emulator.roce.connection.send_queue import LONGEST_TIMEOUT_FACTOR
 from emulator.topology.load import load_topology

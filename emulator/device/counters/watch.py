@@ -28,8 +28,7 @@ from emulator.device.lab.status import SOCKET_DROPS, drops, packet_sockets
 from emulator.device.netlink import Netlink, read_objects, read_queues
 from emulator.device.profile.applying import AppliedProfile, Made, Scenario, Timing
 from emulator.device.profile.changes import Change, plan_changes, plan_commands
-from emulator.device.profile.profile import Command, Profile
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Command, Profile, Schedule
 from emulator.errors import HostError
 from emulator.host.resources import exhausted
 from emulator.planner.network.header_overhead import DEFAULT_MTU, ETHERNET_BYTES

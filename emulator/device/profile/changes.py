@@ -15,8 +15,18 @@ from emulator.device.lab.recipe import exec_prefix
 from emulator.device.lab.shaping import shape as shaping_of
 from emulator.device.lab.shaping import slowed
 from emulator.device.profile.nftables import CompiledRule, compile_rule, is_at_egress
-from emulator.device.profile.profile import Above, Command, Delay, Mark, Moment, Police, PortDown, ProfileRule, Shape
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import (
+    Above,
+    Command,
+    Delay,
+    Mark,
+    Moment,
+    Police,
+    PortDown,
+    ProfileRule,
+    Schedule,
+    Shape,
+)
 from emulator.host.tools import CommandBatch, here
 from emulator.topology.network import End
 from emulator.units import NS_PER_US

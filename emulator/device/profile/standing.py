@@ -17,8 +17,7 @@ from emulator.device.lab.status import QUEUE_DROPS, device_counters
 from emulator.device.profile.applying import AppliedProfile
 from emulator.device.profile.changes import Change, plan_changes
 from emulator.device.profile.nftables import parse_counters
-from emulator.device.profile.profile import Profile
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Profile, Schedule
 from emulator.errors import HostError
 from emulator.host.tools import CommandBatch, attempt, require_tools
 from emulator.planner.network.header_overhead import roce_packet_bytes, roce_path_mtu

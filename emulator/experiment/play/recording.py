@@ -45,7 +45,7 @@ from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import Columns, RunTable
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.method.nccl_conventions import sequential_roofline_ns
-from emulator.results.statistics.tester.tester_model import host_limit_warnings
+from emulator.results.statistics.tester_model import host_limit_warnings
 from emulator.results.verdict.rules import RULES_FILE, rules_file
 from emulator.results.verdict.session import judge_run
 from emulator.roce.options import RoceOptions

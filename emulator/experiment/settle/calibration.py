@@ -10,7 +10,7 @@ from typing import Any
 from emulator.errors import InputError
 from emulator.experiment.settle.defaults import Resolved
 from emulator.experiment.spec.spec import Observe
-from emulator.results.statistics.tester.calibration import Calibration, default_path, expired, read_calibration
+from emulator.results.statistics.calibration import Calibration, default_path, expired, read_calibration
 from emulator.topology.model import Topology
 
 Deciding = dict[str, str | int | float | bool | None]

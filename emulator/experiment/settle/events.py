@@ -10,8 +10,17 @@ from emulator.device.counters.watch import tested_switches
 from emulator.device.lab.design import make_design
 from emulator.device.profile.changes import plan_changes, plan_commands
 from emulator.device.profile.load import find_profile, load_profile, parse_port_rate
-from emulator.device.profile.profile import Action, Command, Moment, PortDown, Profile, ProfileRule, Shape
-from emulator.device.profile.schedule import PlannedEvent, Schedule
+from emulator.device.profile.profile import (
+    Action,
+    Command,
+    Moment,
+    PlannedEvent,
+    PortDown,
+    Profile,
+    ProfileRule,
+    Schedule,
+    Shape,
+)
 from emulator.errors import EventError, InputError, PlanError
 from emulator.experiment.spec.event_spec import Event
 from emulator.experiment.spec.spec import Device

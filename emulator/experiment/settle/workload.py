@@ -20,8 +20,16 @@ from emulator.trace.meaning.imported import ImportedFiles, refuse_guesses
 from emulator.trace.meaning.meaning import TraceOptions
 from emulator.trace.meaning.model import Workload
 from emulator.trace.meaning.workload import build_workload
-from emulator.trace.synthetic import pairs, sweep
-from emulator.trace.synthetic.pairs import PairsWorkload, pair_sweep_workload, pairs_workload
+from emulator.trace.synthetic.sweep import (
+    PairSweepWorkload,
+    PairsWorkload,
+    SweepWorkload,
+    listed_sizes,
+    pair_sweep_workload,
+    pairs_workload,
+    sweep_sizes,
+    sweep_workload,
+)
 from emulator.trace.synthetic.synthetic import NodeStreams
 
 OnStep = Callable[[str], None]
@@ -73,7 +81,7 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None, alone: Alone | None 
         if job.pair_sweep is not None:
             name, generated = "pairs", pair_sweep_workload(planned_pair_sweep(job.pair_sweep))
         elif job.sweep is not None:
-            name, generated = f"bench {job.sweep.collective}", sweep.sweep_workload(planned_sweep(job.sweep))
+            name, generated = f"bench {job.sweep.collective}", sweep_workload(planned_sweep(job.sweep))
         else:
             assert job.pairs is not None
             name, generated = "calibrate", pairs_workload(PairsWorkload(job.pairs.ranks, job.pairs.counts))
@@ -225,12 +233,12 @@ def prove_files(
     return LoadedJob(loaded, workload, options)
 
 
-def planned_pair_sweep(requested: PairSweep) -> pairs.PairSweepWorkload:
+def planned_pair_sweep(requested: PairSweep) -> PairSweepWorkload:
     """The rounds of a sweep over pairs."""
-    return pairs.PairSweepWorkload(requested.ranks, int(requested.size_bytes), requested.rounds)
+    return PairSweepWorkload(requested.ranks, int(requested.size_bytes), requested.rounds)
 
 
-def planned_sweep(requested: Sweep) -> sweep.SweepWorkload:
+def planned_sweep(requested: Sweep) -> SweepWorkload:
     """The sizes of a sweep.
 
     Raises:
@@ -238,11 +246,11 @@ def planned_sweep(requested: Sweep) -> sweep.SweepWorkload:
     """
     kind, ranks = requested.kind, requested.ranks
     if requested.sizes:
-        return sweep.SweepWorkload(kind, ranks, sweep.listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes)))
+        return SweepWorkload(kind, ranks, listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes)))
     least, most = requested.bounds
     step = None if requested.step_bytes is None else int(requested.step_bytes)
-    sizes = sweep.sweep_sizes(kind, ranks=ranks, least=least, most=most, factor=requested.factor or 2, step=step)
-    return sweep.SweepWorkload(kind, ranks, sizes)
+    sizes = sweep_sizes(kind, ranks=ranks, least=least, most=most, factor=requested.factor or 2, step=step)
+    return SweepWorkload(kind, ranks, sizes)
 
 
 def _load_generated(generated: NodeStreams, folder: Path, *, name: str) -> LoadedJob:

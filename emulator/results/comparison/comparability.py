@@ -16,7 +16,7 @@ from emulator.results.comparison.groups import MeasuredRun, RunGroup, are_apart
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.store import firmware_of
 from emulator.results.statistics.samples.classes import ClassKey
-from emulator.results.statistics.tester.tester_model import TESTER_LIMITED_PERCENT
+from emulator.results.statistics.tester_model import TESTER_LIMITED_PERCENT
 
 NOTED_PARAMETERS = ("iterations", "warmup")
 """They change how much is measured, not what."""

@@ -18,7 +18,7 @@ from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import STAMP_ERROR_NS, MergedSamples
 from emulator.results.statistics.samples.measured_rows import UNKNOWN
 from emulator.results.statistics.samples.transfers import FloatArray
-from emulator.results.statistics.tester.tester_model import (
+from emulator.results.statistics.tester_model import (
     MOST_CORE_WAIT,
     SLOWEST_TESTER,
     TESTER_LIMITED_PERCENT,

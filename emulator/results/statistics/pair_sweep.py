@@ -152,7 +152,7 @@ def pair_table(run: Run, *, size_bytes: int) -> PairTable:
     """Summarise a sweep over pairs. The time of a transfer runs from the post of the send to the last byte's arrival.
 
     Args:
-        run: of a workload of `emulator.trace.synthetic.pairs`.
+        run: of a workload of `emulator.trace.synthetic.sweep`.
 
     Raises:
         ResultError: the samples are missing or damaged.

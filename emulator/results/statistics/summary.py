@@ -14,6 +14,7 @@ from emulator.results.run_folder.flow_results import FlowResult
 from emulator.results.run_folder.manifest import LAST_ARRIVAL, CctEnd, HostFacts, Manifest, Scaling, Trials
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
+from emulator.results.statistics.calibration import expired
 from emulator.results.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.results.statistics.events import EventFigures, Migrations, migrations
 from emulator.results.statistics.method.descriptive import median, percentile
@@ -33,8 +34,7 @@ from emulator.results.statistics.samples.transfers import (
     other_payload,
     summarise_transfers,
 )
-from emulator.results.statistics.tester.calibration import expired
-from emulator.results.statistics.tester.tester_model import SLOWEST_TESTER, InstanceLayouts, TesterModel, TesterShare
+from emulator.results.statistics.tester_model import SLOWEST_TESTER, InstanceLayouts, TesterModel, TesterShare
 from emulator.results.statistics.traffic.background import BackgroundFlow, background_flows, flow_results
 from emulator.results.statistics.traffic.dut_counters import (
     DeviceFrames,

@@ -27,9 +27,9 @@ from typing import Literal
 import numpy as np
 
 from emulator.results.run_folder.manifest import KERNEL_OBSERVATION_POINT, Manifest
+from emulator.results.statistics.calibration import expired
 from emulator.results.statistics.method.descriptive import Values, median, student_t_quantile
 from emulator.results.statistics.samples.collectives import STAMP_ERROR_NS, FloatArray
-from emulator.results.statistics.tester.calibration import expired
 from emulator.trace.meaning.model import IntArray
 
 COVERAGE_FACTOR = 2

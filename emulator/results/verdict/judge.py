@@ -20,7 +20,7 @@ from emulator.results.statistics.metric import MetricKind, Reading, Scope, Subje
 from emulator.results.statistics.port_rates import NO_TIMELINE
 from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
-from emulator.results.statistics.tester.tester_model import MOST_CORE_WAIT
+from emulator.results.statistics.tester_model import MOST_CORE_WAIT
 from emulator.results.statistics.uncertainty import Budget, stated
 from emulator.results.verdict.rules import Rule, Rules
 from emulator.units import format_duration

@@ -11,7 +11,7 @@ from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.distribution import Distribution
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.statistics.sweep import SweepRow
-from emulator.results.statistics.tester.tester_model import MOST_CORE_WAIT
+from emulator.results.statistics.tester_model import MOST_CORE_WAIT
 from emulator.results.statistics.uncertainty import stated
 from emulator.units import NS_PER_US, format_size
 from emulator.views.columns.columns import Column, bold, unshown

@@ -10,7 +10,7 @@ from emulator.results.run_folder.manifest import Manifest, RunFigures
 from emulator.results.run_folder.store import firmware_of
 from emulator.results.statistics.metric import IterationKey
 from emulator.results.statistics.samples.classes import ClassKey
-from emulator.results.statistics.tester.tester_model import SLOWEST_TESTER
+from emulator.results.statistics.tester_model import SLOWEST_TESTER
 from emulator.results.statistics.traffic.flow_figures import FlowKey
 from emulator.results.verdict.judge import Finding, Outcome
 from emulator.views.columns.columns import Column, bold, unshown

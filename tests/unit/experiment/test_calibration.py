@@ -9,7 +9,7 @@ from emulator.errors import InputError
 from emulator.experiment.settle.calibration import calibration_of, deciding_parameters
 from emulator.experiment.settle.defaults import resolve
 from emulator.experiment.spec.spec import Experiment, Network, Observe, Transport
-from emulator.results.statistics.tester.calibration import (
+from emulator.results.statistics.calibration import (
     LOOPBACK,
     Calibration,
     TimerJitter,

@@ -17,10 +17,8 @@ from emulator.annexes.bench_kit.calibrate import (
     uncertainty,
 )
 from emulator.errors import InputError
-from emulator.results.statistics.samples.collectives import merge
-from emulator.results.statistics.samples.transfers import bytes_in_flight
-from emulator.results.statistics.tester import tester_model
-from emulator.results.statistics.tester.calibration import (
+from emulator.results.statistics import tester_model
+from emulator.results.statistics.calibration import (
     AgentClock,
     Calibration,
     ClosureTest,
@@ -28,6 +26,8 @@ from emulator.results.statistics.tester.calibration import (
     TransportCost,
     expired,
 )
+from emulator.results.statistics.samples.collectives import merge
+from emulator.results.statistics.samples.transfers import bytes_in_flight
 from emulator.results.statistics.uncertainty import Sources
 from tests.support.runs import collective, manifest, table
 from tests.support.terminal import rows_of, shown

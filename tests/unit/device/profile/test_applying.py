@@ -13,8 +13,7 @@ from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.state import Owner
 from emulator.device.profile.applying import AppliedProfile, Scenario
 from emulator.device.profile.changes import Change, plan_changes
-from emulator.device.profile.profile import Moment, PortDown
-from emulator.device.profile.schedule import PlannedEvent, Schedule
+from emulator.device.profile.profile import Moment, PlannedEvent, PortDown, Schedule
 from emulator.errors import HostError, PlanError
 from emulator.host.tools import CommandBatch, CommandHost, on
 from emulator.topology.network import End

@@ -6,7 +6,7 @@ import pytest
 
 from emulator.device.lab.design import make_design
 from emulator.device.profile.changes import plan_changes
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Schedule
 from emulator.errors import TopologyError
 from emulator.topology.load import load_topology
 from tests.support.profiles import changes, commands, profile_of, two_hosts

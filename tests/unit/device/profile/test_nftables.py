@@ -7,7 +7,7 @@ import pytest
 
 from emulator.device.profile.changes import plan_changes
 from emulator.device.profile.nftables import clean_text, parse_counters
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Schedule
 from tests.support.profiles import profile_of, two_hosts
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from emulator.device.profile.changes import plan_changes
-from emulator.device.profile.profile import Moment, PortDown
-from emulator.device.profile.schedule import PlannedEvent, Schedule
+from emulator.device.profile.profile import Moment, PlannedEvent, PortDown, Schedule
 from emulator.errors import EventError, InputError, TopologyError
 from emulator.topology.network import End
 from tests.support.profiles import profile_of, two_hosts

@@ -24,7 +24,7 @@ from emulator.device.lab.link_news import LinkNews, LinkNote, QdiscNote, RouteNo
 from emulator.device.lab.model import Node
 from emulator.device.lab.state import LabStore
 from emulator.device.profile.applying import AppliedProfile, Scenario
-from emulator.device.profile.schedule import Schedule
+from emulator.device.profile.profile import Schedule
 from emulator.errors import HostError, TopologyError
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback

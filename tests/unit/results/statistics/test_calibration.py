@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import HostError, InputError
-from emulator.results.statistics.tester.calibration import (
+from emulator.results.statistics.calibration import (
     LOOPBACK,
     AgentClock,
     Calibration,

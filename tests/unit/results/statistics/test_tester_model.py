@@ -8,12 +8,12 @@ from rich.console import Console
 from emulator.control.parameter import Parameter
 from emulator.planner.group_layout import layout_of
 from emulator.results.run_folder.manifest import HostFacts, read_manifest
+from emulator.results.statistics import tester_model
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.samples.collectives import merge
 from emulator.results.statistics.samples.transfers import bytes_in_flight
 from emulator.results.statistics.summary import summarise
-from emulator.results.statistics.tester import tester_model
-from emulator.results.statistics.tester.tester_model import InstanceLayouts, host_limit_warnings
+from emulator.results.statistics.tester_model import InstanceLayouts, host_limit_warnings
 from emulator.views.as_json import summary_to_json
 from emulator.views.terminal.summary_table import render
 from tests.support.runs import Row, collective, pair, table, write_run

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.synthetic.pairs import PairSweepWorkload, PairsWorkload, pair_sweep_workload, pairs_workload
+from emulator.trace.synthetic.sweep import PairSweepWorkload, PairsWorkload, pair_sweep_workload, pairs_workload
 
 WORKLOAD = pairs_workload(PairsWorkload(6, [(8, 2), (1024, 1)]))
 
