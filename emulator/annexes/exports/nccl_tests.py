@@ -29,7 +29,7 @@ from emulator.results.statistics.samples.classes import ClassKey, class_rows
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.results.statistics.samples.measured_rows import read_measured
 from emulator.trace.meaning.model import CommKind, IntArray
-from emulator.trace.meaning.names import SEND_RECV
+from emulator.trace.meaning.names import class_name
 from emulator.units import NS_PER_US
 from emulator.views.nccl_table import NcclRow, nccl_table
 
@@ -57,7 +57,7 @@ class MeasuredClass:
     @property
     def label(self) -> str:
         """Name of the collective, `send_recv` for a pair."""
-        return SEND_RECV if self.kind is CommKind.SEND else self.kind.label
+        return class_name(self.kind)
 
     @property
     def busbw_factor(self) -> float | None:

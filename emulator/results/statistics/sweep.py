@@ -22,7 +22,7 @@ from emulator.results.statistics.traffic.flow_counters import sum_flow_counters
 from emulator.results.statistics.traffic.network_traffic import PathCounts, path_counts
 from emulator.results.statistics.worst.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.meaning.model import BoolArray, CommKind, IntArray
-from emulator.trace.meaning.names import SEND_RECV
+from emulator.trace.meaning.names import class_name
 from emulator.units import NS_PER_S
 
 
@@ -86,7 +86,7 @@ class SweepTable:
     @property
     def label(self) -> str:
         """Name of what was swept."""
-        return SEND_RECV if self.kind is CommKind.SEND else self.kind.label
+        return class_name(self.kind)
 
     @property
     def mean_busbw_bytes_per_s(self) -> float | None:

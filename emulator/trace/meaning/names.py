@@ -17,6 +17,12 @@ COLLECTIVES: Mapping[str, CommKind] = {kind.label: kind for kind in CommKind if 
 SEND_RECV = "send_recv"
 """Name of the collective in classes of send-receive pairs."""
 
+
+def class_name(kind: CommKind) -> str:
+    """The name of a kind in classes: a send and its receive are one pair."""
+    return SEND_RECV if kind is CommKind.SEND else kind.label
+
+
 _NAMES = (*COLLECTIVES, SEND_RECV)
 _SPELLINGS = {name.replace("_", ""): name for name in _NAMES} | {"bcast": "broadcast"}
 

@@ -14,7 +14,7 @@ from functools import partial
 
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import CommKind
-from emulator.trace.meaning.names import SEND_RECV
+from emulator.trace.meaning.names import class_name
 from emulator.trace.synthetic.synthetic import MAX_COMM_SIZE, NodeStreams, WorkNode, check_size
 
 _SHARDED_INPUT = (CommKind.ALL_GATHER, CommKind.GATHER)
@@ -61,7 +61,7 @@ class SweepWorkload:
     @property
     def label(self) -> str:
         """Name of what is swept."""
-        return SEND_RECV if self.kind is CommKind.SEND else self.kind.label
+        return class_name(self.kind)
 
 
 def sweep_sizes(
@@ -102,8 +102,7 @@ def listed_sizes(kind: CommKind, *, ranks: int, sizes: Iterable[int]) -> list[in
         PlanError: all sizes round down to 0.
     """
     if ranks < 2:
-        name = SEND_RECV if kind is CommKind.SEND else kind.label
-        raise PlanError(f"{name} needs at least 2 ranks: one alone sends nothing that could be measured")
+        raise PlanError(f"{class_name(kind)} needs at least 2 ranks: one alone sends nothing that could be measured")
     if kind is CommKind.BARRIER:
         return [0]
     requested = {0, *sizes}

@@ -10,7 +10,7 @@ import numpy as np
 from emulator.results.statistics.method.nccl_conventions import nccl_size
 from emulator.results.statistics.samples.collectives import MergedSamples
 from emulator.trace.meaning.model import CommKind, IntArray, Workload
-from emulator.trace.meaning.names import SEND_RECV
+from emulator.trace.meaning.names import class_name
 from emulator.units import format_size
 
 BETWEEN_HOSTS, IN_A_HOST = "between hosts", "in a host"
@@ -66,7 +66,7 @@ def class_rows(merged: MergedSamples) -> Iterator[tuple[ClassKey, IntArray]]:
         distinct.tolist(), np.split(order, ends[:-1]), strict=True
     ):
         kind = CommKind(number)
-        label = SEND_RECV if kind is CommKind.SEND else kind.label
+        label = class_name(kind)
         size_bytes = nccl_size(kind, size_bytes=size_bytes, members=members)
         where = (BETWEEN_HOSTS if is_between else IN_A_HOST) if merged.has_hosts else ""
         yield ClassKey(label, members, size_bytes, merged.algorithms[algorithm], where), rows
