@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from agents.annexes.peer.conversation import connect as connect_to
+from agents.annexes.peer.exchange import Swap
 from emulator.errors import RunError
-from emulator.flows.perftest_exchange import Swap
 from tests.support.command import Command, Finished, charkha, started, wait_for
 from tests.support.loopback import NET, free_port, receives_datagrams
 
