@@ -144,7 +144,7 @@ def doubts(topology: Topology | None, made: Calibration) -> Iterator[str]:
             percent = number_cell(100 * one.variation)
             yield f"{one.transport} varies by {percent} %: other programs use this machine; calibrate when it is idle"
     for test in made.closure:
-        if not test.is_inside:
+        if test.planted is not None and not test.is_inside:
             yield f"{test.name}: what was planted was not found{f' ({test.why})' if test.why else ' within U'}"
 
 
@@ -380,7 +380,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--calibration", metavar="FILE", type=Path, help="file to write (default: where run looks)")
     parser.add_argument(
-        "--closure", action="store_true", help="also plant a rate, losses and an outage in a lab, and find them again"
+        "--closure",
+        action="store_true",
+        help="plant a rate, losses, an outage and a delay in a lab, and find them again",
     )
     parser.add_argument("--json", action="store_true", help="print the content of the file as JSON")
     parser.add_explain("emulator.annexes.bench_kit.calibrate", "emulator.annexes.bench_kit.closure")

@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import errno
 import fcntl
-import os
 import select
 import socket
 import struct
@@ -21,8 +20,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Protocol, Self
 
-from pyroute2 import netns
-
+from emulator.annexes.bench_kit.namespaces import inside
 from emulator.annexes.bench_kit.probe_frames import Probe, Wire, probes
 from emulator.annexes.bench_kit.probe_verdict import FrameOutcome, FrameVerdict, judge
 from emulator.cli.output import print_json, print_tables
@@ -260,7 +258,6 @@ def _verdict(receiver: ProbePort, probe: Probe, refusal: FrameRefusal | None) ->
     return replace(verdict, copies=len(frames))
 
 
-_OWN = "/proc/thread-self/ns/net"
 _ETH_P_ALL = 0x0003  # linux/if_ether.h
 _SIOCGIFMTU, _SIOCSIFMTU, _SIOCGIFHWADDR = 0x8921, 0x8922, 0x8927  # linux/sockios.h
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_AUXDATA, _PACKET_MR_PROMISC = 263, 1, 8, 1  # linux/if_packet.h
@@ -276,31 +273,6 @@ class FrameRefusal(Enum):
 
     TOO_LONG = "it is longer than the MTU of the interface"
     QUEUE = "the queue of the interface dropped it, as a shaper does with frames above the MTU"
-
-
-@contextlib.contextmanager
-def inside(namespace: str | None) -> Iterator[None]:
-    """Run the body of the `with` in a network namespace.
-
-    Args:
-        namespace: its name; None for the present one.
-
-    Raises:
-        HostError: it cannot be entered.
-    """
-    if namespace is None:
-        yield
-        return
-    own = os.open(_OWN, os.O_RDONLY)
-    try:
-        try:
-            netns.setns(namespace)
-        except OSError as error:
-            raise HostError(f"namespace {namespace} cannot be entered ({error}): run the command with sudo") from error
-        yield
-    finally:
-        netns.setns(own)
-        os.close(own)
 
 
 def with_vlan_tag(frame: bytes, control: Iterable[tuple[int, int, bytes]]) -> bytes:

@@ -96,8 +96,9 @@ class ClosureTest:
     """Something known that was planted in a lab, and what a run said of it.
 
     Attributes:
-        name: what it is: rate, loss, outage.
+        name: what it is: rate, loss, outage, delay, stamps.
         unit: of the values, see metric.Unit.
+        planted: None: nothing could be.
         found: None: not measured.
         expanded: U of `found`, k = 2; None: not stated.
         why: why it is not measured, or not stated; "" if both are.
@@ -105,7 +106,7 @@ class ClosureTest:
 
     name: str
     unit: str
-    planted: float
+    planted: float | None
     found: float | None
     expanded: float | None
     why: str = ""
@@ -113,7 +114,7 @@ class ClosureTest:
     @property
     def is_inside(self) -> bool | None:
         """Whether what was planted lies within found ± U; None: not known."""
-        if self.found is None or self.expanded is None or self.why:
+        if self.planted is None or self.found is None or self.expanded is None or self.why:
             return None
         return abs(self.found - self.planted) <= self.expanded
 

@@ -127,6 +127,14 @@ def test_a_closure_test_says_whether_what_was_planted_was_found() -> None:
     assert outage[-2:] == ["not", "found"]
 
 
+def test_what_could_not_be_planted_is_said_and_casts_no_doubt() -> None:
+    absent = ClosureTest("delay", "ns", None, None, None, "not planted: the switch is ovs")
+    assert absent.is_inside is None
+    assert list(doubts(None, replace(MEASURED, closure=(absent,)))) == []
+    *_, delay = rows_of(shown(render(replace(MADE, closure=(absent,))), width=120))
+    assert " ".join(delay).startswith("delay – – – – not planted: the switch is ovs")  # noqa: RUF001
+
+
 def test_closure_tests_need_a_lab() -> None:
     with pytest.raises(InputError, match="name the --topology of one"):
         calibrate(None, transports=(), ranks=None, closure=True)
