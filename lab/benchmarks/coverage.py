@@ -31,9 +31,9 @@ from emulator.annexes.bench_kit.closure import ClosureBed, busy, closure_bed
 from emulator.errors import EmulatorError
 from emulator.results.comparison.groups import groups_of
 from emulator.results.comparison.verdicts import ComparisonRules, compare_pair
+from emulator.results.statistics.calibration import ClosureTest
 from emulator.results.statistics.samples.classes import JCT
 from emulator.results.statistics.summary import summarise
-from emulator.results.statistics.tester.calibration import ClosureTest
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from lab.benchmarks.verdicts.trials import TOPOLOGY

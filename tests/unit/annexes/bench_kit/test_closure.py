@@ -13,7 +13,7 @@ from emulator.annexes.bench_kit.closure import NOT_SEEN, NOT_SPLIT, ClosureBed, 
 from emulator.annexes.bench_kit.delay_line import with_checksum
 from emulator.device.lab.model import Node
 from emulator.experiment.spec.spec import Network
-from emulator.results.statistics.uncertainty.budget import CLOCK, REPEAT, STAMP, Budget, Component
+from emulator.results.statistics.uncertainty import CLOCK, REPEAT, STAMP, Budget, Component
 
 
 def crossed(centre_ns: int, found_ns: float, *, repeat_ns: float = 300.0) -> Crossings:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from emulator.results.statistics.tester.calibration import ClosureTest
+from emulator.results.statistics.calibration import ClosureTest
 from lab.benchmarks.coverage import Coverage
 
 
