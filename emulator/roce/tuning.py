@@ -1,7 +1,7 @@
 """Tuned constants of the data path, each with the benchmark that set it.
 
-"peers" is lab/benchmarks/peers (its settings in parentheses), "flow" and "ring" are lab/benchmarks/roce_flow.py without
-and with `--ring`. Change a value only with that benchmark run before and after, on a quiet machine.
+"peers" is lab/benchmarks/peers (its settings in parentheses), "flow" its flow alone, "ring" lab/benchmarks/ring.py.
+Change a value only with that benchmark run before and after, on a quiet machine.
 """
 
 from __future__ import annotations

@@ -13,15 +13,15 @@ import argparse
 import asyncio
 import contextlib
 import multiprocessing
-import re
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, CookieJar
+
+from lab.benchmarks.started_service import started_service
 
 MOST_S, MOST_LOG_BYTES = 1.0, 100_000
 _PAUSE_S = 0.25
@@ -125,23 +125,9 @@ def main() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(prefix="charkha-connections-") as folder:
-        log = Path(folder, "log")
-        command = (sys.executable, "-P", "-m", "emulator", "serve", f"{folder}/service", "--listen", "0")
-        with (
-            log.open("w") as stderr,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as service,
-        ):
-            try:
-                assert service.stdout is not None
-                token = service.stdout.readline().strip()
-                while (found := re.search(r"serves .* at (\S+)\n", log.read_text())) is None:
-                    if service.poll() is not None:
-                        raise SystemExit(log.read_text())
-                    time.sleep(0.05)
-                is_well = measure(args, found[1], token)
-            finally:
-                service.terminate()
-        log_bytes = log.stat().st_size
+        with started_service(Path(folder)) as service:
+            is_well = measure(args, service.url, service.token)
+        log_bytes = service.log.stat().st_size
     print(f"log: {log_bytes} bytes")
     return 0 if is_well and log_bytes <= MOST_LOG_BYTES else 1
 

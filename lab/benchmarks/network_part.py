@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 
 from emulator.topology.load import load_topology
 from lab.benchmarks.verdicts.delay import forwarder
-from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha, raised
 
 SIZES, PORTS = (4 << 10, 64 << 10, 1 << 20), ("p0", "p1")
 PLANTED_US, MOST_PLANTED_ERROR_US, _RUNS = 100, 15.0, 6
@@ -240,8 +240,7 @@ def main() -> int:
     parser.add_argument("--topology", type=Path, default=TOPOLOGY, help="two hosts at the switch sw0")
     args = parser.parse_args()
     topology = args.topology.resolve()
-    charkha("lab", "up", topology)
-    try:
+    with raised(topology):
         if args.cost:
             cost(topology, args.cost)
             return 0
@@ -249,8 +248,6 @@ def main() -> int:
             return 0 if delays(topology, args.delay) else 1
         with tempfile.TemporaryDirectory(prefix="charkha-parts-") as folder:
             return 0 if compare(Path(folder), topology, args.count) else 1
-    finally:
-        charkha("lab", "down", topology)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,7 @@ import random
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ from emulator.results.run_folder.schema import BEGIN, BY_KERNEL, END, RunTable, 
 from emulator.results.statistics.samples.iterations import iteration_spans
 from emulator.results.statistics.summary import summarise
 from emulator.roce.connection.send_queue import LONGEST_TIMEOUT_FACTOR
-from lab.benchmarks.verdicts.trials import charkha
+from lab.benchmarks.verdicts.trials import charkha, raised
 
 TOPOLOGY = Path("topologies/leaf-spine-1x2.yaml").resolve()
 PORT, DOWN_MS, LATEST_MS = "leaf0:u0", (50, 200, 800), 350
@@ -144,17 +143,6 @@ def _played(folder: Path, lab: str, spec: str) -> Run | None:
     return read_run(out) if (out / "manifest.json").exists() else None
 
 
-@contextmanager
-def raised() -> Iterator[str]:
-    """A lab of the topology under a name of its own."""
-    lab = f"outages-{os.getpid()}"
-    charkha("lab", "up", TOPOLOGY, "--id", lab, "--force")
-    try:
-        yield lab
-    finally:
-        charkha("lab", "down", lab)
-
-
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.outages", description=__doc__.split("\n")[0])
@@ -163,7 +151,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args(arguments)
     chance, found, false = random.Random(chosen.seed), [], []
-    with tempfile.TemporaryDirectory(prefix="charkha-outages-") as place, raised() as lab:
+    lab = f"outages-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="charkha-outages-") as place, raised(TOPOLOGY, lab_id=lab):
         for number in range(chosen.trials):
             at_ms, down_ms = chance.randrange(20, LATEST_MS), DOWN_MS[number % len(DOWN_MS)]
             one = trial(Path(place) / f"trial-{number}", lab, at_ms, down_ms)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from threading import Event
 import numpy as np
 
 from emulator.annexes.service.client import Client
+from lab.benchmarks.started_service import StartedService, started_service
 
 _SPANS = 12
 _ITERATION_S = 2  # of compute
@@ -117,7 +117,7 @@ def _soak(args: argparse.Namespace, folder: Path) -> dict[str, list[Reading]]:
             if charkha.poll() is not None:
                 raise SystemExit(f"charkha ended with exit code {charkha.returncode} after {at_s:.0f} s")
             agents = {f"agent {place}": pid for place, pid in enumerate(_agents(charkha.pid))}
-            for name, pid in {"controller": charkha.pid, **agents, "service": service.pid}.items():
+            for name, pid in {"controller": charkha.pid, **agents, "service": service.process.pid}.items():
                 readings.setdefault(name, []).append(_reading(pid, at_s))
             if user.done():
                 user.result()
@@ -128,29 +128,16 @@ def _soak(args: argparse.Namespace, folder: Path) -> dict[str, list[Reading]]:
 
 
 @contextmanager
-def _service(folder: Path, every_s: float) -> Iterator[tuple[subprocess.Popen[str], Future[int]]]:
+def _service(folder: Path, every_s: float) -> Iterator[tuple[StartedService, Future[int]]]:
     """A service with a user, whose future has the number of runs once the service is to end."""
-    log, is_over = folder / "service.log", Event()
-    command = [*_COMMAND, "serve", str(folder / "service"), "--listen", "0"]
-    with (
-        ThreadPoolExecutor(1) as pool,
-        log.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as service,
-    ):
+    is_over = Event()
+    with started_service(folder) as service, ThreadPoolExecutor(1) as pool:
+        user = pool.submit(_use, service.url, service.token, every_s, is_over)
         try:
-            assert service.stdout is not None
-            token = service.stdout.readline().strip()
-            while (found := re.search(r"serves .* at (\S+)\n", log.read_text())) is None:
-                if service.poll() is not None:
-                    raise SystemExit(log.read_text())
-                time.sleep(0.05)
-            user = pool.submit(_use, found[1], token, every_s, is_over)
             yield service, user
-            is_over.set()
-            user.result()
         finally:
             is_over.set()
-            service.terminate()
+        user.result()
 
 
 def _use(url: str, token: str, every_s: float, is_over: Event) -> int:

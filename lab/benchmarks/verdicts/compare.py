@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.results.comparison.verdicts import BURST_PERCENT, DILUTED_PERCENT
-from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha, raised
 
 DEVICES = {"the same": "[]", "97 %": "[{shape: {rate: 97%}}]", "90 %": "[{shape: {rate: 90%}}]"}
 RATIO_AT_97, ERROR = 1 / 0.97, 0.005
@@ -23,8 +23,7 @@ def play(count: int) -> int:
     """Compare 6 runs with 6 in turns, the same `count` times, the others once; a row a class; 1 if one is wrong."""
     wrong = 0
     charkha("agent", "calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=_SERIES_S)
-    charkha("lab", "up", TOPOLOGY)
-    try:
+    with raised():
         print(f"{'device':10} {'class':>8}  {'ratio':>6}  {'interval':>13}  {'tester':>6}  {'burst':>6}  verdict")
         for name, rules in DEVICES.items():
             for _ in range(count if name == "the same" else 1):
@@ -34,8 +33,6 @@ def play(count: int) -> int:
                     print(f"{name:10} {_text(row)}  {'' if _is_right(name, row) else 'WRONG'}", flush=True)
                 wrong += sum(not _is_right(name, row) for row in rows)
                 wrong += name == "90 %" and not any(row["verdict"] == "slower" for row in rows)
-    finally:
-        charkha("lab", "down", TOPOLOGY)
     return int(wrong > 0)
 
 

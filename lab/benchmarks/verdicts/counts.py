@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import IN_LAB, charkha, raised
 
 SWITCH = "charkha-two-hosts-switch-sw0"
 MOST_ERROR = 0.03
@@ -41,15 +41,12 @@ CASES = {"clean": "", "drops": DROPS, "copies": COPIES, "drops and copies": DROP
 def play(count: int) -> int:
     """Play every case `count` times in one lab and print a row a run; 1 if a count is wrong."""
     wrong = 0
-    charkha("lab", "up", TOPOLOGY)
-    try:
+    with raised():
         print(f"{'switch':18} {'dropped':>8} {'flows lost':>10}  {'copied':>7} {'copies':>7}  frames_lost")
         for name, script in CASES.items():
             for _ in range(count):
                 with tempfile.TemporaryDirectory(prefix="charkha-counts-") as folder:
                     wrong += not _trial(name, script, Path(folder) / "run")
-    finally:
-        charkha("lab", "down", TOPOLOGY)
     return int(wrong > 0)
 
 

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import IN_LAB, charkha, raised
 
 LATE_MS = (0, 10, 400)
 CLEAN_PERCENT = 97.0, 101.0
@@ -21,24 +21,18 @@ PORTS_AT_75 = "name: ports-at-75\nrules:\n  - shape: {rate: 75%}\n"
 def play(count: int) -> int:
     """Play every case `count` times in one lab and print a row a case; 1 if a share is wrong."""
     wrong = 0
-    charkha("lab", "up", TOPOLOGY)
-    try:
-        with tempfile.TemporaryDirectory(prefix="charkha-late-") as scratch:
-            profile = Path(scratch) / "ports-at-75.yaml"
-            profile.write_text(PORTS_AT_75)
-            print(f"{'device':12} {'late':>7}  busbw_to_ideal, %")
-            for late_ms in LATE_MS:
-                trace = _trace(Path(scratch), late_ms)
-                for device, options in (("clean", ()), ("ports at 75 %", ("--profile", profile))):
-                    found = [
-                        _share(trace, Path(scratch) / f"{late_ms}-{device[:5]}-{n}", options) for n in range(count)
-                    ]
-                    is_right = all(one is None or _is_right(one, device) for one in found)
-                    wrong += not is_right
-                    cells = " ".join("-" if one is None else f"{one:.1f}" for one in found)
-                    print(f"{device:12} {late_ms:4} ms  {cells}  {'' if is_right else 'WRONG'}", flush=True)
-    finally:
-        charkha("lab", "down", TOPOLOGY)
+    with raised(), tempfile.TemporaryDirectory(prefix="charkha-late-") as scratch:
+        profile = Path(scratch) / "ports-at-75.yaml"
+        profile.write_text(PORTS_AT_75)
+        print(f"{'device':12} {'late':>7}  busbw_to_ideal, %")
+        for late_ms in LATE_MS:
+            trace = _trace(Path(scratch), late_ms)
+            for device, options in (("clean", ()), ("ports at 75 %", ("--profile", profile))):
+                found = [_share(trace, Path(scratch) / f"{late_ms}-{device[:5]}-{n}", options) for n in range(count)]
+                is_right = all(one is None or _is_right(one, device) for one in found)
+                wrong += not is_right
+                cells = " ".join("-" if one is None else f"{one:.1f}" for one in found)
+                print(f"{device:12} {late_ms:4} ms  {cells}  {'' if is_right else 'WRONG'}", flush=True)
     return int(wrong > 0)
 
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from lab.benchmarks.verdicts.trials import IN_LAB, TOPOLOGY, charkha
+from lab.benchmarks.verdicts.trials import IN_LAB, charkha, raised
 
 SWEEPS = ("256K,4M", "256K,4M,16M")
 SMALL, MIDDLE = 256 << 10, 4 << 20
@@ -21,16 +21,12 @@ def play(count: int) -> int:
     """Play both sweeps `count` times, in turn, and print a row for each; 1 if they differ."""
     medians: dict[str, list[float]] = {one: [] for one in SWEEPS}
     spreads: dict[str, list[float]] = {one: [] for one in SWEEPS}
-    charkha("lab", "up", TOPOLOGY)
-    try:
-        with tempfile.TemporaryDirectory(prefix="charkha-neighbours-") as scratch:
-            for number in range(count):
-                for sizes in SWEEPS:
-                    rows = _rows(sizes, Path(scratch) / f"{number}-{sizes}")
-                    medians[sizes].append(rows[MIDDLE]["p50_ns"])
-                    spreads[sizes].append(rows[SMALL]["p95_ns"] / rows[SMALL]["p50_ns"])
-    finally:
-        charkha("lab", "down", TOPOLOGY)
+    with raised(), tempfile.TemporaryDirectory(prefix="charkha-neighbours-") as scratch:
+        for number in range(count):
+            for sizes in SWEEPS:
+                rows = _rows(sizes, Path(scratch) / f"{number}-{sizes}")
+                medians[sizes].append(rows[MIDDLE]["p50_ns"])
+                spreads[sizes].append(rows[SMALL]["p95_ns"] / rows[SMALL]["p50_ns"])
     for sizes in SWEEPS:
         times = " ".join(f"{one / 1e6:.2f}" for one in medians[sizes])
         print(f"{sizes:12}  4 MiB p50 {times} ms  256 KiB p95/p50 {' '.join(f'{one:.2f}' for one in spreads[sizes])}")

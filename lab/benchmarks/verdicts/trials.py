@@ -67,8 +67,7 @@ def report(cases: Iterator[Case], count: int) -> int:
     wrong = 0
     print(f"{'case':28} {'loops':>5}  {'verdicts':44} right")
     charkha("agent", "calibrate", "--topology", TOPOLOGY, "--transport", "roce", timeout_s=120)
-    charkha("lab", "up", TOPOLOGY)
-    try:
+    with raised():
         for case in cases:
             found: Counter[str] = Counter()
             for _ in range(count):
@@ -81,8 +80,6 @@ def report(cases: Iterator[Case], count: int) -> int:
             wrong += not is_right
             told = ", ".join(f"{number} {name}" for name, number in found.most_common())
             print(f"{case.name:28} {case.loops:5}  {told:44} {'yes' if is_right else 'NO'}", flush=True)
-    finally:
-        charkha("lab", "down", TOPOLOGY)
     return int(wrong > 0)
 
 
@@ -97,6 +94,16 @@ def charkha(*arguments: object, timeout_s: int = _TRIAL_S) -> str:
     if done.returncode in (1, 2, 3):
         print(done.stderr, file=sys.stderr)
     return done.stdout
+
+
+@contextmanager
+def raised(topology: Path = TOPOLOGY, *, lab_id: str | None = None) -> Iterator[None]:
+    """The lab of a topology, until the context is left; with `lab_id` beside another lab of the same addresses."""
+    charkha("lab", "up", topology, *(() if lab_id is None else ("--id", lab_id, "--force")))
+    try:
+        yield
+    finally:
+        charkha("lab", "down", lab_id or topology)
 
 
 @contextmanager

@@ -91,6 +91,12 @@ async def _sleep_unless_failed(flow: Flow, seconds: float) -> None:
         raise SystemExit(f"the flow failed: {flow.failure.result()}")
 
 
+def add_transport(parser: argparse.ArgumentParser) -> None:
+    """Options that choose the transport under test."""
+    parser.add_argument("--transport", choices=("roce", "zmq"), required=True)
+    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[], help="of RoCE")
+
+
 def open_transport(options: argparse.Namespace) -> Transport:
     """The transport under test."""
     settings = dict(word.split("=", 1) for word in options.option)
@@ -101,11 +107,12 @@ def open_transport(options: argparse.Namespace) -> Transport:
 
 def enter(pipe: Connection, rank: int, options: argparse.Namespace) -> None:
     """Entry of a process; the event loop is that of agents."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(play(pipe, rank, options))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Makes the event loop that agents have: that of uvloop, if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -116,9 +123,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--transport", choices=("roce", "zmq"), required=True)
+    add_transport(parser)
     parser.add_argument("--size", metavar="BYTES", type=int, default=1 << 20, help="of a transfer")
-    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[], help="of RoCE")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--warmup", metavar="S", type=float, default=0.5)
     options = parser.parse_args()
