@@ -27,7 +27,7 @@ from emulator.annexes.importers.model import (
     RecordedOperation,
 )
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS
-from emulator.annexes.importers.text_files import file_head, of_line, read_lines, source_files
+from emulator.annexes.importers.text_files import file_head, files_of_format, of_line, read_lines
 from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
 from emulator.trace.meaning.model import CommKind
@@ -134,7 +134,7 @@ def read_aicb(
     Raises:
         TraceError: there is none, or several; a line is damaged; ranks cannot be divided as the file says.
     """
-    files = [file for file in source_files(path) if is_aicb(file_head(file))]
+    files = files_of_format(path, is_aicb)
     if len(files) != 1:
         problem = "holds no workload of AICB" if not files else f"holds {len(files)} workloads of AICB: name one file"
         raise TraceError(problem, path=path)
@@ -330,7 +330,7 @@ class _AicbBuilder(NodeList):
         if rest:
             self.losses.count(Fate.INFERRED, "all_gather not divisible by its ranks: shards rounded up", layer.where)
         if part.kind is CommKind.BROADCAST:
-            self.losses.count(Fate.GUESSED, "root of a broadcast: the first rank of the group", layer.where)
+            self.losses.guess_root(part.kind, layer.where)
         self.losses.count(Fate.MAPPED, part.kind.label, layer.where)
         is_world = len(members) == self._layout.ranks
         return RecordedOperation(
@@ -344,4 +344,4 @@ class _AicbBuilder(NodeList):
         )
 
 
-AICB = Importer("aicb", "workloads of AICB for SimAI", is_aicb, read_aicb)
+AICB = Importer(NAME, "workloads of AICB for SimAI", is_aicb, read_aicb)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Protocol
 
-from emulator.annexes.importers.text_files import HEAD_BYTES, source_files
+from emulator.annexes.importers.text_files import HEAD_BYTES, file_heads, source_files
 from emulator.errors import HostError, TraceError
 from emulator.host.files import scratch_folder
 from emulator.trace.files.compression import ByteSource, Encoding, open_source
@@ -95,8 +95,11 @@ class _Member:
         return found
 
 
-def document_heads(path: Path) -> Iterator[bytes]:
-    """The first bytes of the documents that `find_documents` finds; what cannot be read is passed over."""
+def source_heads(path: Path) -> Iterator[bytes]:
+    """What tells the format of a source: the first bytes of its documents, then of its files of any name.
+
+    What cannot be read is passed over.
+    """
     with suppress(TraceError):
         for file in _files(path)[:HEADS]:
             with suppress(TraceError, OSError):
@@ -104,6 +107,7 @@ def document_heads(path: Path) -> Iterator[bytes]:
                     yield from _member_heads(file)
                 else:
                     yield JsonDocument(str(file), file).head()
+    yield from file_heads(path)
 
 
 def find_documents(path: Path) -> Iterator[JsonDocument]:

@@ -14,7 +14,7 @@ from emulator.annexes.importers.flight_recorder_dumps import Dump, Entry, is_fli
 from emulator.annexes.importers.model import Fate, ImportedTrace, Importer, Losses, RecordedOperation, Version
 from emulator.annexes.importers.pytorch.call import LARGEST_WORLD, collective_kind, element_bytes, squeezed
 from emulator.annexes.importers.recorded_calls import RecordedCall
-from emulator.annexes.importers.text_files import file_head, source_files
+from emulator.annexes.importers.text_files import files_of_format
 from emulator.errors import TraceError
 from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
 from emulator.trace.meaning.model import CommKind
@@ -35,7 +35,7 @@ def read_flight_recorder(
     Raises:
         TraceError: there is none, one cannot be read, or they contradict each other.
     """
-    dumps = [read_dump(file) for file in source_files(path) if is_flight_recorder(file_head(file))]
+    dumps = list(map(read_dump, files_of_format(path, is_flight_recorder)))
     if not dumps:
         raise TraceError("holds no dump of PyTorch's Flight Recorder", path=path)
     losses: LossesOfRanks = defaultdict(Losses)
@@ -130,7 +130,7 @@ class _Job:
         if is_root(entry, kind) and rank in members:
             operation.root = members.index(rank)
         elif kind in (CommKind.BROADCAST, CommKind.REDUCE):
-            losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", operation.where)
+            losses.guess_root(kind, operation.where)
         if kind is CommKind.ALL_TO_ALL and operation.send_splits is None and len(entry.input_sizes) <= 1:
             losses.count(Fate.GUESSED, "splits of an all_to_all are not recorded: even", operation.where)
         if not entry.retired and entry.state in ("scheduled", "started"):
@@ -190,9 +190,7 @@ def _call(operation: RecordedOperation, entry: Entry) -> RecordedCall:
 
 
 _DUMP = Version("dump", re.compile(rb"(?<![_a-z])version.{1,10}?(\d{1,3}\.\d{1,3})", re.DOTALL), ("2.10",))
-FLIGHT_RECORDER = Importer(
-    "flight-recorder", "PyTorch Flight Recorder dumps", is_flight_recorder, read_flight_recorder, (_DUMP,)
-)
+FLIGHT_RECORDER = Importer(NAME, "PyTorch Flight Recorder dumps", is_flight_recorder, read_flight_recorder, (_DUMP,))
 
 
 _MESSAGE = re.compile(r"^(send|recv) (\d{1,9})(->|<-)(\d{1,9})$")

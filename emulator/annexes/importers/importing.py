@@ -6,22 +6,22 @@ A disagreement is found before anything is written, and names the rank, the file
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from emulator.annexes.importers.documents import document_heads
+from emulator.annexes.importers.documents import source_heads
 from emulator.annexes.importers.model import Fate, ImportedRank, ImportedTrace, Importer, Losses, RecordedOperation
-from emulator.annexes.importers.text_files import HEADS, file_head, file_heads, source_files
+from emulator.annexes.importers.text_files import HEADS, file_head, source_files
 from emulator.annexes.importers.writing import write_imported
 from emulator.errors import InputError, TraceError, format_ranks
 from emulator.plugins import BUILT_IN, PluginKind, installed, is_known, load
 from emulator.suggestions import did_you_mean
 from emulator.trace.files.files import has_et_files
 from emulator.trace.meaning.imported import GUESSED, ImportedFiles, ImportFacts, ImportLoss, refuse_guesses
+from emulator.trace.meaning.meaning import ROOTED
 from emulator.trace.meaning.model import CommKind
 from emulator.units import format_size
 
@@ -57,14 +57,10 @@ def find_importer(path: Path) -> Importer | None:
     """
     if has_et_files(path):
         return None
-    if built_in := _importer_of(_heads(path), BUILT_IN[PluginKind.IMPORTERS]):
+    if built_in := _importer_of(source_heads(path), BUILT_IN[PluginKind.IMPORTERS]):
         return built_in
     others = installed(PluginKind.IMPORTERS)
-    return _importer_of(_heads(path), others) if others else None
-
-
-def _heads(path: Path) -> Iterator[bytes]:
-    return chain(document_heads(path), file_heads(path))
+    return _importer_of(source_heads(path), others) if others else None
 
 
 def _importer_of(heads: Iterable[bytes], names: Iterable[str]) -> Importer | None:
@@ -98,7 +94,7 @@ def import_files(
     if alone is None:
         check_complete(trace)
     only = None if alone is None else rank_alone(trace, alone.rank)
-    return ImportedFiles(partial(write_imported, trace), len(trace.ranks) + len(trace.missing), only)
+    return ImportedFiles(partial(write_imported, trace), trace.world_size, only)
 
 
 def import_trace(
@@ -126,10 +122,9 @@ def import_trace(
             raise
         problem = f"{error.problem}{version}"
         raise TraceError(problem, path=error.path, offset=error.offset, node=error.node, rank=error.rank) from error
-    world_size = len(trace.ranks) + len(trace.missing)
-    if ranks is not None and ranks != world_size:
+    if ranks is not None and ranks != trace.world_size:
         alone = ": without --ranks, `check` and `view` show the one that was recorded" if len(trace.ranks) == 1 else ""
-        raise TraceError(f"is of a job of {world_size} ranks, --ranks asks for {ranks}{alone}", path=path)
+        raise TraceError(f"is of a job of {trace.world_size} ranks, --ranks asks for {ranks}{alone}", path=path)
     check_agreement(trace)
     _count_other_formats(trace, importer)
     if strict:
@@ -155,7 +150,7 @@ def check_complete(trace: ImportedTrace) -> None:
     """
     if trace.missing:
         shown = ", ".join(map(str, trace.missing[:6])) + (", …" if len(trace.missing) > 6 else "")
-        problem = f"is of a job of {len(trace.ranks) + len(trace.missing)} ranks; there is no trace of rank {shown}"
+        problem = f"is of a job of {trace.world_size} ranks; there is no trace of rank {shown}"
         raise TraceError(f"{problem}: record all ranks", path=trace.source)
 
 
@@ -187,7 +182,6 @@ def _refuse_guesses(trace: ImportedTrace) -> None:
 GroupKey = tuple[str, tuple[int, ...]]
 _SIZES_DIFFER = {CommKind.ALL_TO_ALL, CommKind.BARRIER}
 _SHARDED = {CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER}
-_ROOTED = {CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER}
 
 
 def check_agreement(trace: ImportedTrace) -> None:
@@ -196,7 +190,7 @@ def check_agreement(trace: ImportedTrace) -> None:
     Raises:
         TraceError: they disagree.
     """
-    world = tuple(range(len(trace.ranks) + len(trace.missing)))
+    world = tuple(range(trace.world_size))
     by_group: defaultdict[GroupKey, dict[int, list[RecordedOperation]]] = defaultdict(dict)
     for one in trace.ranks:
         for operation in one.operations:
@@ -344,7 +338,7 @@ def _fill_in(row: Mapping[int, RecordedOperation]) -> None:
         size = max(one.size_bytes for one in row.values())
         for one in row.values():
             one.size_bytes = one.size_bytes or size
-    roots = {one.root for one in row.values() if one.kind in _ROOTED and one.root >= 0}
+    roots = {one.root for one in row.values() if one.kind in ROOTED and one.root >= 0}
     if len(roots) == 1:
         for one in row.values():
             one.root = next(iter(roots))

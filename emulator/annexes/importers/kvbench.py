@@ -30,7 +30,14 @@ from emulator.annexes.importers.model import (
     RecordedOperation,
 )
 from emulator.annexes.importers.recorded_calls import LONGEST_TRACE_NS
-from emulator.annexes.importers.text_files import HEAD_BYTES, file_head, of_line, read_lines, read_whole, source_files
+from emulator.annexes.importers.text_files import (
+    HEAD_BYTES,
+    file_head,
+    files_of_format,
+    of_line,
+    read_lines,
+    read_whole,
+)
 from emulator.errors import TopologyError, TraceError
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.document import MAX_YAML_BYTES, parse_document
@@ -141,7 +148,7 @@ def read_kvbench(
 def _main_file(path: Path) -> Path:
     if path.is_file():
         return path
-    files = [file for file in source_files(path) if is_kvbench(file_head(file))]
+    files = files_of_format(path, is_kvbench)
     configs = [file for file in files if _PATTERNS.search(file_head(file))]
     chosen = configs or files
     if len(chosen) != 1:
@@ -304,4 +311,4 @@ def _message(pattern: _Pattern, builder: _Builder, kind: CommKind, peer: int, si
     return builder.issue(operation, deps)
 
 
-KVBENCH = Importer("kvbench", "traffic matrices of NIXL's KVBench", is_kvbench, read_kvbench)
+KVBENCH = Importer(NAME, "traffic matrices of NIXL's KVBench", is_kvbench, read_kvbench)

@@ -9,12 +9,10 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from emulator.annexes.importers.documents import document_heads
-from emulator.annexes.importers.text_files import file_heads
+from emulator.annexes.importers.documents import source_heads
 from emulator.trace.meaning.model import CommKind
 
 SHOWN_PLACES = 3
@@ -61,6 +59,10 @@ class Losses:
             tally.count += number
             if where and len(tally.first) < SHOWN_PLACES:
                 tally.first.append(where)
+
+    def guess_root(self, kind: CommKind, where: str) -> None:
+        """Count that the root of a collective is not recorded."""
+        self.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", where)
 
     def add(self, other: Losses) -> None:
         """Add the counts of another rank or file."""
@@ -228,6 +230,11 @@ class ImportedTrace:
     missing: Sequence[int]
     losses: Losses
 
+    @property
+    def world_size(self) -> int:
+        """Ranks of the job."""
+        return len(self.ranks) + len(self.missing)
+
     @classmethod
     def of(
         cls,
@@ -305,7 +312,7 @@ class Importer:
 
     def other_version(self, path: Path) -> str:
         """ " (what; known: …)" of a source in a version that this reader does not know, else ""."""
-        for head in chain(document_heads(path), file_heads(path)):
+        for head in source_heads(path):
             for one in self.versions if self.is_head(head) else ():
                 found = {version.decode("utf-8", "replace") for version in one.pattern.findall(head)}
                 if other := sorted(found.difference(one.known)):

@@ -17,9 +17,10 @@ import msgspec
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.communicators import Membership, World, find_world
 from emulator.annexes.importers.model import Fate, ImportedTrace, Importer, Losses, Version
-from emulator.annexes.importers.recorded_calls import KINDS, ROOTED, RecordedCall, nccl_operation
-from emulator.annexes.importers.text_files import file_head, of_line, read_lines, source_files
+from emulator.annexes.importers.recorded_calls import KINDS, RecordedCall, is_to_itself, nccl_operation
+from emulator.annexes.importers.text_files import files_of_format, of_line, read_lines
 from emulator.errors import TraceError
+from emulator.trace.meaning.meaning import ROOTED
 from emulator.trace.meaning.model import CommKind
 from emulator.units import NS_PER_US
 
@@ -98,9 +99,8 @@ def read_nccl_inspector(
     """
     losses = Losses()
     lines: list[_InspectorLine] = []
-    for file in source_files(path):
-        if is_nccl_inspector(file_head(file)):
-            _read_file(file, lines, losses)
+    for file in files_of_format(path, is_nccl_inspector):
+        _read_file(file, lines, losses)
     if not lines:
         raise TraceError("holds no record of NCCL Inspector", path=path)
     process_of = _processes(lines)
@@ -204,21 +204,19 @@ def _call(line: _InspectorLine, rank: int, world: World, losses: Losses) -> Reco
     if kind is None or kind.is_collective is (message is not None):
         losses.count(Fate.DROPPED, f"records of unknown name {said.name[:40]!r}", line.where)
         return None
-    members = world.ranks_of[header.id]
     operation = nccl_operation(
         kind,
         message_bytes=said.size_bytes,
         ranks=header.n_ranks,
         root=None if message is None else message.peer,
         where=line.where,
-        group=header.id if members else "",
+        communicator=header.id,
+        members=world.ranks_of[header.id],
     )
-    operation.ranks = members
-    if message is not None and message.peer == header.rank:
-        losses.count(Fate.DROPPED, "messages of a rank to itself", line.where)
+    if is_to_itself(operation, rank, losses):
         return None
     if kind in ROOTED:
-        losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", line.where)
+        losses.guess_root(kind, line.where)
     call = RecordedCall(operation, stream=header.id, duration_ns=said.duration_us * NS_PER_US)
     start_us = _start_us(said, line.where)
     if start_us:
@@ -243,6 +241,4 @@ def _start_us(said: _Collective | _Message, where: str) -> int | None:
 _OUTPUT = Version(
     "Inspector output", re.compile(rb'"inspector_output_format_version"\s*:\s*"([^"]{1,20})"'), (KNOWN_FORMAT,)
 )
-NCCL_INSPECTOR = Importer(
-    "nccl-inspector", "logs of NCCL's Inspector plugin", is_nccl_inspector, read_nccl_inspector, (_OUTPUT,)
-)
+NCCL_INSPECTOR = Importer(NAME, "logs of NCCL's Inspector plugin", is_nccl_inspector, read_nccl_inspector, (_OUTPUT,))

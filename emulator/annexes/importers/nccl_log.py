@@ -18,8 +18,8 @@ from pathlib import Path
 from emulator.annexes.importers.alignment import LossesOfRanks, assemble
 from emulator.annexes.importers.communicators import Membership, World, find_world, natural_order
 from emulator.annexes.importers.model import Fate, ImportedTrace, Importer, Losses, Version
-from emulator.annexes.importers.recorded_calls import DATATYPE_BYTES, KINDS, RecordedCall, nccl_operation
-from emulator.annexes.importers.text_files import file_head, of_line, read_lines, source_files
+from emulator.annexes.importers.recorded_calls import DATATYPE_BYTES, KINDS, RecordedCall, is_to_itself, nccl_operation
+from emulator.annexes.importers.text_files import files_of_format, of_line, read_lines
 from emulator.errors import TraceError
 
 NAME = "nccl-log"
@@ -104,9 +104,8 @@ def read_nccl_log(
         TraceError: there is no call, a line of a call cannot be read, or processes contradict each other.
     """
     reading = _Reading()
-    for file in source_files(path):
-        if is_nccl_log(file_head(file)):
-            _read_file(file, reading)
+    for file in files_of_format(path, is_nccl_log):
+        _read_file(file, reading)
     if not reading.lines:
         problem = "holds no call of NCCL: record with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
         raise TraceError(problem, path=path)
@@ -320,13 +319,16 @@ def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall 
     size = len(members) or world.size
     if size != line.ranks:
         raise TraceError(f"a communicator of {line.ranks} ranks, which had {size} at its start", path=line.where)
-    group = str(line.communicator) if members else ""
     operation = nccl_operation(
-        kind, message_bytes=line.message_bytes, ranks=line.ranks, root=line.root, where=line.where, group=group
+        kind,
+        message_bytes=line.message_bytes,
+        ranks=line.ranks,
+        root=line.root,
+        where=line.where,
+        communicator=line.communicator,
+        members=members,
     )
-    operation.ranks = members
-    if not kind.is_collective and (members[line.root] if members else line.root) == rank:
-        losses.count(Fate.DROPPED, "messages of a rank to itself", line.where)
+    if is_to_itself(operation, rank, losses):
         return None
     return RecordedCall(
         operation,
@@ -337,4 +339,4 @@ def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall 
 
 
 _NCCL = Version("NCCL", re.compile(rb"NCCL version (\d{1,3}\.\d{1,3})"), tuple(f"2.{minor}" for minor in range(18, 29)))
-NCCL_LOG = Importer("nccl-log", "logs of NCCL with NCCL_DEBUG=INFO", is_nccl_log, read_nccl_log, (_NCCL,))
+NCCL_LOG = Importer(NAME, "logs of NCCL with NCCL_DEBUG=INFO", is_nccl_log, read_nccl_log, (_NCCL,))

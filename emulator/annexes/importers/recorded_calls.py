@@ -12,7 +12,7 @@ from itertools import groupby
 
 from emulator.annexes.importers.model import Fate, ImportedNode, Losses, NodeResource, RecordedOperation
 from emulator.errors import TraceError
-from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
+from emulator.trace.meaning.meaning import MAX_SIZE_BYTES, ROOTED
 from emulator.trace.meaning.model import CommKind
 
 LONGEST_TRACE_NS = 366 * 24 * 3600 * 1_000_000_000
@@ -154,17 +154,24 @@ KINDS: Mapping[str, CommKind] = {
     "Recv": CommKind.RECV,
 }
 _TIMES_RANKS = (CommKind.REDUCE_SCATTER, CommKind.SCATTER, CommKind.ALL_TO_ALL)
-ROOTED = (CommKind.REDUCE, CommKind.BROADCAST, CommKind.GATHER, CommKind.SCATTER)
 
 
 def nccl_operation(
-    kind: CommKind, *, message_bytes: int, ranks: int, root: int | None, where: str, group: str
+    kind: CommKind,
+    *,
+    message_bytes: int,
+    ranks: int,
+    root: int | None,
+    where: str,
+    communicator: Hashable,
+    members: tuple[int, ...],
 ) -> RecordedOperation:
-    """The operation of a call.
+    """The operation of a call in a communicator.
 
     Args:
         message_bytes: count times bytes of an element.
         root: root or peer within the communicator; None: not recorded.
+        members: world ranks of the communicator, () for all.
 
     Raises:
         TraceError: a number that no call can have.
@@ -181,8 +188,18 @@ def nccl_operation(
         name=kind.label,
         kind=kind,
         size_bytes=size_bytes,
-        group=group,
+        group=str(communicator) if members else "",
+        ranks=members,
         group_size=ranks,
         root=root if root is not None and kind in ROOTED else -1,
         peer=root if root is not None and not kind.is_collective else -1,
     )
+
+
+def is_to_itself(operation: RecordedOperation, rank: int, losses: Losses) -> bool:
+    """Whether an operation is a message of a world rank to itself, which is counted: it crosses no network."""
+    peer = operation.ranks[operation.peer] if operation.ranks else operation.peer
+    if operation.kind.is_collective or peer != rank:
+        return False
+    losses.count(Fate.DROPPED, "messages of a rank to itself", operation.where)
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +29,15 @@ def source_files(path: Path) -> list[Path]:
         return [one for one in sorted(path.rglob("*")) if not one.name.startswith(".") and one.is_file()]
     except OSError as error:
         raise TraceError(f"cannot be read: {error.strerror or error}", path=path) from error
+
+
+def files_of_format(path: Path, is_head: Callable[[bytes], bool]) -> list[Path]:
+    """The files that `source_files` finds whose first bytes are of a format.
+
+    Raises:
+        TraceError: the folder, or a file in it, cannot be read.
+    """
+    return [file for file in source_files(path) if is_head(file_head(file))]
 
 
 def file_heads(path: Path) -> Iterator[bytes]:

@@ -53,7 +53,7 @@ def write_imported(trace: ImportedTrace, folder: Path, *, prove: Callable[[Path]
         InputError: the folder is not empty.
         HostError: something cannot be written; what was written is removed again.
     """
-    world = tuple(range(len(trace.ranks) + len(trace.missing)))
+    world = tuple(range(trace.world_size))
     groups = _numbers(trace)
     paths = [folder / f"{PREFIX}.{one.rank}.et" for one in trace.ranks]
     others = [folder / name for name in ((GROUP_FILE,) if groups else ())] + [folder / REPORT_FILE]
@@ -237,8 +237,7 @@ def render(trace: ImportedTrace) -> RenderableType:
 
 def _lines(trace: ImportedTrace) -> Iterator[tuple[str, str]]:
     modes = Counter(one.mode for one in trace.ranks)
-    found = len(trace.ranks)
-    yield "ranks", f"{found:,}" + (f" of {found + len(trace.missing):,}: not playable" if trace.missing else "")
+    yield "ranks", f"{len(trace.ranks):,}" + (f" of {trace.world_size:,}: not playable" if trace.missing else "")
     yield "read from", ", ".join(f"{mode} ({count})" for mode, count in sorted(modes.items()))
     yield "nodes", f"{sum(len(one.nodes) for one in trace.ranks):,}"
 

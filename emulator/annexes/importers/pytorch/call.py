@@ -9,12 +9,11 @@ from typing import Any
 
 from emulator.annexes.importers.model import Fate, Losses, RecordedOperation
 from emulator.errors import TraceError
-from emulator.trace.meaning.meaning import MAX_SIZE_BYTES
+from emulator.trace.meaning.meaning import MAX_SIZE_BYTES, ROOTED
 from emulator.trace.meaning.model import CommKind
 
 LARGEST_TAG = (1 << 31) - 1
 """Tags have 32 bits in Chakra."""
-_OWN_KINDS = {CommKind.SEND, CommKind.RECV}
 
 
 @dataclass(slots=True)
@@ -110,11 +109,11 @@ def operation_of(call: Call, losses: Losses) -> RecordedOperation | None:
         losses.count(Fate.DROPPED, f"{kind.label} of unknown size", call.where)
         return None
     from_any = kind is CommKind.RECV and is_from_any(call.name)
-    if kind in _OWN_KINDS and not from_any and max(_or_unknown(call.peer), _or_unknown(call.peer_in_world)) < 0:
+    if not kind.is_collective and not from_any and max(_or_unknown(call.peer), _or_unknown(call.peer_in_world)) < 0:
         losses.count(Fate.DROPPED, f"{kind.label} whose peer is not recorded", call.where)
         return None
-    if kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER) and _or_unknown(call.root) < 0:
-        losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", call.where)
+    if kind in ROOTED and _or_unknown(call.root) < 0:
+        losses.guess_root(kind, call.where)
     for name in sorted(call.unread):
         losses.count(Fate.DROPPED, f"values of {name!r} that cannot be read: as if there were none", call.where)
     if call.unread_ranks and not call.ranks:

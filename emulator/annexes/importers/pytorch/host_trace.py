@@ -32,6 +32,7 @@ from emulator.annexes.importers.pytorch.host_records import (
     tensors_of,
 )
 from emulator.trace.files.attributes import parse_process_groups
+from emulator.trace.meaning.meaning import ROOTED
 
 _BLOCK = 1 << 16
 
@@ -297,9 +298,9 @@ _KNOWN_ATTRIBUTES = frozenset(
 
 def _set_rank(call: Call, number: Any) -> None:
     if type(number) is int:
-        if call.kind is not None and call.kind.name in ("SEND", "RECV"):
+        if call.kind is not None and not call.kind.is_collective:
             call.peer = number
-        elif call.kind is not None and call.kind.name in ("BROADCAST", "REDUCE", "GATHER", "SCATTER"):
+        elif call.kind in ROOTED:
             call.root = number
         else:
             call.own_rank = number

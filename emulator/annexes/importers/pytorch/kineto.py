@@ -28,6 +28,8 @@ from emulator.annexes.importers.pytorch.call import (
 )
 from emulator.annexes.importers.pytorch.kineto_events import KinetoEvent, KinetoEvents
 from emulator.trace.files.attributes import UnreadableGroups, parse_rank_list
+from emulator.trace.meaning.meaning import ROOTED
+from emulator.trace.meaning.model import CommKind
 
 _INTEGER = re.compile(r"-?\d{1,18}")
 
@@ -185,9 +187,9 @@ def _parameters(event: KinetoEvent, where: str) -> Call:
             call.is_short_of_splits = True
             call.unread |= frozenset() if is_shortened else {name}
     if call.kind is not None:
-        if call.kind.name in ("SEND", "RECV"):
-            call.peer_in_world = call.number(said, "Dst Rank" if call.kind.name == "SEND" else "Src Rank")
-        if call.kind.name in ("BROADCAST", "REDUCE", "GATHER", "SCATTER"):
+        if not call.kind.is_collective:
+            call.peer_in_world = call.number(said, "Dst Rank" if call.kind is CommKind.SEND else "Src Rank")
+        if call.kind in ROOTED:
             root = call.number(said, "Rank")  # ProcessGroupNCCL passes the root there, and this rank for others
             call.root = _concrete(said, 3) if root is None else root
     if not call.name:

@@ -178,7 +178,7 @@ _HOST_SCHEMA = Version(
 )
 _KINETO_SCHEMA = Version("Kineto schema", re.compile(rb'"schemaVersion"\s*:\s*(\d{1,9})'), ("1",))
 PYTORCH = Importer(
-    "pytorch",
+    NAME,
     "PyTorch execution traces, Kineto traces, or both",
     is_pytorch,
     read_pytorch,
