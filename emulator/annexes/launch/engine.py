@@ -23,6 +23,7 @@ from emulator.annexes.launch.authority import issue, make_authority
 from emulator.control.certificates.roles import Role
 from emulator.errors import RunError
 from emulator.host.files import scratch_folder
+from emulator.host.stderr_log import last_words
 
 _SLACK_S = 3600.0
 """Identities outlive the launch by as much: it may have to wait for nodes."""
@@ -134,6 +135,11 @@ def free_port(address: str = "") -> int:
     """A TCP port that nobody listens at; "": at any address."""
     with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
         return int(probe.getsockname()[1])
+
+
+def failed(problem: str, stderr: str, code: int) -> RunError:
+    """The error of a program of somebody else's that failed: its last line on stderr, or its exit code."""
+    return RunError(f"{problem}{last_words(stderr) or f': exit code {code}'}")
 
 
 INTERRUPT_S = 2.0

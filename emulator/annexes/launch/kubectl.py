@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from emulator.annexes.launch.engine import failed
 from emulator.errors import HostError, InputError, RunError
 
 _QUICK_S = 60.0
@@ -60,8 +61,7 @@ class Kubectl:
         except subprocess.TimeoutExpired:
             raise RunError(f"{title} did not end within {_QUICK_S:g} s: does the cluster answer?") from None
         if ended.returncode:
-            said = ended.stderr.decode(errors="replace").strip().splitlines()
-            raise RunError(f"{title}: {said[-1] if said else f'exit code {ended.returncode}'}")
+            raise failed(title, ended.stderr.decode(errors="replace"), ended.returncode)
         return ended.stdout
 
     def pods(self, selector: Mapping[str, str]) -> list[Pod]:

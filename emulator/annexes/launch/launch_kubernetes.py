@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emulator.annexes.launch.engine import issue_identities
+from emulator.annexes.launch.engine import failed, issue_identities
 from emulator.annexes.launch.kubectl import Kubectl, Pod, SentFile, in_words, pack, sent_with, unpack
 from emulator.annexes.launch.launch_here import EngineOptions
 from emulator.annexes.launch.manifests import (
@@ -198,9 +198,9 @@ def _piped(
         try:
             yield process
             assert process.stderr is not None
-            said = process.stderr.read().decode(errors="replace").strip().splitlines()
+            said = process.stderr.read().decode(errors="replace")
             if process.wait():
-                raise RunError(f"{problem}: {said[-1] if said else f'exit code {process.returncode}'}")
+                raise failed(problem, said, process.returncode)
         finally:
             process.kill()
 

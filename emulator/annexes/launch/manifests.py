@@ -122,10 +122,5 @@ def labels(placement: ClusterPlacement, part: str | None = None) -> dict[str, st
     return whole if part is None else {**whole, "app.kubernetes.io/component": part}
 
 
-def job_name(placement: ClusterPlacement, part: str) -> str:
-    """Name of the Job of a part."""
-    return f"{placement.name}-{part}"
-
-
 def _object(placement: ClusterPlacement, version: str, kind: str, name: str) -> Manifest:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels(placement)}}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from emulator.annexes.launch.engine import CONTROLLER, PlacedAgents, Placement, free_port
+from emulator.annexes.launch.engine import CONTROLLER, PlacedAgents, Placement, failed, free_port
 from emulator.errors import HostError, RunError
 from emulator.host.files import write_secret
 from emulator.host.stderr_log import last_words
@@ -130,8 +130,7 @@ def _said(*words: str, stdin: str = "") -> str:
     except FileNotFoundError as error:
         raise HostError(f"no {words[0]} here: `charkha agent launch slurm` needs a login node of Slurm") from error
     if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        raise RunError(f"{words[0]}: {visible(lines[-1]) if lines else f'exit code {done.returncode}'}")
+        raise failed(words[0], done.stderr, done.returncode)
     return done.stdout
 
 

@@ -130,3 +130,19 @@ def test_results_that_are_cut_off_are_an_error(tmp_path: Path, folder: Path) -> 
     pack(sent_with(["rack.yaml"], folder)[1], stream)
     with pytest.raises(RunError, match="did not come back whole"):
         unpack(io.BytesIO(stream.getvalue()[:520]), tmp_path / "there")
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        (r"printf 'so\nno \033[2J\n' >&2; exit 3", r"kubectl get: no \x1b[2J"),
+        ("exit 3", "kubectl get: exit code 3"),
+    ],
+)
+def test_what_failed_is_told_by_its_last_line_or_else_its_exit_code(tmp_path: Path, does: str, said: str) -> None:
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o700)
+    with pytest.raises(RunError) as caught:
+        Kubectl(program=str(program)).say("get", "pods")
+    assert str(caught.value) == said
