@@ -36,6 +36,7 @@ import numpy as np
 from emulator.annexes.exports.astra_sim_fit import FittedPoint, fit
 from emulator.annexes.exports.astra_sim_observe import observe
 from emulator.annexes.exports.astra_sim_simulator import (
+    SIMULATED,
     Dimension,
     Judged,
     SimulatedPoint,
@@ -43,6 +44,7 @@ from emulator.annexes.exports.astra_sim_simulator import (
     dimensions,
     judge,
     limits_of,
+    simulated_kind,
     to_yaml,
 )
 from emulator.annexes.exports.formats import Format
@@ -70,8 +72,7 @@ from emulator.units import NS_PER_US, format_duration
 PREFIX = "trace"
 TRUE_TYPE = "charkha.comm_type"
 """Attribute with the true collective of a node that ASTRA-sim gets as another one."""
-_KNOWN = (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.ALL_TO_ALL, CommKind.REDUCE_SCATTER, CommKind.BROADCAST)
-_SAME = {CommKind.REDUCE_SCATTER_BLOCK: CommKind.REDUCE_SCATTER}
+_KNOWN = (*SIMULATED, CommKind.BROADCAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,7 @@ class _Encoder:
         replace_attributes(node, {"is_cpu_op": False})
 
     def _encode_collective(self, node: Node, played: PlayedNode) -> None:
-        kind = _SAME.get(played.kind, played.kind)
+        kind = simulated_kind(played.kind)
         is_uneven = not played.was_even or has_uneven_splits(node)
         self._changes["all_to_all of uneven sizes: every rank sends the mean, in even parts"] += is_uneven
         facts: dict[str, bool | int | str] = {"is_cpu_op": False, "comm_size": played.size_bytes}

@@ -96,7 +96,6 @@ _NAMES: Mapping[str, str] = {
     "parallel": "direct",
     "pairwise": ONE_AT_A_TIME,
 }
-_CANONICAL = {CommKind.REDUCE_SCATTER_BLOCK: CommKind.REDUCE_SCATTER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +123,17 @@ class SimulatedPoint:
         return not self.algorithm or _name_of(self.fitted.observation) == self.algorithm
 
 
+def simulated_kind(kind: CommKind) -> CommKind:
+    """What it knows a collective of a trace as."""
+    return CommKind.REDUCE_SCATTER if kind is CommKind.REDUCE_SCATTER_BLOCK else kind
+
+
 def is_replayed(kind: CommKind, members: int, size: int) -> bool:
     """Whether ASTRA-sim gets the collective as a broadcast, whose measured duration it replays.
 
     It waits forever for shares of no bytes, so this includes collectives of fewer bytes than ranks.
     """
-    return kind.is_collective and (_CANONICAL.get(kind, kind) not in SIMULATED or size < members)
+    return kind.is_collective and (simulated_kind(kind) not in SIMULATED or size < members)
 
 
 def chain(algorithm: str, kind: CommKind, members: int, size: int) -> tuple[int, int] | None:
@@ -141,7 +145,7 @@ def chain(algorithm: str, kind: CommKind, members: int, size: int) -> tuple[int,
         members: ranks in the group, at least 2.
         size: comm_size in bytes.
     """
-    kind = _CANONICAL.get(kind, kind)
+    kind = simulated_kind(kind)
     if kind is CommKind.SEND:
         return 1, size
     if kind not in SIMULATED:
@@ -173,7 +177,7 @@ def choose_algorithms(fits: Sequence[Fit]) -> Mapping[CommKind, str]:
             kind = point.observation.collective
             if is_replayed(kind, point.observation.members, point.observation.comm_size):
                 continue
-            points.setdefault(_CANONICAL.get(kind, kind), []).append((one, point.observation))
+            points.setdefault(simulated_kind(kind), []).append((one, point.observation))
     return {kind: _best(kind, points.get(kind, [])) for kind in SIMULATED}
 
 
@@ -207,7 +211,7 @@ def simulate(fitted: Fit, algorithms: Mapping[CommKind, str]) -> Sequence[Simula
     found = []
     for point in fitted.points:
         one = point.observation
-        algorithm = algorithms.get(_CANONICAL.get(one.collective, one.collective), "")
+        algorithm = algorithms.get(simulated_kind(one.collective), "")
         cost = chain(algorithm, one.collective, one.members, one.comm_size)
         if cost is not None and not is_replayed(one.collective, one.members, one.comm_size):
             found.append(SimulatedPoint(point, algorithm, fitted.time_ns(*cost)))

@@ -27,14 +27,19 @@ def slices(folder: Path, samples: list[Any], **facts: Any) -> list[tuple[str, st
     return read_slices(folder / "out")
 
 
-def read_slices(path: Path) -> list[tuple[str, str, int, int, str]]:
-    """(process, track, start, end, name) of every slice of a file, in its order."""
+def packets(path: Path) -> list[Any]:
+    """All that a file has."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
+    return list(Trace.FromString(path.read_bytes()).packet)
+
+
+def read_slices(path: Path) -> list[tuple[str, str, int, int, str]]:
+    """(process, track, start, end, name) of every slice of a file, in its order."""
     tracks: dict[int, tuple[str, str]] = {}
     begun: dict[int, tuple[int, str]] = {}
     found = []
-    for packet in Trace.FromString(path.read_bytes()).packet:
+    for packet in packets(path):
         if packet.HasField("track_descriptor"):
             one = packet.track_descriptor
             name = one.process.process_name
@@ -99,25 +104,16 @@ def test_slices_of_every_node_that_takes_time(tmp_path: Path) -> None:
 
 
 def test_flows_by_time_are_counters_that_end_where_a_pause_begins(tmp_path: Path) -> None:
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-
     with RunWriter(tmp_path / "run", manifest()) as writer:
         writer.add(RunTable.SAMPLES, columns(collective([0, 0], [9, 9])))
         bins = {"start_ns": [1000, 2000, 4000], "bytes": [125, 250, 125]}
         ends = {"src": 0, "dst": 1, "qpn": 17, "bin_ns": 1000, "retransmits": 0, "ecn_marks": 0}
         writer.add(RunTable.TIMELINE, ends | bins)
     write(read_run(tmp_path / "run"), tmp_path / "out")
-    packets = Trace.FromString((tmp_path / "out").read_bytes()).packet
-    [track] = [one.track_descriptor for one in packets if one.track_descriptor.HasField("counter")]
-    assert (track.name, track.counter.unit_name) == ("from rank 0, queue pair 17", "bit/s")
-    counted = [one for one in packets if one.track_event.type == one.track_event.TYPE_COUNTER]
-    assert [(one.timestamp, one.track_event.counter_value) for one in counted] == [
-        (1000, 10**9),
-        (2000, 2 * 10**9),
-        (3000, 0),
-        (4000, 10**9),
-        (5000, 0),
-    ]
+    tracks = [one.track_descriptor.counter for one in packets(tmp_path / "out")]
+    assert [one.unit_name for one in tracks if one.unit_name] == ["bit/s"]
+    rates = [(1000, 10**9), (2000, 2 * 10**9), (3000, 0), (4000, 10**9), (5000, 0)]
+    assert counted(tmp_path / "out") == [("from rank 0, queue pair 17", *one) for one in rates]
 
 
 def test_an_event_of_the_device_is_a_slice_at_its_port(tmp_path: Path) -> None:
@@ -138,10 +134,8 @@ def test_an_event_of_the_device_is_a_slice_at_its_port(tmp_path: Path) -> None:
 
 def counted(path: Path) -> list[tuple[str, int, int]]:
     """(counter, time, value), in the order of the file."""
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-
     names, found = {}, []
-    for one in Trace.FromString(path.read_bytes()).packet:
+    for one in packets(path):
         names |= {one.track_descriptor.uuid: one.track_descriptor.name}
         if one.track_event.type == one.track_event.TYPE_COUNTER:
             found.append((names[one.track_event.track_uuid], one.timestamp, one.track_event.counter_value))
