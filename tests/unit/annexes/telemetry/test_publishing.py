@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 import aiomqtt
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from emulator.annexes.telemetry.messages import Broker, BrokerMessage, Composer
 from emulator.annexes.telemetry.publishing import (
@@ -43,49 +43,48 @@ class Observer:
         self.seen.append((event.iteration, [(one.collective, one.count, one.cct_p50_ns) for one in event.classes]))
 
 
-def test_an_iteration_is_summarised_from_all_its_batches() -> None:
+def recorded(*samples: dict[str, Any]) -> Recorded:
+    return Recorded(columns(list(samples)))
+
+
+FIRST, SECOND = collective([0, 5], [90, 105])
+GATHERED = collective([0, 0], [40, 50], kind="all_gather", instance=1)
+SHORT, NEXT = collective([0, 0], [10, 10]), collective([0, 0], [20, 20], iteration=1, instance=1)
+
+
+@pytest.mark.parametrize(
+    ("told", "seen"),
+    [
+        pytest.param(
+            [recorded(FIRST), recorded(SECOND), recorded(*GATHERED), IterationEnded(0, 105)],
+            [(0, [("all_reduce", 1, 100), ("all_gather", 1, 50)])],
+            id="it is summarised from all its batches, also if members of a group arrive in different ones",
+        ),
+        pytest.param(
+            [recorded(SHORT[0]), recorded(SHORT[1], *NEXT), IterationEnded(0, 10), IterationEnded(1, 20)],
+            [(0, [("all_reduce", 1, 10)]), (1, [("all_reduce", 1, 20)])],
+            id="samples of the next iteration wait for it",
+        ),
+        pytest.param(
+            [recorded(*SHORT), IterationEnded(0, 10), IterationEnded(0, 10)],
+            [(0, [("all_reduce", 1, 10)]), (0, [])],
+            id="it is forgotten once it is over",
+        ),
+        pytest.param([recorded(), IterationEnded(0, 1)], [(0, [])], id="it has no class without samples"),
+    ],
+)
+def test_the_classes_of_an_iteration(told: list[Recorded | IterationEnded], seen: list[Any]) -> None:
     observer = Observer()
     made = IterationDigest([observer])
-    first, second = collective([0, 5], [90, 105])  # the two members arrive in different batches
-    made.tell(Recorded(columns([first])))
-    made.tell(Recorded(columns([second])))
-    made.tell(Recorded(columns(collective([0, 0], [40, 50], kind="all_gather", instance=1))))
-    made.tell(IterationEnded(0, 105))
-    assert observer.seen == [(0, [("all_reduce", 1, 100), ("all_gather", 1, 50)])]
-
-
-def test_samples_of_the_next_iteration_wait_for_it() -> None:
-    observer = Observer()
-    made = IterationDigest([observer])
-    both = [*collective([0, 0], [10, 10]), *collective([0, 0], [20, 20], iteration=1)]
-    made.tell(Recorded(columns(both[:1])))
-    made.tell(Recorded(columns(both[1:])))
-    made.tell(IterationEnded(0, 10))
-    made.tell(IterationEnded(1, 20))
-    assert observer.seen == [(0, [("all_reduce", 1, 10)]), (1, [("all_reduce", 1, 20)])]
-
-
-def test_an_iteration_is_forgotten_once_it_is_over() -> None:
-    observer = Observer()
-    made = IterationDigest([observer])
-    made.tell(Recorded(columns(collective([0, 0], [10, 10]))))
-    made.tell(IterationEnded(0, 10))
-    made.tell(IterationEnded(0, 10))
-    assert observer.seen == [(0, [("all_reduce", 1, 10)]), (0, [])]
-
-
-def test_an_iteration_without_samples_has_no_class() -> None:
-    observer = Observer()
-    made = IterationDigest([observer])
-    made.tell(Recorded(columns([])))
-    made.tell(IterationEnded(0, 1))
-    assert observer.seen == [(0, [])]
+    for event in told:
+        made.tell(event)
+    assert observer.seen == seen
 
 
 def test_a_large_iteration_is_not_summarised() -> None:
     observer = Observer()
     made = IterationDigest([observer], most_rows=1)
-    made.tell(Recorded(columns(collective([0, 0], [10, 10]))))
+    made.tell(recorded(*SHORT))
     made.tell(IterationEnded(0, 10))
     assert observer.seen == []
 
@@ -93,7 +92,7 @@ def test_a_large_iteration_is_not_summarised() -> None:
 def test_every_observer_receives_the_classes() -> None:
     observers = [Observer(), Observer()]
     made = IterationDigest(observers)
-    made.tell(Recorded(columns(collective([0, 0], [10, 10]))))
+    made.tell(recorded(*SHORT))
     made.tell(IterationEnded(0, 10))
     assert observers[0].seen == observers[1].seen != []
 
@@ -127,62 +126,57 @@ class MemoryBroker:
         self.taken.append((topic, payload, retain))
 
 
-def mqtt_publisher(broker: MemoryBroker, **settings: Any) -> MqttPublisher:
-    return MqttPublisher(cast(Broker, broker), will=WILL, **settings)
-
-
-def message(text: str) -> BrokerMessage:
-    return BrokerMessage("charkha/r1/progress", text, False)
+@contextlib.contextmanager
+def publisher(broker: MemoryBroker, *texts: str, **settings: Any) -> Iterator[MqttPublisher]:
+    """A publisher that was offered messages of progress; it ends with the context."""
+    with MqttPublisher(cast(Broker, broker), will=WILL, **settings) as made:
+        for text in texts:
+            made.offer(BrokerMessage("charkha/r1/progress", text, False))
+        yield made
 
 
 def test_what_is_offered_arrives_in_order_before_the_end() -> None:
-    broker = MemoryBroker()
-    with mqtt_publisher(broker) as publisher:
-        for number in range(50):
-            publisher.offer(message(str(number)))
-    assert [payload for _, payload, _ in broker.taken] == [str(number) for number in range(50)]
-    assert (publisher.dropped, publisher.undelivered) == (0, 0)
+    broker, texts = MemoryBroker(), [str(number) for number in range(50)]
+    with publisher(broker, *texts) as made:
+        pass
+    assert [payload for _, payload, _ in broker.taken] == texts
+    assert (made.dropped, made.undelivered) == (0, 0)
     assert broker.wills == [WILL]
 
 
 def test_the_broker_is_told_what_to_retain() -> None:
     broker = MemoryBroker()
-    with mqtt_publisher(broker) as publisher:
-        publisher.offer(BrokerMessage("charkha/r1/state", "on", True))
-        publisher.offer(message("1"))
-    assert broker.taken == [("charkha/r1/state", "on", True), ("charkha/r1/progress", "1", False)]
+    with publisher(broker, "1") as made:
+        made.offer(BrokerMessage("charkha/r1/state", "on", True))
+    assert broker.taken == [("charkha/r1/progress", "1", False), ("charkha/r1/state", "on", True)]
 
 
 def test_a_message_in_flight_when_the_connection_breaks_is_sent_again() -> None:
     broker = MemoryBroker(breaks_at="2")
-    with mqtt_publisher(broker) as publisher:
-        for number in range(4):
-            publisher.offer(message(str(number)))
-    assert [payload for _, payload, _ in broker.taken] == ["0", "1", "2", "3"]
+    with publisher(broker, *"0123") as made:
+        pass
+    assert [payload for _, payload, _ in broker.taken] == [*"0123"]
     assert len(broker.wills) == 2
-    assert publisher.undelivered == 0
+    assert made.undelivered == 0
 
 
 def test_messages_that_never_left_are_counted_at_the_end() -> None:
     broker = MemoryBroker(is_reachable=False)
-    with mqtt_publisher(broker, grace_s=0.0) as publisher:
-        for number in range(3):
-            publisher.offer(message(str(number)))
+    with publisher(broker, *"012", grace_s=0.0) as made:
+        pass
     assert broker.taken == []
-    assert publisher.undelivered == 3
+    assert made.undelivered == 3
 
 
 def test_while_the_broker_is_away_the_oldest_messages_are_dropped() -> None:
     broker = MemoryBroker(is_reachable=False)
-    with mqtt_publisher(broker, buffer=3, grace_s=20) as publisher:
-        for number in range(10):
-            publisher.offer(message(str(number)))
-        publisher._loop.call_soon_threadsafe(broker.open)  # after all offers
-    assert [payload for _, payload, _ in broker.taken] == ["7", "8", "9"]
-    assert (publisher.dropped, publisher.undelivered) == (7, 0)
+    with publisher(broker, *"0123456789", buffer=3, grace_s=20) as made:
+        made._loop.call_soon_threadsafe(broker.open)  # after all offers
+    assert [payload for _, payload, _ in broker.taken] == [*"789"]
+    assert (made.dropped, made.undelivered) == (7, 0)
 
 
-FACTS = RunHeader("run-1", "trace", 2, 3, 6, "runs/x")
+FACTS = RunHeader("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
 
 
 def test_a_run_that_is_not_published_has_no_observers() -> None:
@@ -202,12 +196,14 @@ def test_an_address_that_cannot_be_used_is_refused_before_the_run(observe: Obser
         pass
 
 
-FACTS_RUN_METRICS = RunHeader("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
+def run_metrics(facts: RunHeader = FACTS) -> tuple[RunMetrics, CollectorRegistry]:
+    """Metrics of a run that begins, and where they are served from."""
+    registry = new_registry()
+    return RunMetrics(registry, facts), registry
 
 
 def test_metrics_follow_a_run() -> None:
-    registry = new_registry()
-    metrics = RunMetrics(registry, FACTS_RUN_METRICS)
+    metrics, registry = run_metrics()
     digest = IterationDigest([metrics])
     metrics.tell(IterationStarted(0))
     metrics.tell(Recorded({"rank": range(2)}))
@@ -224,8 +220,7 @@ def test_metrics_follow_a_run() -> None:
 
 
 def test_what_is_known_before_the_run_is_there_at_once_and_warm_up_is_negative() -> None:
-    registry = new_registry()
-    metrics = RunMetrics(registry, FACTS_RUN_METRICS)
+    metrics, registry = run_metrics()
     info = {"run_id": "r1", "trace": "a trace", "run_folder": "runs/r1"}
     assert registry.get_sample_value("charkha_run_info", info) == 1
     assert registry.get_sample_value("charkha_ranks") == 2
@@ -235,8 +230,8 @@ def test_what_is_known_before_the_run_is_there_at_once_and_warm_up_is_negative()
 
 
 def test_a_class_without_bandwidth_has_a_time_only() -> None:
-    registry = new_registry()
-    digest = IterationDigest([RunMetrics(registry, FACTS_RUN_METRICS)])
+    metrics, registry = run_metrics()
+    digest = IterationDigest([metrics])
     digest.tell(Recorded(columns(collective([0, 0], [4000, 4000], kind="barrier", size_bytes=0, algorithm="x"))))
     digest.tell(IterationEnded(0, 1))
     labels = {"collective": "barrier", "group_size": "2", "size_bytes": "0", "algorithm": "x"}
@@ -245,8 +240,7 @@ def test_a_class_without_bandwidth_has_a_time_only() -> None:
 
 
 def test_the_dashboard_asks_for_metrics_that_exist() -> None:
-    registry = new_registry()
-    RunMetrics(registry, FACTS_RUN_METRICS)
+    _, registry = run_metrics()
     names = {sample.name for metric in registry.collect() for sample in metric.samples} | {
         metric.name for metric in registry.collect()
     }
@@ -262,8 +256,7 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
 
 
 def test_the_page_lists_every_metric_that_is_served() -> None:
-    registry = new_registry()
-    RunMetrics(registry, FACTS_RUN_METRICS)
+    _, registry = run_metrics()
     page = (ROOT / "docs" / "telemetry.md").read_text()
     listed = set(re.findall(r"`(charkha_\w+)", page.split("## Prometheus")[1].split("`charkha agent")[0]))
     assert {name.removesuffix("_info").removesuffix("_total") for name in listed} == {
@@ -272,9 +265,9 @@ def test_the_page_lists_every_metric_that_is_served() -> None:
 
 
 def test_every_metric_is_there_once_with_the_samples_of_all_jobs() -> None:
-    registries = {"a": new_registry(), "b": new_registry()}
-    for number, (job, registry) in enumerate(registries.items()):
-        metrics = RunMetrics(registry, RunHeader(f"run-{job}", "trace", 2 + number, 3, 6, "runs/x"))
+    registries = {}
+    for number, job in enumerate("ab"):
+        metrics, registries[job] = run_metrics(RunHeader(f"run-{job}", "trace", 2 + number, 3, 6, "runs/x"))
         metrics.tell(AgentMoved("agent-0", bytes_sent=7 + number, nodes_done=1, waiting_on=""))
     lines = generate_latest(labelled(registries)).decode().splitlines()
     assert {'charkha_ranks{job="a"} 2.0', 'charkha_ranks{job="b"} 3.0'} <= set(lines)
