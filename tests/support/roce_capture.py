@@ -1,7 +1,7 @@
 """Captures made by hand: packets of a connection as Ethernet frames, correct unless a test changes them."""
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from emulator.annexes.bench_kit.audit.audit import Audit
@@ -22,6 +22,8 @@ SERVER_QP, CLIENT_QP = 0x11, 0x22
 STEP_NS = 1_000
 ETHERNET_BYTES = 14
 UDP_HEADERS = ETHERNET_BYTES + 28
+WritePacket = tuple[Opcode, tuple[Extension, ...], bytes, int]
+"""Opcode, extensions, payload and PSN of a packet of a WRITE."""
 
 
 def ip_datagram(
@@ -84,25 +86,47 @@ class Conversation:
 
     def write(self, size: int, *, announced: int | None = None, skip: Iterable[int] = ()) -> list[int]:
         """An RDMA WRITE without the packets at the indices in `skip`; returns the frame numbers."""
+        packets = self.packets_of_write(size, announced=announced)
+        return self.send(packets, *(index for index in range(len(packets)) if index not in skip))
+
+    def send(self, packets: Sequence[WritePacket], *indices: int) -> list[int]:
+        """Those packets of a WRITE, in this order; none: all. Returns the frame numbers."""
+        chosen = [packets[index] for index in indices] if indices else packets
         return [
-            self.request(opcode, *extensions, payload=payload, psn=psn)
-            for index, (opcode, extensions, payload, psn) in enumerate(self.packets_of_write(size, announced=announced))
-            if index not in skip
+            self.request(opcode, *extensions, payload=payload, psn=psn) for opcode, extensions, payload, psn in chosen
         ]
 
-    def packets_of_write(
-        self, size: int, *, announced: int | None = None
-    ) -> list[tuple[Opcode, tuple[Extension, ...], bytes, int]]:
+    def packets_of_write(self, size: int, *, announced: int | None = None) -> list[WritePacket]:
         """The packets of a WRITE, with the next PSNs."""
         packets = -(-size // MTU) or 1
         first, self.psn = self.psn, self.psn + packets
-        made: list[tuple[Opcode, tuple[Extension, ...], bytes, int]] = []
+        made: list[WritePacket] = []
         for index in range(packets):
             payload = bytes([index + 1 & 0xFF]) * min(MTU, size - index * MTU)
             opcode = _write_opcode(index, packets)
             reth = Reth(0x1000, 7, size if announced is None else announced)
             made.append((opcode, (reth,) if index == 0 else (), payload, first + index))
         return made
+
+    def read(self, packets: int, *, psn: int | None = None, address: int = 0) -> int:
+        """A READ of full packets, by default with the next PSNs."""
+        psn = self.psn if psn is None else psn
+        self.psn = max(self.psn, psn + packets)
+        return self.request(Opcode.RC_READ_REQUEST, Reth(address, 1, packets * MTU), psn=psn)
+
+    def respond(
+        self, psn: int, packets: int, *, only: Iterable[int] | None = None, sizes: Sequence[int] = ()
+    ) -> list[int]:
+        """The responses to a READ of so many packets, or some of them, by default full; returns the frame numbers."""
+        frames = []
+        for index in range(packets) if only is None else only:
+            opcode = _response_opcode(index, packets)
+            aeth = () if opcode is Opcode.RC_READ_RESPONSE_MIDDLE else (Aeth(0x1F, 1),)
+            packet = pack_packet(
+                Bth(opcode, wrap(psn + index), CLIENT_QP), *aeth, payload=bytes(sizes[index] if sizes else MTU)
+            )
+            frames.append(self.add(self.to_client, packet))
+        return frames
 
     def ack(self, psn: int | None = None, *, syndrome: int = 0x1F, msn: int | None = None, messages: int = 0) -> int:
         """An ACK of a PSN, by default the last; `messages`: how many more messages are complete."""
@@ -131,6 +155,14 @@ class Conversation:
         """Write them as a pcap file."""
         path.write_bytes(pcap((frame.time_ns or 0, frame.data) for frame in self.captured()))
         return path
+
+
+def _response_opcode(index: int, packets: int) -> Opcode:
+    if packets == 1:
+        return Opcode.RC_READ_RESPONSE_ONLY
+    if index == 0:
+        return Opcode.RC_READ_RESPONSE_FIRST
+    return Opcode.RC_READ_RESPONSE_LAST if index == packets - 1 else Opcode.RC_READ_RESPONSE_MIDDLE
 
 
 def _write_opcode(index: int, packets: int) -> Opcode:

@@ -1,67 +1,40 @@
 """The oldest request that is open, as responses come."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from emulator.annexes.bench_kit.audit.tracking import Acknowledged
 
+READ, ACK, RESPONSE = Acknowledged.expect_responses, Acknowledged.accept_before, Acknowledged.answer
 
-def test_nothing_is_known_before_the_first_response() -> None:
+
+@pytest.mark.parametrize(
+    ("steps", "oldest", "accepted"),
+    [
+        pytest.param([(READ, 5, 8)], None, None, id="nothing is known before the first response"),
+        pytest.param([(ACK, 10), (ACK, 7)], 10, 10, id="an acknowledgement closes everything before it"),
+        pytest.param([(READ, 5, 8), (ACK, 10)], 5, 10, id="and no read"),
+        pytest.param([(READ, 5, 8), (RESPONSE, 5)], 6, 6, id="a read closes packet by packet, and all before it"),
+        pytest.param([(READ, 5, 8), (RESPONSE, 5), (RESPONSE, 6)], 7, 7, id="up to the second"),
+        pytest.param([(READ, 5, 8), *((RESPONSE, psn) for psn in (5, 6, 7))], 8, 8, id="up to the last"),
+        pytest.param(
+            [(READ, 5, 8), (READ, 8, 9), *((RESPONSE, psn) for psn in (5, 7, 8))],
+            6,
+            9,
+            id="a lost one keeps it open",
+        ),
+        pytest.param(
+            [(READ, 5, 8), (READ, 8, 9), *((RESPONSE, psn) for psn in (5, 7, 8, 6))], 9, 9, id="until it comes"
+        ),
+        pytest.param([(READ, 8, 9), (READ, 5, 8), (ACK, 20)], 5, 20, id="the older read counts in any order"),
+        pytest.param(
+            [(READ, 5, 7), *((RESPONSE, psn) for psn in (5, 6, 5, 6))], 7, 7, id="a repeated response changes nothing"
+        ),
+    ],
+)
+def test_the_oldest_open_request(steps: Sequence[tuple], oldest: int | None, accepted: int | None) -> None:
     state = Acknowledged()
-    state.expect_responses(5, 8)
-    assert (state.oldest, state.accepted) == (None, None)
-
-
-def test_an_acknowledgement_closes_everything_before_it() -> None:
-    state = Acknowledged()
-    state.accept_before(10)
-    state.accept_before(7)
-    assert state.oldest == 10
-
-
-def test_an_acknowledgement_does_not_close_a_read() -> None:
-    state = Acknowledged()
-    state.expect_responses(5, 8)
-    state.accept_before(10)
-    assert (state.oldest, state.accepted) == (5, 10)
-
-
-def test_a_read_closes_packet_by_packet() -> None:
-    state = Acknowledged()
-    state.expect_responses(5, 8)
-    oldest = []
-    for psn in (5, 6, 7):
-        state.answer(psn)
-        oldest.append(state.oldest)
-    assert oldest == [6, 7, 8]
-
-
-def test_a_response_accepts_the_requests_before_it() -> None:
-    state = Acknowledged()
-    state.expect_responses(5, 8)
-    state.answer(5)
-    assert state.accepted == 6
-
-
-def test_a_lost_response_keeps_its_read_open_until_it_comes() -> None:
-    state = Acknowledged()
-    state.expect_responses(5, 8)
-    state.expect_responses(8, 9)
-    for psn in (5, 7, 8):
-        state.answer(psn)
-    assert state.oldest == 6
-    state.answer(6)
-    assert state.oldest == 9
-
-
-def test_the_older_of_two_reads_counts_in_any_order_of_the_capture() -> None:
-    state = Acknowledged()
-    state.expect_responses(8, 9)
-    state.expect_responses(5, 8)
-    state.accept_before(20)
-    assert state.oldest == 5
-
-
-def test_a_repeated_response_changes_nothing() -> None:
-    state = Acknowledged()
-    state.expect_responses(5, 7)
-    for psn in (5, 6, 5, 6):
-        state.answer(psn)
-    assert state.oldest == 7
+    for step, *psns in steps:
+        step(state, *psns)
+    assert (state.oldest, state.accepted) == (oldest, accepted)

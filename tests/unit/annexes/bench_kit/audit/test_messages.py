@@ -14,47 +14,42 @@ from emulator.annexes.bench_kit.audit.messages import (
     repeat_problem,
     response_problem,
 )
-from emulator.roce.wire.headers import Aeth, Bth, Reth
+from emulator.roce.wire.headers import Reth
 from emulator.roce.wire.opcodes import MEANINGS, Opcode
-from emulator.roce.wire.packet import pack_packet
-from emulator.roce.wire.psn import Psn, wrap
-from tests.support.roce_capture import CLIENT_QP, MTU, STEP_NS, Conversation, broken, conversation
+from emulator.roce.wire.psn import wrap
+from tests.support.roce_capture import MTU, STEP_NS, Conversation, broken, conversation
 
 
-def test_middle_without_first(talk: Conversation) -> None:
-    frame = talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU))
-    assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
-
-
-def test_first_before_the_last_message_ended(talk: Conversation) -> None:
-    talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
-    frame = talk.request(Opcode.RC_SEND_ONLY, payload=bytes(4))
-    assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
-
-
-def test_a_message_that_changes_its_operation(talk: Conversation) -> None:
-    talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
-    frame = talk.request(Opcode.RC_WRITE_LAST, payload=bytes(4))
-    assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
-
-
-def test_a_middle_that_is_not_one_path_mtu(talk: Conversation) -> None:
-    talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
-    frame = talk.request(Opcode.RC_SEND_MIDDLE, payload=bytes(MTU - 4))
-    talk.request(Opcode.RC_SEND_LAST, payload=bytes(4))
-    assert broken(talk.audit()) == [(frame, FrameRule.PATH_MTU)]
-
-
-@pytest.mark.parametrize("size", [0, MTU + 1])
-def test_a_last_outside_its_bounds(talk: Conversation, size: int) -> None:
-    talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
-    frame = talk.request(Opcode.RC_SEND_LAST, payload=bytes(size))
-    assert broken(talk.audit()) == [(frame, FrameRule.PATH_MTU)]
-
-
-def test_an_only_above_the_path_mtu(talk: Conversation) -> None:
-    frame = talk.request(Opcode.RC_SEND_ONLY, payload=bytes(MTU + 4))
-    assert broken(talk.audit()) == [(frame, FrameRule.PATH_MTU)]
+@pytest.mark.parametrize(
+    ("requests", "at", "rule"),
+    [
+        ([(Opcode.RC_WRITE_MIDDLE, MTU)], 0, FrameRule.OPCODE_SEQUENCE),
+        ([(Opcode.RC_SEND_FIRST, MTU), (Opcode.RC_SEND_ONLY, 4)], 1, FrameRule.OPCODE_SEQUENCE),
+        ([(Opcode.RC_SEND_FIRST, MTU), (Opcode.RC_WRITE_LAST, 4)], 1, FrameRule.OPCODE_SEQUENCE),
+        (
+            [(Opcode.RC_SEND_FIRST, MTU), (Opcode.RC_SEND_MIDDLE, MTU - 4), (Opcode.RC_SEND_LAST, 4)],
+            1,
+            FrameRule.PATH_MTU,
+        ),
+        ([(Opcode.RC_SEND_FIRST, MTU), (Opcode.RC_SEND_LAST, 0)], 1, FrameRule.PATH_MTU),
+        ([(Opcode.RC_SEND_FIRST, MTU), (Opcode.RC_SEND_LAST, MTU + 1)], 1, FrameRule.PATH_MTU),
+        ([(Opcode.RC_SEND_ONLY, MTU + 4)], 0, FrameRule.PATH_MTU),
+    ],
+    ids=[
+        "a middle without a first",
+        "a first before the last message ended",
+        "a message that changes its operation",
+        "a middle that is not one path MTU",
+        "an empty last",
+        "a last above the path MTU",
+        "an only above the path MTU",
+    ],
+)
+def test_packets_of_a_message_have_an_order_and_lengths(
+    talk: Conversation, requests: list[tuple[Opcode, int]], at: int, rule: FrameRule
+) -> None:
+    frames = [talk.request(opcode, payload=bytes(size)) for opcode, size in requests]
+    assert broken(talk.audit()) == [(frames[at], rule)]
 
 
 def test_a_message_shorter_than_its_reth(talk: Conversation) -> None:
@@ -62,21 +57,25 @@ def test_a_message_shorter_than_its_reth(talk: Conversation) -> None:
     assert broken(talk.audit()) == [(last, FrameRule.MESSAGE_LENGTH)]
 
 
-def sent(
-    opcode: Opcode, payload_bytes: int, *, psn: int = 0, reth_bytes: int | None = None, psns: int = 1
-) -> SentPacket:
-    packet = CapturedPacket(
-        frame=psn + 1,
+def packet(opcode: Opcode, psn: int, *, size: int = 0, length: int | None = None, address: int = 0) -> CapturedPacket:
+    return CapturedPacket(
+        frame=psn,
         time_ns=None,
         opcode=opcode,
         meaning=MEANINGS[opcode],
-        psn=Psn(psn),
-        payload_bytes=payload_bytes,
+        psn=wrap(psn),
+        payload_bytes=size,
         syndrome=None,
         msn=0,
-        reth_bytes=reth_bytes,
+        reth_bytes=length,
+        reth_address=address,
     )
-    return SentPacket(packet, psns)
+
+
+def sent(
+    opcode: Opcode, payload_bytes: int, *, psn: int = 0, reth_bytes: int | None = None, psns: int = 1
+) -> SentPacket:
+    return SentPacket(packet(opcode, psn, size=payload_bytes, length=reth_bytes), psns)
 
 
 def packets(*sents: SentPacket) -> dict[int, SentPacket]:
@@ -114,15 +113,9 @@ def test_messages_are_counted_by_their_length() -> None:
     assert (found.partial, found.violations) == (0, [])
 
 
-def test_a_message_whose_beginning_is_missing_is_partial() -> None:
-    middle, last = sent(Opcode.RC_SEND_MIDDLE, MTU, psn=5), sent(Opcode.RC_SEND_LAST, 7, psn=6)
-    found = assemble(packets(middle, last), mtu=MTU, flow="f")
-    assert (found.sizes, found.partial, found.violations) == ({}, 1, [])
-
-
-def test_a_lost_packet_makes_its_message_partial_without_a_violation() -> None:
-    first, last = sent(Opcode.RC_SEND_FIRST, MTU, psn=5), sent(Opcode.RC_SEND_LAST, 7, psn=7)
-    found = assemble(packets(first, last), mtu=MTU, flow="f")
+@pytest.mark.parametrize("begin", [sent(Opcode.RC_SEND_MIDDLE, MTU, psn=6), sent(Opcode.RC_SEND_FIRST, MTU, psn=5)])
+def test_a_message_of_which_a_packet_is_missing_is_partial_without_a_violation(begin: SentPacket) -> None:
+    found = assemble(packets(begin, sent(Opcode.RC_SEND_LAST, 7, psn=7)), mtu=MTU, flow="f")
     assert (found.sizes, found.partial, found.violations) == ({}, 1, [])
 
 
@@ -165,37 +158,36 @@ def test_the_msn_can_wrap() -> None:
 
 def test_a_read_response_cannot_continue_after_its_end(talk: Conversation) -> None:
     first = talk.psn
-    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 4 * MTU))
-    only = Bth(Opcode.RC_READ_RESPONSE_ONLY, Psn(first), CLIENT_QP)
-    talk.add(talk.to_client, pack_packet(only, Aeth(0x1F, 3), payload=bytes(MTU)))
-    middle = Bth(Opcode.RC_READ_RESPONSE_MIDDLE, Psn(first + 1), CLIENT_QP)
-    frame = talk.add(talk.to_client, pack_packet(middle, payload=bytes(MTU)))
+    talk.read(4)
+    talk.respond(first, 1)
+    (frame,) = talk.respond(first, 4, only=[1])
     assert broken(talk.audit()) == [(frame, FrameRule.OPCODE_SEQUENCE)]
 
 
 @pytest.mark.parametrize(
-    ("syndrome", "name"), [(0x60, "sequence error"), (0x61, "invalid request"), (0x7F, "0x7f"), (0x40, "0x40")]
+    ("syndrome", "naks", "rnr_naks"),
+    [
+        (0x60, {"sequence error": 1}, 0),
+        (0x61, {"invalid request": 1}, 0),
+        (0x7F, {"0x7f": 1}, 0),
+        (0x40, {"0x40": 1}, 0),
+        (0x2E, {}, 1),
+    ],
 )
-def test_naks_are_counted_by_their_reason(talk: Conversation, syndrome: int, name: str) -> None:
+def test_naks_are_counted_by_their_reason_and_receiver_not_ready_apart(
+    talk: Conversation, syndrome: int, naks: dict[str, int], rnr_naks: int
+) -> None:
     talk.ack(syndrome=syndrome)
     answers = talk.audit().flows[0].answers
     assert answers is not None
-    assert (answers.acks, dict(answers.naks), answers.rnr_naks) == (2, {name: 1}, 0)
-
-
-def test_receiver_not_ready_is_counted_apart_from_naks(talk: Conversation) -> None:
-    talk.ack(syndrome=0x2E)
-    answers = talk.audit().flows[0].answers
-    assert answers is not None
-    assert (answers.acks, dict(answers.naks), answers.rnr_naks) == (2, {}, 1)
+    assert (answers.acks, dict(answers.naks), answers.rnr_naks) == (2, naks, rnr_naks)
 
 
 def test_a_repeated_read_response_is_counted_once() -> None:
     talk = Conversation()
     talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 100))
     for _ in range(2):
-        bth = Bth(Opcode.RC_READ_RESPONSE_ONLY, Psn(100), CLIENT_QP)
-        talk.add(talk.to_client, pack_packet(bth, Aeth(0x1F, 1), payload=bytes(100)))
+        talk.respond(100, 1, sizes=[100])
     carried = talk.audit().flows[1].carried
     assert (carried.read_responses, carried.read_bytes) == (2, 100)
 
@@ -210,33 +202,8 @@ def test_one_notification_has_no_gap(talk: Conversation) -> None:
 def test_a_middle_of_a_read_response_has_the_path_mtu() -> None:
     talk = Conversation()
     talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 2 * MTU + 8))
-    frames = []
-    for index, (opcode, size) in enumerate(
-        [
-            (Opcode.RC_READ_RESPONSE_FIRST, MTU),
-            (Opcode.RC_READ_RESPONSE_MIDDLE, MTU - 4),
-            (Opcode.RC_READ_RESPONSE_LAST, 8),
-        ]
-    ):
-        aeth = () if index == 1 else (Aeth(0x1F, 1),)
-        bth = Bth(opcode, Psn(100 + index), CLIENT_QP)
-        frames.append(talk.add(talk.to_client, pack_packet(bth, *aeth, payload=bytes(size))))
+    frames = talk.respond(100, 3, sizes=[MTU, MTU - 4, 8])
     assert broken(talk.audit()) == [(frames[1], FrameRule.PATH_MTU)]
-
-
-def packet(opcode: Opcode, psn: int, *, size: int = 0, length: int | None = None, address: int = 0) -> CapturedPacket:
-    return CapturedPacket(
-        frame=psn,
-        time_ns=None,
-        opcode=opcode,
-        meaning=MEANINGS[opcode],
-        psn=wrap(psn),
-        payload_bytes=size,
-        syndrome=None,
-        msn=0,
-        reth_bytes=length,
-        reth_address=address,
-    )
 
 
 def read(psn: int, length: int, address: int = 0) -> CapturedPacket:

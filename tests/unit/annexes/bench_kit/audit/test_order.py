@@ -7,11 +7,8 @@ import pytest
 
 from emulator.annexes.bench_kit.audit.flow import FrameRule
 from emulator.annexes.bench_kit.audit.report import AuditReport
-from emulator.roce.wire.headers import Aeth, Bth, Reth
 from emulator.roce.wire.opcodes import Opcode
-from emulator.roce.wire.packet import pack_packet
-from emulator.roce.wire.psn import Psn
-from tests.support.roce_capture import CLIENT_QP, MTU, Conversation, broken
+from tests.support.roce_capture import MTU, Conversation, broken
 
 
 def arrive(talk: Conversation, order: Sequence[int | str], *, first_psn: int | None = None) -> list[int]:
@@ -22,8 +19,7 @@ def arrive(talk: Conversation, order: Sequence[int | str], *, first_psn: int | N
         if isinstance(one, str):
             frames.append(talk.nak(packets[int(one.removeprefix("nak"))][3]))
         else:
-            opcode, extensions, payload, psn = packets[one]
-            frames.append(talk.request(opcode, *extensions, payload=payload, psn=psn))
+            frames += talk.send(packets, one)
     return frames
 
 
@@ -96,9 +92,8 @@ def test_packets_of_different_paths_may_overtake_each_other(talk: Conversation) 
     path = talk.to_server
     packets = talk.packets_of_write(3 * MTU)
     for index, port in ((0, 50_001), (2, 50_002), (1, 50_001)):
-        opcode, extensions, payload, psn = packets[index]
         talk.to_server = replace(path, source_port=port)
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
+        talk.send(packets, index)
     talk.ack(messages=1)
     report = talk.audit()
     assert broken(report) == []
@@ -121,26 +116,10 @@ def test_an_unreliable_connection_sends_nothing_again() -> None:
     assert counted(report) == (1, 1, 1, 0)
 
 
-def read(talk: Conversation, psn: int, order: Sequence[int]) -> list[int]:
-    """A READ of four packets from a PSN on, and its responses by their index."""
-    opcodes = (
-        Opcode.RC_READ_RESPONSE_FIRST,
-        Opcode.RC_READ_RESPONSE_MIDDLE,
-        Opcode.RC_READ_RESPONSE_MIDDLE,
-        Opcode.RC_READ_RESPONSE_LAST,
-    )
-    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 4 * MTU), psn=psn)
-    frames = []
-    for index in order:
-        aeth = () if opcodes[index] is Opcode.RC_READ_RESPONSE_MIDDLE else (Aeth(0x1F, 3),)
-        bth = Bth(opcodes[index], Psn(psn + index), CLIENT_QP)
-        frames.append(talk.add(talk.to_client, pack_packet(bth, *aeth, payload=bytes(MTU))))
-    return frames
-
-
 def test_read_responses_that_arrive_late_are_reordered(talk: Conversation) -> None:
     psn = talk.psn
-    frames = read(talk, psn, [0, 2, 1, 3])
+    talk.read(4)
+    frames = talk.respond(psn, 4, only=[0, 2, 1, 3])
     report = talk.audit()
     assert broken(report) == [(frames[2], FrameRule.PACKET_ORDER)]
     assert counted(report)[:2] == (1, 1)
@@ -148,11 +127,10 @@ def test_read_responses_that_arrive_late_are_reordered(talk: Conversation) -> No
 
 def test_the_response_to_a_repeated_read_is_not_reordered(talk: Conversation) -> None:
     psn = talk.psn
-    read(talk, psn, [0, 2, 3])  # the second is lost
-    talk.request(Opcode.RC_READ_REQUEST, Reth(MTU, 1, 3 * MTU), psn=psn + 1)
-    for index, opcode in ((1, Opcode.RC_READ_RESPONSE_FIRST), (3, Opcode.RC_READ_RESPONSE_LAST)):
-        packet = pack_packet(Bth(opcode, Psn(psn + index), CLIENT_QP), Aeth(0x1F, 3), payload=bytes(MTU))
-        talk.add(talk.to_client, packet)
+    talk.read(4)
+    talk.respond(psn, 4, only=[0, 2, 3])  # the second is lost
+    talk.read(3, psn=psn + 1, address=MTU)
+    talk.respond(psn + 1, 3, only=[0, 2])
     report = talk.audit()
     assert FrameRule.PACKET_ORDER not in dict(map(reversed, broken(report)))
     assert counted(report)[0] == 0

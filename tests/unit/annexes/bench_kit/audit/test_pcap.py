@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from typing import Any
@@ -46,16 +47,19 @@ def test_a_file_of_several_gzip_members_is_one_stream() -> None:
     assert stream.take(len(DATA)) == DATA
 
 
-def test_a_piece_beyond_the_end_says_how_much_is_missing() -> None:
-    with pytest.raises(Damaged, match=r"^2 bytes are missing$"):
-        stream_of(b"abc").take_unless_at_end(5)
-    with pytest.raises(Damaged, match=r"^1 byte is missing$"):
-        stream_of(b"abc").take(4)
-
-
-def test_a_required_piece_at_the_end_is_missing_whole() -> None:
-    with pytest.raises(Damaged, match=r"^5 bytes are missing$"):
-        stream_of(b"").take(5)
+@pytest.mark.parametrize(
+    ("data", "take", "said"),
+    [
+        (b"abc", lambda stream: stream.take_unless_at_end(5), "2 bytes are missing"),
+        (b"abc", lambda stream: stream.take(4), "1 byte is missing"),
+        (b"", lambda stream: stream.take(5), "5 bytes are missing"),
+    ],
+)
+def test_a_piece_beyond_the_end_says_how_much_is_missing(
+    data: bytes, take: Callable[[ByteStream], bytes], said: str
+) -> None:
+    with pytest.raises(Damaged, match=f"^{said}$"):
+        take(stream_of(data))
 
 
 def test_compressed_data_that_ends_early_is_damaged_only_where_it_ends() -> None:
@@ -143,7 +147,7 @@ ORDERS = [pytest.param("<", id="little-endian"), pytest.param(">", id="big-endia
 
 
 def reader(data: bytes) -> PcapReader:
-    return PcapReader(data[:4], ByteStream(BufferedReader(BytesIO(data[4:]))))
+    return PcapReader(data[:4], stream_of(data[4:]))
 
 
 def header(order: str, *, magic: int = 0xA1B2C3D4, link_type: int = 1) -> bytes:
@@ -200,8 +204,7 @@ def test_a_record_longer_than_any_frame_is_damage_and_not_read() -> None:
 
 
 def test_zeros_at_the_end_are_damage_and_not_frames() -> None:
-    file = pcap([(0, bytes(60))]) + bytes(1 << 20)
-    frames = iter(PcapReader(file[:4], stream_of(file[4:])))
+    frames = iter(reader(pcap([(0, bytes(60))]) + bytes(1 << 20)))
     assert len(next(frames).data) == 60
     with pytest.raises(Damaged, match="more than 1,000 records without a frame"):
         list(frames)
@@ -239,7 +242,7 @@ RECORDS = [(TIME_NS + index, bytes([index]) * (60 + index)) for index in range(5
 
 def pcapng_reader(data: bytes) -> PcapngReader:
     assert data[:4] == MAGIC
-    return PcapngReader(ByteStream(BufferedReader(BytesIO(data[4:]))))
+    return PcapngReader(stream_of(data[4:]))
 
 
 @dataclass(frozen=True)
@@ -331,9 +334,17 @@ def test_interfaces_of_an_earlier_section_are_gone() -> None:
         next(frames)
 
 
-def test_a_packet_of_an_unknown_interface_is_damage() -> None:
-    with pytest.raises(Damaged, match=r"a packet of interface 9, which the file does not describe"):
-        list(pcapng_reader(LE.section() + LE.interface() + LE.packet(b"a", interface=9)))
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        (LE.packet(b"a", interface=9), "a packet of interface 9, which the file does not describe"),
+        (LE.block(6, LE.pack("5I", 0, 0, 5, 100, 100) + b"abcd"), "a packet of 100 bytes in a block with 4"),
+        *((LE.block(kind, b""), "shorter than its fields") for kind in (1, 2, 3, 6)),
+    ],
+)
+def test_a_block_that_cannot_be_is_damage(block: bytes, said: str) -> None:
+    with pytest.raises(Damaged, match=said):
+        list(pcapng_reader(LE.section() + LE.interface() + block))
 
 
 @BOTH_ORDERS
@@ -362,18 +373,6 @@ def test_an_unknown_byte_order_is_damage() -> None:
 def test_an_impossible_block_length_is_damage(size: int) -> None:
     with pytest.raises(Damaged, match=rf"a block of {size:,} bytes"):
         list(pcapng_reader(LE.section() + struct.pack("<II", 5, size)))
-
-
-def test_a_packet_longer_than_its_block_is_damage() -> None:
-    block = LE.block(6, LE.pack("5I", 0, 0, 5, 100, 100) + b"abcd")
-    with pytest.raises(Damaged, match=r"a packet of 100 bytes in a block with 4"):
-        list(pcapng_reader(LE.section() + LE.interface() + block))
-
-
-@pytest.mark.parametrize("kind", [1, 2, 3, 6])
-def test_a_block_without_its_fields_is_damage(kind: int) -> None:
-    with pytest.raises(Damaged, match="shorter than its fields"):
-        list(pcapng_reader(LE.section() + LE.interface() + LE.block(kind, b"")))
 
 
 def test_only_files_cut_between_blocks_are_whole() -> None:

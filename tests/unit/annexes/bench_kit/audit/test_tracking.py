@@ -3,11 +3,19 @@
 import pytest
 
 from emulator.annexes.bench_kit.audit.flow import FrameRule
-from emulator.roce.wire.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Reth
+from emulator.annexes.bench_kit.audit.tracking import RequestStats
+from emulator.roce.wire.headers import Aeth, AtomicAckEth, AtomicEth, Bth
 from emulator.roce.wire.opcodes import Opcode
 from emulator.roce.wire.packet import pack_packet
 from emulator.roce.wire.psn import Psn
 from tests.support.roce_capture import CLIENT_QP, MTU, Conversation, broken
+
+
+def clean(talk: Conversation) -> RequestStats:
+    """What is known of the requests of a conversation, in which no rule is broken."""
+    report = talk.audit()
+    assert broken(report) == []
+    return report.flows[0].stats
 
 
 def test_without_responses_go_back_n_is_unclear() -> None:
@@ -39,9 +47,7 @@ def test_a_gap_that_is_acknowledged(talk: Conversation) -> None:
 
 def test_an_unacknowledged_gap_is_a_loss(talk: Conversation) -> None:
     talk.write(4 * MTU, skip=[1])
-    report = talk.audit()
-    assert broken(report) == []
-    assert report.flows[0].stats.missing == 1
+    assert clean(talk).missing == 1
 
 
 def test_an_ack_of_what_was_never_sent(talk: Conversation) -> None:
@@ -54,56 +60,42 @@ def test_an_ack_of_what_was_never_sent(talk: Conversation) -> None:
 def test_a_nak_must_name_the_first_missing_psn(talk: Conversation) -> None:
     first = talk.psn
     packets = talk.packets_of_write(4 * MTU)
-    for opcode, extensions, payload, psn in (packets[0], packets[2], packets[3]):
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.send(packets, 0, 2, 3)
     frame = talk.nak(first + 2)
     assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
-def test_a_nak_of_what_was_acknowledged(talk: Conversation) -> None:
+@pytest.mark.parametrize(("acked", "named"), [(-2, -4), (None, -1), (None, 1)])
+def test_a_nak_of_what_was_acknowledged_is_newest_or_not_sent(
+    talk: Conversation, acked: int | None, named: int
+) -> None:
     talk.write(2 * MTU)
-    talk.ack(talk.psn - 2)
-    frame = talk.nak(talk.psn - 4)
-    assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
-
-
-def test_a_nak_of_the_newest_psn(talk: Conversation) -> None:
-    talk.write(2 * MTU)
-    frame = talk.nak(talk.psn - 1)
-    assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
-
-
-def test_a_nak_of_the_future(talk: Conversation) -> None:
-    frame = talk.nak(talk.psn + 1)
+    if acked is not None:
+        talk.ack(talk.psn + acked)
+    frame = talk.nak(talk.psn + named)
     assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
 def resend(talk: Conversation, psns: list[int], size: int) -> list[int]:
     """Send a WRITE, send a NAK for its second packet, and send some of its packets again."""
     packets = talk.packets_of_write(size)
-    for opcode, extensions, payload, psn in packets:
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.send(packets)
     talk.nak(packets[1][3])
-    again = [packets[index] for index in psns]
-    return [talk.request(opcode, *ext, payload=payload, psn=psn) for opcode, ext, payload, psn in again]
+    return talk.send(packets, *psns)
 
 
 def test_a_retransmission_from_the_naked_psn_is_go_back_n(talk: Conversation) -> None:
     resend(talk, [1, 2, 3, 4], 5 * MTU)
     talk.ack(messages=1)
-    report = talk.audit()
-    assert broken(report) == []
-    stats = report.flows[0].stats
+    stats = clean(talk)
     assert (stats.restarts, stats.restarts_after_nak, stats.retransmitted) == (1, 1, 4)
     assert (stats.duplicates, stats.go_back_n) == (4, "followed")
 
 
 def test_a_retransmission_after_a_timeout_is_go_back_n(talk: Conversation) -> None:
     packets = talk.packets_of_write(3 * MTU)
-    for opcode, extensions, payload, psn in [*packets, *packets]:
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
-    stats = (report := talk.audit()).flows[0].stats
-    assert broken(report) == []
+    talk.send([*packets, *packets])
+    stats = clean(talk)
     assert (stats.restarts, stats.restarts_after_nak, stats.go_back_n) == (1, 0, "followed")
 
 
@@ -111,26 +103,20 @@ def test_the_first_packets_are_sent_again_after_a_lost_acknowledgement() -> None
     talk = Conversation()
     packets = talk.packets_of_write(2 * MTU)
     for _ in range(2):
-        for opcode, extensions, payload, psn in packets:
-            talk.request(opcode, *extensions, payload=payload, psn=psn)
+        talk.send(packets)
         talk.ack(msn=1)
-    stats = (report := talk.audit()).flows[0].stats
-    assert broken(report) == []
+    stats = clean(talk)
     assert (stats.restarts, stats.retransmitted, stats.go_back_n) == (1, 2, "followed")
 
 
-def test_a_retransmission_that_starts_elsewhere(talk: Conversation) -> None:
-    frame, *_ = resend(talk, [2, 3, 4], 5 * MTU)
+@pytest.mark.parametrize(("again", "at", "missing"), [([2, 3, 4], 0, 0), ([1, 4], 1, 2)])
+def test_a_retransmission_that_starts_elsewhere_or_leaves_something_out(
+    talk: Conversation, again: list[int], at: int, missing: int
+) -> None:
+    frames = resend(talk, again, 5 * MTU)
     report = talk.audit()
-    assert broken(report) == [(frame, FrameRule.GO_BACK_N)]
-    assert report.flows[0].stats.go_back_n == "broken"
-
-
-def test_a_retransmission_that_leaves_something_out(talk: Conversation) -> None:
-    _, frame = resend(talk, [1, 4], 5 * MTU)
-    report = talk.audit()
-    assert broken(report) == [(frame, FrameRule.GO_BACK_N)]
-    assert report.flows[0].stats.missing == 2
+    assert broken(report) == [(frames[at], FrameRule.GO_BACK_N)]
+    assert (report.flows[0].stats.go_back_n, report.flows[0].stats.missing) == ("broken", missing)
 
 
 def test_a_selective_repeat(talk: Conversation) -> None:
@@ -143,25 +129,18 @@ def test_a_retransmission_can_skip_psns_acknowledged_in_the_meantime(talk: Conve
     first = talk.psn
     resend(talk, [1, 2], 5 * MTU)
     talk.ack(first + 3)
-    opcode, extensions, payload = Opcode.RC_WRITE_LAST, (), bytes([5]) * MTU
-    talk.request(opcode, *extensions, payload=payload, psn=first + 4)
+    talk.request(Opcode.RC_WRITE_LAST, payload=bytes([5]) * MTU, psn=first + 4)
     assert broken(talk.audit()) == []
 
 
 def test_behind_a_loss_a_retransmission_with_holes_is_not_judged(talk: Conversation) -> None:
     """On the server's side: the second packet is lost, and so is the third packet of the retransmission."""
     packets = talk.packets_of_write(5 * MTU)
-    for index in (0, 2, 3, 4):
-        opcode, extensions, payload, psn = packets[index]
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.send(packets, 0, 2, 3, 4)
     talk.nak(packets[1][3])
-    for index in (1, 3, 4):
-        opcode, extensions, payload, psn = packets[index]
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.send(packets, 1, 3, 4)
     talk.ack(messages=1)
-    report = talk.audit()
-    assert broken(report) == []
-    stats = report.flows[0].stats
+    stats = clean(talk)
     assert (stats.missing, stats.refilled, stats.go_back_n) == (2, 1, "followed")
 
 
@@ -173,14 +152,8 @@ def test_a_repeated_psn_with_another_length(talk: Conversation) -> None:
 
 def test_a_read_takes_a_psn_for_every_packet_of_its_response(talk: Conversation) -> None:
     first = talk.psn
-    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 3 * MTU))
-    for index, opcode in enumerate(
-        (Opcode.RC_READ_RESPONSE_FIRST, Opcode.RC_READ_RESPONSE_MIDDLE, Opcode.RC_READ_RESPONSE_LAST)
-    ):
-        aeth = () if index == 1 else (Aeth(0x1F, 3),)
-        bth = Bth(opcode, Psn(first + index), CLIENT_QP)
-        talk.add(talk.to_client, pack_packet(bth, *aeth, payload=bytes(MTU)))
-    talk.psn = first + 3
+    talk.read(3)
+    talk.respond(first, 3)
     talk.write(MTU)
     talk.ack(msn=4)
     report = talk.audit()
@@ -191,15 +164,11 @@ def test_a_read_takes_a_psn_for_every_packet_of_its_response(talk: Conversation)
 
 def test_a_refilled_gap_is_no_longer_reported_when_it_is_acknowledged(talk: Conversation) -> None:
     packets = talk.packets_of_write(3 * MTU)
-    for index in (0, 2, 1):
-        opcode, extensions, payload, psn = packets[index]
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
-        if index == 2:
-            talk.nak(packets[1][3])
+    talk.send(packets, 0, 2)
+    talk.nak(packets[1][3])
+    talk.send(packets, 1)
     talk.ack(messages=1)
-    report = talk.audit()
-    stats = report.flows[0].stats
-    assert broken(report) == []
+    stats = clean(talk)
     assert (stats.gaps, stats.missing, stats.refilled, stats.retransmitted, stats.duplicates) == (1, 1, 1, 1, 0)
     assert stats.reordered == 0
 
@@ -217,9 +186,7 @@ def test_a_nak_from_before_the_capture_shows_that_it_was_made_behind_a_loss() ->
     talk.write(2 * MTU)
     talk.ack(messages=1)
     talk.nak(talk.psn - 4)
-    report = talk.audit()
-    assert broken(report) == []
-    assert report.flows[0].stats.is_behind_loss
+    assert clean(talk).is_behind_loss
 
 
 def test_a_damaged_packet_is_not_a_gap(talk: Conversation) -> None:
@@ -230,32 +197,6 @@ def test_a_damaged_packet_is_not_a_gap(talk: Conversation) -> None:
     report = talk.audit()
     assert [rule for _, rule in broken(report)] == [FrameRule.ICRC]
     assert report.flows[0].stats.gaps == 0
-
-
-def respond(talk: Conversation, psn: int, packets: int, *, only: range | None = None) -> list[int]:
-    """The responses to a READ of full packets, or some of them; returns the frame numbers."""
-    frames = []
-    for index in only or range(packets):
-        opcode = _response_opcode(index, packets)
-        aeth = () if opcode is Opcode.RC_READ_RESPONSE_MIDDLE else (Aeth(0x1F, 1),)
-        bth = Bth(opcode, Psn(psn + index), CLIENT_QP)
-        frames.append(talk.add(talk.to_client, pack_packet(bth, *aeth, payload=bytes(MTU))))
-    return frames
-
-
-def _response_opcode(index: int, packets: int) -> Opcode:
-    if packets == 1:
-        return Opcode.RC_READ_RESPONSE_ONLY
-    if index == 0:
-        return Opcode.RC_READ_RESPONSE_FIRST
-    return Opcode.RC_READ_RESPONSE_LAST if index == packets - 1 else Opcode.RC_READ_RESPONSE_MIDDLE
-
-
-def read(talk: Conversation, packets: int, *, psn: int = 0, address: int = 0) -> int:
-    """A READ of full packets, by default with the next PSNs; returns the frame number."""
-    psn = psn or talk.psn
-    talk.psn = max(talk.psn, psn + packets)
-    return talk.request(Opcode.RC_READ_REQUEST, Reth(address, 1, packets * MTU), psn=psn)
 
 
 def atomic(talk: Conversation, *, psn: int = 0, opcode: Opcode = Opcode.RC_FETCH_ADD) -> int:
@@ -278,15 +219,15 @@ def lose_a_write(talk: Conversation) -> None:
 def test_a_read_continues_at_the_first_response_that_is_missing(talk: Conversation) -> None:
     lose_a_write(talk)
     first = talk.psn
-    read(talk, 4)
-    read(talk, 2, address=0x9000)
-    respond(talk, first, 4, only=range(1))
-    respond(talk, first, 4, only=range(2, 4))
-    respond(talk, first + 4, 2)
-    read(talk, 3, psn=first + 1, address=MTU)
-    read(talk, 2, psn=first + 4, address=0x9000)
-    respond(talk, first + 1, 3)
-    respond(talk, first + 4, 2)
+    talk.read(4)
+    talk.read(2, address=0x9000)
+    talk.respond(first, 4, only=range(1))
+    talk.respond(first, 4, only=range(2, 4))
+    talk.respond(first + 4, 2)
+    talk.read(3, psn=first + 1, address=MTU)
+    talk.read(2, psn=first + 4, address=0x9000)
+    talk.respond(first + 1, 3)
+    talk.respond(first + 4, 2)
     report = talk.audit()
     assert broken(report) == []
     flow = report.flows[0]
@@ -297,14 +238,12 @@ def test_a_read_continues_at_the_first_response_that_is_missing(talk: Conversati
 def test_a_read_that_the_responder_had_no_room_for_does_not_show_where_packets_were_lost(talk: Conversation) -> None:
     first = talk.psn
     for _ in range(4):
-        read(talk, 1)
-    respond(talk, first, 1)
+        talk.read(1)
+    talk.respond(first, 1)
     for psn in (first + 1, first + 3):  # the one between was lost before the capture
-        read(talk, 1, psn=psn)
+        talk.read(1, psn=psn)
     talk.nak(first + 2)  # of a READ that it received, and dropped
-    report = talk.audit()
-    assert broken(report) == []
-    assert report.flows[0].stats.go_back_n == "followed"
+    assert clean(talk).go_back_n == "followed"
 
 
 @pytest.mark.parametrize("lost", range(4))
@@ -312,37 +251,33 @@ def test_behind_the_responder_a_read_continues_anywhere(talk: Conversation, lost
     """The capture has the response that the requester lacks, because it was lost after the capture."""
     lose_a_write(talk)
     first = talk.psn
-    read(talk, 4)
-    respond(talk, first, 4)
+    talk.read(4)
+    talk.respond(first, 4)
     talk.write(MTU)
     talk.ack(messages=1)
-    read(talk, 4 - lost, psn=first + lost, address=lost * MTU)
+    talk.read(4 - lost, psn=first + lost, address=lost * MTU)
     talk.write(MTU)
-    report = talk.audit()
-    assert broken(report) == []
-    assert report.flows[0].stats.go_back_n == "followed"
+    assert clean(talk).go_back_n == "followed"
 
 
 def test_a_response_to_a_read_does_not_acknowledge_the_reads_before(talk: Conversation) -> None:
     lose_a_write(talk)
     first = talk.psn
     for _ in range(20):
-        read(talk, 1)
+        talk.read(1)
     for psn in range(first + 1, first + 20):
-        respond(talk, psn, 1)
+        talk.respond(psn, 1)
     for psn in range(first, first + 20):
-        read(talk, 1, psn=psn)
-    report = talk.audit()
-    assert broken(report) == []
-    assert report.flows[0].stats.go_back_n == "followed"
+        talk.read(1, psn=psn)
+    assert clean(talk).go_back_n == "followed"
 
 
 def test_a_send_before_an_answered_read_needs_no_acknowledgement_of_its_own(talk: Conversation) -> None:
     lose_a_write(talk)
     talk.write(MTU)
     first = talk.psn
-    read(talk, 2)
-    respond(talk, first, 2)
+    talk.read(2)
+    talk.respond(first, 2)
     frame = talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU), psn=first - 2)
     assert (frame, FrameRule.GO_BACK_N) in broken(talk.audit())
 
@@ -357,42 +292,40 @@ def test_an_atomic_whose_answer_is_lost_is_sent_again_and_answered_again(talk: C
     for psn in (first, first + 1):
         atomic(talk, psn=psn, opcode=opcode)
         answer_atomic(talk, psn)
-    report = talk.audit()
-    assert broken(report) == []
-    assert report.flows[0].stats.go_back_n == "followed"
+    assert clean(talk).go_back_n == "followed"
 
 
 def test_a_repeated_read_of_other_bytes_is_a_violation(talk: Conversation) -> None:
     first = talk.psn
-    read(talk, 3)
-    frame = read(talk, 2, psn=first + 1, address=5)
+    talk.read(3)
+    frame = talk.read(2, psn=first + 1, address=5)
     assert broken(talk.audit()) == [(frame, FrameRule.RETRANSMISSION)]
 
 
 def test_a_write_in_the_middle_of_a_read(talk: Conversation) -> None:
     first = talk.psn
-    read(talk, 3)
+    talk.read(3)
     frame = talk.request(Opcode.RC_SEND_ONLY, psn=first + 1)
     assert (frame, FrameRule.RETRANSMISSION) in broken(talk.audit())
 
 
 def test_a_read_response_to_a_write(talk: Conversation) -> None:
-    (frame,) = respond(talk, talk.psn - 1, 1)
+    (frame,) = talk.respond(talk.psn - 1, 1)
     assert broken(talk.audit()) == [(frame, FrameRule.RESPONSE)]
 
 
 def test_a_nak_within_a_read_that_was_accepted(talk: Conversation) -> None:
     first = talk.psn
-    read(talk, 3)
+    talk.read(3)
     talk.write(MTU)
-    respond(talk, first, 3)
+    talk.respond(first, 3)
     frame = talk.nak(first + 1)
     assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
 
 def test_a_nak_of_the_newest_read(talk: Conversation) -> None:
     first = talk.psn
-    read(talk, 3)
+    talk.read(3)
     frame = talk.nak(first)
     assert broken(talk.audit()) == [(frame, FrameRule.NAK_EXPECTED)]
 
@@ -402,18 +335,16 @@ def test_a_lost_read_that_comes_later_fills_its_gap(talk: Conversation) -> None:
     talk.psn += 3
     talk.write(MTU)
     talk.nak(first)
-    read(talk, 3, psn=first)
-    respond(talk, first, 3)
-    report = talk.audit()
-    stats = report.flows[0].stats
-    assert broken(report) == []
+    talk.read(3, psn=first)
+    talk.respond(first, 3)
+    stats = clean(talk)
     assert (stats.missing, stats.refilled, stats.is_behind_loss) == (3, 3, True)
 
 
 @pytest.mark.parametrize("syndrome", [0x61, 0x62, 0x63])
 def test_a_refused_request_ends_the_connection_without_a_violation(talk: Conversation, syndrome: int) -> None:
     first = talk.psn
-    read(talk, 3)
+    talk.read(3)
     talk.write(MTU)
     talk.ack(first, syndrome=syndrome)
     assert broken(talk.audit()) == []
@@ -423,44 +354,29 @@ def test_a_receiver_that_is_not_ready_gets_everything_again(talk: Conversation) 
     first = talk.psn
     packets = talk.packets_of_write(3 * MTU)
     for _ in range(2):
-        for opcode, extensions, payload, psn in packets:
-            talk.request(opcode, *extensions, payload=payload, psn=psn)
+        talk.send(packets)
         talk.ack(first, syndrome=0x2C)
-    for opcode, extensions, payload, psn in packets:
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.send(packets)
     talk.ack(messages=1)
-    report = talk.audit()
-    stats = report.flows[0].stats
-    assert broken(report) == []
+    stats = clean(talk)
     assert (stats.restarts, stats.restarts_after_nak, stats.go_back_n) == (2, 2, "followed")
 
 
 def test_after_a_receiver_was_not_ready_a_hole_can_be_a_loss(talk: Conversation) -> None:
     """It refuses what arrived, so a NAK of a captured PSN does not show where the capture was made."""
     packets = talk.packets_of_write(4 * MTU)
-
-    def send(*indices: int) -> None:
-        for opcode, extensions, payload, psn in (packets[index] for index in indices):
-            talk.request(opcode, *extensions, payload=payload, psn=psn)
-
-    send(0, 1, 2, 3)
+    talk.send(packets)
     talk.ack(packets[0][3], syndrome=0x2C)
     talk.nak(packets[0][3])
-    send(0, 2, 3)
+    talk.send(packets, 0, 2, 3)
     talk.nak(packets[1][3])
-    send(1, 2, 3)
+    talk.send(packets, 1, 2, 3)
     talk.ack(messages=1)
-    report = talk.audit()
-    assert broken(report) == []
-    assert report.flows[0].stats.go_back_n == "followed"
+    assert clean(talk).go_back_n == "followed"
 
 
 def test_without_a_nak_of_a_captured_packet_a_hole_can_be_a_loss(talk: Conversation) -> None:
     packets = talk.packets_of_write(4 * MTU)
-    for index in (0, 1, 2, 3, 0, 2, 3):
-        opcode, extensions, payload, psn = packets[index]
-        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.send(packets, 0, 1, 2, 3, 0, 2, 3)
     talk.ack(messages=1)
-    report = talk.audit()
-    assert broken(report) == []
-    assert report.flows[0].stats.missing == 1
+    assert clean(talk).missing == 1
