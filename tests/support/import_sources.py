@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emulator.annexes.importers.importing import find_importer
+from emulator.annexes.importers.importing import find_importer, import_trace, importer_named
+from emulator.annexes.importers.model import Fate, ImportedTrace
 
 MIB = 1 << 20
 RANKS = 4
@@ -284,6 +285,16 @@ def write_sample(name: str, folder: Path) -> str:
     importer, write = WRITERS[name]
     write(folder)
     return importer
+
+
+def imported(name: str, source: Path, *, ranks: int | None = None) -> ImportedTrace:
+    """A source as the importer of this name reads it; its ranks agree."""
+    return import_trace(importer_named(name), source, ranks=ranks)
+
+
+def counted(trace: ImportedTrace, fate: Fate) -> dict[str, int]:
+    """What has a fate, and how often."""
+    return {what: tally.count for one, what, tally in trace.losses if one is fate}
 
 
 def recognised(source: Path) -> str | None:

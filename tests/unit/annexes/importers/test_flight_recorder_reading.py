@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 
 from emulator.annexes.importers.flight_recorder_dumps import is_flight_recorder
 from emulator.annexes.importers.flight_recorder_reading import read_flight_recorder
-from emulator.annexes.importers.importing import import_trace, importer_named
-from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
+from emulator.annexes.importers.model import Fate, NodeResource
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import (
     RANKS,
+    counted,
+    imported,
     recorder_dump,
     recorder_entry,
     write_recorder_json,
@@ -24,8 +26,7 @@ from tests.support.import_sources import (
 US = 1000
 
 
-def read(folder: Path) -> ImportedTrace:
-    return import_trace(importer_named("flight-recorder"), folder)
+read = partial(imported, "flight-recorder")
 
 
 def write(folder: Path, dumps: dict[int, dict[str, Any]], *, name: str = "nccl_trace_rank_") -> Path:
@@ -101,9 +102,7 @@ def test_calls_that_not_all_ranks_kept_are_left_out(tmp_path: Path) -> None:
     early = [all_reduce(seq) for seq in range(1, 7)]
     trace = read(write(tmp_path / "job", job({0: late, 1: early})))
     assert [len(one.operations) for one in trace.ranks] == [4, 4]
-    assert {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED} == {
-        "all_reduce that not every rank of its process group recorded": 3
-    }
+    assert counted(trace, Fate.DROPPED) == {"all_reduce that not every rank of its process group recorded": 3}
 
 
 def test_a_hole_is_no_loss_but_an_error(tmp_path: Path) -> None:

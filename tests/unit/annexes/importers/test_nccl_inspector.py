@@ -1,27 +1,27 @@
 """What NCCL's Inspector writes, and what becomes of it."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from emulator.annexes.importers.importing import import_trace, importer_named
-from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
+from emulator.annexes.importers.model import Fate, NodeResource
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
 from tests.support.import_sources import (
     MIB,
     RANKS,
+    counted,
+    imported,
     inspector_call,
     inspector_record,
     inspector_records,
     write_inspector,
 )
 
-
-def read(folder: Path) -> ImportedTrace:
-    return import_trace(importer_named("nccl-inspector"), folder)
+read = partial(imported, "nccl-inspector")
 
 
 def write(folder: Path, rank: int, records: list[dict[str, Any]]) -> None:
@@ -136,19 +136,19 @@ def test_records_that_a_newer_version_adds_are_counted_and_named(tmp_path: Path)
     newer = {key: record[key] for key in ("header", "metadata")}
     newer["metadata"]["inspector_output_format_version"] = "v4.2"
     path.write_text("\n".join([*lines, json.dumps(newer | {"dump_stats": {"dropped": 0}})]) + "\n")
-    trace = import_trace(importer_named("nccl-inspector"), tmp_path)
-    dropped = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED}
+    trace = read(tmp_path)
+    dropped = counted(trace, Fate.DROPPED)
     assert dropped["records of an unknown kind, dump_stats (Inspector output v4.2; known: v4.0)"] == 1
     path.write_text(
         "\n".join([json.dumps({"net_stats": 1}), *lines[:-1], json.dumps(record | {"net_perf": {}})]) + "\n"
     )
-    trace = import_trace(importer_named("nccl-inspector"), tmp_path)
-    dropped = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED}
+    trace = read(tmp_path)
+    dropped = counted(trace, Fate.DROPPED)
     assert dropped["records of an unknown kind, net_stats"] == 1
     assert dropped["parts of records of an unknown kind, net_perf (Inspector output v4.2; known: v4.0)"] == 1
     path.write_bytes("\n".join([*lines, json.dumps(newer | {"KIND": {}})]).encode().replace(b"KIND", b"\xff") + b"\n")
     with pytest.raises(TraceError, match=rf"line {len(lines) + 1}.*cannot be read as a record.*(?i:utf-8)"):
-        import_trace(importer_named("nccl-inspector"), tmp_path)
+        read(tmp_path)
     path.write_text("\n".join([*lines, json.dumps(newer | {"coll_perf": {"coll": 1}})]) + "\n")
     with pytest.raises(TraceError, match=r"Inspector output v4\.2; known: v4\.0"):
-        import_trace(importer_named("nccl-inspector"), tmp_path)
+        read(tmp_path)

@@ -1,19 +1,26 @@
 """What NCCL logs of its calls, and what becomes of it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from emulator.annexes.importers.importing import import_trace, importer_named
-from emulator.annexes.importers.model import Fate, ImportedTrace, NodeResource
+from emulator.annexes.importers.model import Fate, NodeResource
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
-from tests.support.import_sources import MIB, RANKS, log_call, log_lines, log_prefix, write_nccl_log
+from tests.support.import_sources import (
+    MIB,
+    RANKS,
+    counted,
+    imported,
+    log_call,
+    log_lines,
+    log_prefix,
+    write_nccl_log,
+)
 
-
-def read(folder: Path) -> ImportedTrace:
-    return import_trace(importer_named("nccl-log"), folder)
+read = partial(imported, "nccl-log")
 
 
 def written(folder: Path, change: Callable[[int, list[str]], Sequence[str]]) -> Path:
@@ -103,7 +110,7 @@ def test_a_log_that_was_cut_is_read_up_to_there(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-40])
     trace = read(tmp_path)
     assert [len(one.operations) for one in trace.ranks] == [6] * RANKS
-    dropped = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.DROPPED}
+    dropped = counted(trace, Fate.DROPPED)
     assert dropped == {
         "calls whose line is cut off at the end of the file": 1,
         "all_to_all that not every rank of its process group recorded": 3,
@@ -116,7 +123,7 @@ def test_what_is_unknown_or_goes_nowhere_is_counted(tmp_path: Path) -> None:
         put = log_call(rank, "PutSignal", 4, 5, comm=f"0x5555{rank}0", ranks=4)
         return [*lines, own, put]
 
-    dropped = {what: tally.count for fate, what, tally in read(written(tmp_path, more)).losses if fate is Fate.DROPPED}
+    dropped = counted(read(written(tmp_path, more)), Fate.DROPPED)
     assert dropped == {"messages of a rank to itself": 4, "calls of unknown name 'PutSignal'": 4}
 
 

@@ -14,8 +14,9 @@ from emulator.errors import TraceError
 from emulator.trace.files.load import load_trace
 from emulator.trace.meaning.model import CommKind
 from emulator.trace.meaning.workload import build_workload
-from tests.support.import_sources import log_call, log_prefix, recorder_entry
-from tests.support.pytorch_traces import KinetoDocument, data_parallel_host, tensor, write
+from tests.support.import_sources import counted, log_call, log_prefix, recorder_entry
+from tests.support.import_sources import imported as read
+from tests.support.pytorch_traces import HostDocument, KinetoDocument, data_parallel_host, tensor, write
 
 WORLD = {"Process_Group_Ranks": "[0, 1, 2, 3]", "Group_size": 4}
 
@@ -28,7 +29,16 @@ def imported(
         document = KinetoDocument(rank=rank, world_size=ranks, pid=100 + rank, groups=groups(rank))
         calls(rank, document)
         write(document, folder / f"kineto_{rank}.json")
-    return import_trace(importer_named("pytorch"), folder)
+    return read("pytorch", folder)
+
+
+def host_with_call(rank: int, *, parent: str = "", **said: object) -> HostDocument:
+    """A host trace with an all-reduce as a record of c10d, whose attributes are these."""
+    document, value = data_parallel_host(rank), [tensor(8, 16)]
+    within = {"parent": document.node(parent)} if parent else {}
+    inputs = [value, 9, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
+    document.node("record_param_comms", inputs, [value], **within, **said)
+    return document
 
 
 def operations(trace: ImportedTrace) -> list[list[RecordedOperation]]:
@@ -36,7 +46,7 @@ def operations(trace: ImportedTrace) -> list[list[RecordedOperation]]:
 
 
 def guesses(trace: ImportedTrace) -> list[str]:
-    return [what for fate, what, _ in trace.losses if fate is Fate.GUESSED]
+    return list(counted(trace, Fate.GUESSED))
 
 
 def test_the_root_is_the_rank_that_nccl_recorded(tmp_path: Path) -> None:
@@ -95,8 +105,8 @@ def test_a_value_that_is_no_number_is_counted(field: str, value: Any, tmp_path: 
             if field in event.get("args", {}):
                 event["args"][field] = value
 
-    counted = {what: tally.count for fate, what, tally in imported(tmp_path, calls).losses if fate is Fate.DROPPED}
-    assert counted.get(f"values of {field!r} that cannot be read: as if there were none") == 4
+    dropped = counted(imported(tmp_path, calls), Fate.DROPPED)
+    assert dropped.get(f"values of {field!r} that cannot be read: as if there were none") == 4
 
 
 def test_how_long_the_profiler_recorded_is_not_dropped(tmp_path: Path) -> None:
@@ -105,7 +115,7 @@ def test_how_long_the_profiler_recorded_is_not_dropped(tmp_path: Path) -> None:
         for category in ("Trace", "python_function"):
             document.events.append({"ph": "X", "cat": category, "name": "x", "pid": 1, "tid": 1, "ts": 0, "dur": 9})
 
-    dropped = [what for fate, what, _ in imported(tmp_path, calls).losses if fate is Fate.DROPPED]
+    dropped = list(counted(imported(tmp_path, calls), Fate.DROPPED))
     assert dropped == ["events of category python_function"]
 
 
@@ -208,7 +218,7 @@ def log(folder: Path, calls: dict[int, list[tuple[str, int, int]]]) -> ImportedT
             for name, op, count in own
         ]
     (folder / "job.log").write_text("\n".join(lines) + "\n")
-    return import_trace(importer_named("nccl-log"), folder)
+    return read("nccl-log", folder)
 
 
 WHOLE = [("AllReduce", op, 1024) for op in range(6)]
@@ -256,10 +266,8 @@ def test_groups_of_one_split_share_a_name(tmp_path: Path) -> None:
     for rank in range(4):
         half = [0, 1] if rank < 2 else [2, 3]
         config = {"0": {"desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, "1": {"desc": "half", "ranks": str(half)}}
-        entry = recorder_entry(1, "all_reduce", [1024], seq=1, at_us=100, group="1")
-        dump = {"version": "2.10", "pg_config": config, "entries": [entry]}
-        (tmp_path / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
-    trace = import_trace(importer_named("flight-recorder"), tmp_path)
+        dumped(tmp_path, recorder_entry(1, "all_reduce", [1024], seq=1, at_us=100, group="1"), config, rank)
+    trace = read("flight-recorder", tmp_path)
     assert [one.ranks for own in operations(trace) for one in own] == [(0, 1), (0, 1), (2, 3), (2, 3)]
 
 
@@ -317,7 +325,7 @@ def test_kernels_of_other_libraries_are_no_compute_without_a_word(tmp_path: Path
         document.collective("allreduce", 1024, 100, (130, 10), **WORLD)
 
     trace = imported(tmp_path, calls)
-    found = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.GUESSED}
+    found = counted(trace, Fate.GUESSED)
     assert found == {
         "kernels that look like communication of libraries other than NCCL: played as compute": 4 * len(OTHER_KERNELS)
     }
@@ -328,16 +336,12 @@ def test_kernels_of_other_libraries_are_no_compute_without_a_word(tmp_path: Path
 def test_operators_of_other_libraries_are_not_left_out_without_a_word(tmp_path: Path) -> None:
     """Those that call c10d themselves are played, and those within another one are part of it."""
     for rank in range(2):
-        document = data_parallel_host(rank)
-        played = document.node("_c10d_functional::all_reduce")
-        value = [tensor(8, 16)]
-        inputs = [value, 9, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
-        document.node("record_param_comms", inputs, [value], parent=played)
+        document = host_with_call(rank, parent="_c10d_functional::all_reduce")
         own = document.node("symm_mem::one_shot_all_reduce", [tensor(9, 16)])
         for name, parent in (("FusedDispatch", 1), ("aten::mm", 1), ("deep_ep::copy", own)):
             document.node(name, [tensor(9, 16)], parent=parent)
         write(document, tmp_path / f"et_{rank}.json")
-    trace = import_trace(importer_named("pytorch"), tmp_path)
+    trace = read("pytorch", tmp_path)
     assert [[one.size_bytes for one in own] for own in operations(trace)] == [[1 << 20, 1 << 18, 64]] * 2
     [(what, tally)] = [(what, tally) for fate, what, tally in trace.losses if fate is Fate.GUESSED]
     assert what == "operators that look like communication of libraries other than NCCL: not played"
@@ -388,13 +392,9 @@ def test_the_two_sizes_of_a_message_are_one(output: int, tmp_path: Path) -> None
 def test_an_attribute_of_a_call_that_is_not_known_is_counted(tmp_path: Path) -> None:
     for name in ("pg_name", "pg_nom"):
         for rank in range(2):
-            document = data_parallel_host(rank)
-            value = [tensor(8, 16)]
-            inputs = [value, 9, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
-            document.node("record_param_comms", inputs, [value], **{name: "0"})
-            write(document, tmp_path / f"et_{rank}.json")
-        trace = import_trace(importer_named("pytorch"), tmp_path)
-        dropped = [what for fate, what, _ in trace.losses if fate is Fate.DROPPED]
+            write(host_with_call(rank, **{name: "0"}), tmp_path / f"et_{rank}.json")
+        trace = read("pytorch", tmp_path)
+        dropped = list(counted(trace, Fate.DROPPED))
         unread = ["values of 'attribute pg_nom' that cannot be read: as if there were none"]
         assert dropped == (unread if name == "pg_nom" else [])
 
@@ -414,14 +414,11 @@ def test_what_a_host_trace_says_of_a_call_and_cannot_be_read_is_counted(
     change: Callable[[dict[str, Any]], object], unread: list[str], tmp_path: Path
 ) -> None:
     for rank in range(2):
-        document = data_parallel_host(rank)
-        value = [tensor(8, 16)]
-        inputs = [value, 9, ["0", "default_pg"], rank, "allreduce", [], [], 0, 1, 2]
-        document.node("record_param_comms", inputs, [value], pg_name="0")
+        document = host_with_call(rank, pg_name="0")
         change(document.nodes[-1])
         write(document, tmp_path / f"et_{rank}.json")
-    trace = import_trace(importer_named("pytorch"), tmp_path)
-    dropped = [what for fate, what, _ in trace.losses if fate is Fate.DROPPED]
+    trace = read("pytorch", tmp_path)
+    dropped = list(counted(trace, Fate.DROPPED))
     assert dropped == [f"values of {one!r} that cannot be read: as if there were none" for one in unread]
 
 
@@ -438,7 +435,7 @@ def test_splits_that_are_no_list_are_counted_though_others_say_them(
     trace = imported(tmp_path, calls, ranks=2)
     assert [one.recv_splits for own in operations(trace) for one in own] == [(4, 4), (12, 12)]
     expected = ["values of 'Out split size' that cannot be read: as if there were none"] * is_counted
-    assert [what for fate, what, _ in trace.losses if fate is Fate.DROPPED] == expected
+    assert list(counted(trace, Fate.DROPPED)) == expected
 
 
 def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:
@@ -446,12 +443,12 @@ def test_merged_traces_of_several_ranks_are_refused(tmp_path: Path) -> None:
     merged = KinetoDocument(rank=0, world_size=2, pid=100)
     merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
     write(merged, tmp_path / "merged.json")
-    assert import_trace(importer_named("pytorch"), tmp_path).missing == [1]
+    assert read("pytorch", tmp_path).missing == [1]
     merged.pid = 101
     merged.collective("allreduce", 1024, 0, (30, 10), Process_Group_Ranks="[0, 1]", Group_size=2)
     write(merged, tmp_path / "merged.json")
     with pytest.raises(TraceError, match=r"merged.json: has threads of 2 processes \(100, 101\): traces of several"):
-        import_trace(importer_named("pytorch"), tmp_path)
+        read("pytorch", tmp_path)
 
 
 def test_a_number_that_json_lacks_is_counted_and_the_rest_read(tmp_path: Path) -> None:
@@ -461,7 +458,7 @@ def test_a_number_that_json_lacks_is_counted_and_the_rest_read(tmp_path: Path) -
     whole = imported(tmp_path, calls)
     text = (tmp_path / "kineto_2.json").read_text()
     (tmp_path / "kineto_2.json").write_text(text.replace('"args": {"', '"args": {"GB/s": inf, "', 1))
-    trace = import_trace(importer_named("pytorch"), tmp_path)
+    trace = read("pytorch", tmp_path)
     assert operations(trace) == operations(whole)
     [(what, tally)] = [(what, tally) for fate, what, tally in trace.losses if fate is Fate.DROPPED]
     assert (tally.count, "no JSON" in what, "kineto_2.json (byte " in tally.first[0]) == (1, True, True)
@@ -516,13 +513,12 @@ def test_a_log_that_lacks_its_first_calls_is_refused_where_messages_are_among_th
 def test_ranks_of_a_recorder_may_be_a_list_and_hold_the_rank_that_calls(tmp_path: Path) -> None:
     for ranks in ([0, 1], [1, 2]):
         entry = recorder_entry(1, "all_reduce", [1024], seq=1, at_us=100)
-        dump = {"version": "2.10", "pg_config": {"0": {"desc": "default_pg", "ranks": ranks}}, "entries": [entry]}
         for rank in range(2):
-            (tmp_path / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
+            dumped(tmp_path, entry, {"0": {"desc": "default_pg", "ranks": ranks}}, rank)
         if ranks == [0, 1]:
-            assert [len(own) for own in operations(import_trace(importer_named("flight-recorder"), tmp_path))] == [1, 1]
+            assert [len(own) for own in operations(read("flight-recorder", tmp_path))] == [1, 1]
     with pytest.raises(TraceError, match=r"process group '0' has ranks \[1, 2\], not the rank that calls in it"):
-        import_trace(importer_named("flight-recorder"), tmp_path)
+        read("flight-recorder", tmp_path)
 
 
 def test_calls_of_the_runtime_that_look_like_waits_are_counted(tmp_path: Path) -> None:
@@ -536,14 +532,18 @@ def test_calls_of_the_runtime_that_look_like_waits_are_counted(tmp_path: Path) -
     assert trace.losses.number(Fate.GUESSED) == 2 * 4
 
 
+def dumped(folder: Path, entry: Any, config: Any, rank: int) -> None:
+    """A dump of the Flight Recorder with one call."""
+    dump = {"version": "2.10", "pg_config": config, "entries": [entry]}
+    (folder / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
+
+
 def recorded_message(folder: Path, sent: str, received: str, *, groups: tuple[str, str] = ("0", "0")) -> ImportedTrace:
     """A message of rank 0 to rank 1 of three, of which two have a process group of their own."""
     config = {"0": {"desc": "default_pg", "ranks": "[0, 1, 2]"}, "1": {"desc": "pair", "ranks": "[0, 1]"}}
     for rank, (name, group) in enumerate(zip((sent, received), groups, strict=True)):
-        entries = [recorder_entry(0, name, [64], seq=1, at_us=100, group=group)]
-        dump = {"version": "2.10", "pg_config": config, "entries": entries}
-        (folder / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
-    return import_trace(importer_named("flight-recorder"), folder)
+        dumped(folder, recorder_entry(0, name, [64], seq=1, at_us=100, group=group), config, rank)
+    return read("flight-recorder", folder)
 
 
 def test_a_message_in_two_process_groups_is_a_guess(tmp_path: Path) -> None:

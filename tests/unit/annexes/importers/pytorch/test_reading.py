@@ -9,6 +9,7 @@ from emulator.annexes.importers.model import Fate, ImportedRank, NodeResource
 from emulator.annexes.importers.pytorch.reading import read_pytorch
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
+from tests.support.import_sources import counted
 from tests.support.pytorch_traces import (
     HostDocument,
     KinetoDocument,
@@ -56,7 +57,7 @@ def test_without_a_rank_inside_the_number_in_which_names_differ_is_it(tmp_path: 
         write(document, tmp_path / f"node5_worker{rank}_step3.json")
     trace = read_pytorch(tmp_path)
     assert [Path(one.files[0]).name for one in trace.ranks] == [f"node5_worker{rank}_step3.json" for rank in range(2)]
-    guesses = {what: tally.count for fate, what, tally in trace.losses if fate is Fate.GUESSED}
+    guesses = counted(trace, Fate.GUESSED)
     assert guesses.pop("the rank is that in the name of the file") == 2
     assert guesses == {"ranks of process group '0' not recorded: all ranks taken": 4}
 
@@ -176,7 +177,7 @@ def test_what_the_library_says_of_its_call_is_read_in_every_spelling(tmp_path: P
     listed, shortened = imported.ranks[0].operations
     assert (listed.ranks, listed.send_splits) == ((1, 3, 5, 7), (4, 8, 12, 16))
     assert shortened.send_splits is None
-    guesses = {what: tally.count for fate, what, tally in imported.losses if fate is Fate.GUESSED}
+    guesses = counted(imported, Fate.GUESSED)
     assert guesses == {"splits of an all_to_all are shortened in the record: even": 1}
 
 

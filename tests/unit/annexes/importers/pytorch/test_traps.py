@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from emulator.annexes.importers.importing import check_agreement
-from emulator.annexes.importers.model import Fate, Losses
+from emulator.annexes.importers.model import Fate
 from emulator.annexes.importers.pytorch.reading import read_pytorch
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
-from tests.support.import_sources import recognised
+from tests.support.import_sources import (
+    counted,
+    recognised,
+)
 from tests.support.pytorch_traces import (
     AUTOGRAD,
     HostDocument,
@@ -23,10 +26,6 @@ from tests.support.pytorch_traces import (
     tensor,
     write,
 )
-
-
-def counts(losses: Losses, fate: Fate) -> dict[str, int]:
-    return {what: tally.count for found, what, tally in losses if found is fate}
 
 
 def old_host(rank: int, groups: int) -> HostDocument:
@@ -47,7 +46,7 @@ def test_unnamed_groups_are_told_apart_by_their_order_of_use(groups: int, tmp_pa
     check_agreement(trace)
     names = [[one.group for one in rank.operations] for rank in trace.ranks]
     assert names == [[None] * 4 if groups == 1 else ["unnamed 1", "unnamed 2"] * 2] * 2
-    guesses = counts(trace.losses, Fate.GUESSED)
+    guesses = counted(trace, Fate.GUESSED)
     assert guesses.get("process group not recorded: all ranks taken", 0) == (0 if groups == 1 else 8)
 
 
@@ -66,7 +65,7 @@ def test_calls_of_the_backward_thread_are_joined_by_their_order(tmp_path: Path) 
     write(kineto, tmp_path / "kineto.json")
     trace = read_pytorch(tmp_path)
     assert [one.size_bytes // 4 for one in trace.ranks[0].operations] == [30, 10, 40, 20]
-    assert counts(trace.losses, Fate.INFERRED)["calls joined by their order, as record ids do not agree"] == 2
+    assert counted(trace, Fate.INFERRED)["calls joined by their order, as record ids do not agree"] == 2
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_an_unknown_element_type_is_dropped_and_said_so(tmp_path: Path) -> None:
     trace = data_parallel_rank(0, 1)
     trace.collective("allreduce", 64, 700, (800, 5), dtype="Float4_e2m1fn_x2_future")
     write(trace, tmp_path / "0.json")
-    dropped = counts(read_pytorch(tmp_path).losses, Fate.DROPPED)
+    dropped = counted(read_pytorch(tmp_path), Fate.DROPPED)
     assert dropped == {"all_reduce of unknown size": 1}
 
 
@@ -97,7 +96,7 @@ def test_what_a_linker_made_is_left_out_beside_its_sources(tmp_path: Path) -> No
     write(data_parallel_rank(0, 2), tmp_path / "kineto.json")
     trace = read_pytorch(tmp_path)
     assert [Path(one).name for one in trace.ranks[0].files] == ["host.json", "kineto.json"]
-    assert counts(trace.losses, Fate.DROPPED)["files that a linker made of files that are there too"] == 1
+    assert counted(trace, Fate.DROPPED)["files that a linker made of files that are there too"] == 1
 
 
 @pytest.mark.parametrize(("name", "mode"), [("job.tar", "w"), ("job.tar.gz", "w:gz"), ("job.tgz", "w:gz")])

@@ -9,6 +9,7 @@ from emulator.annexes.importers.importing import import_trace, importer_named
 from emulator.annexes.importers.model import Fate, ImportedTrace, RecordedOperation
 from emulator.errors import TraceError
 from emulator.trace.meaning.model import CommKind
+from tests.support import import_sources
 from tests.support.pytorch_traces import HostDocument, KinetoDocument, tensor, write
 
 RANKS = 4
@@ -44,7 +45,7 @@ def groups_of(trace: ImportedTrace) -> list[list[tuple[int, ...]]]:
 
 
 def counted(trace: ImportedTrace, fate: Fate) -> dict[str, int]:
-    found = {what: tally.count for one, what, tally in trace.losses if one is fate}
+    found = import_sources.counted(trace, fate)
     found.pop("the rank is that in the name of the file", None)
     return found
 
