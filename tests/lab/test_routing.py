@@ -1,6 +1,7 @@
 """Routers with BGP and BFD: traffic goes on over the other spine, whether a link is down or only delivers nothing."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,13 @@ def frr() -> None:
     need("vtysh")
 
 
-def test_traffic_goes_on_over_the_other_spine_when_a_link_stays_down(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["IPv4", pytest.param("IPv6", marks=variant)])
+def test_traffic_goes_on_over_the_other_spine_when_a_link_stays_down(tmp_path: Path, family: str) -> None:
     """At the far leaf: leaf0 does not see the link, and must learn that spine0 no longer leads to h1."""
-    with raised(tmp_path, LEAF_SPINE.read_text()) as lab:
+    text = LEAF_SPINE.read_text()
+    if family == "IPv6":
+        text = re.sub(r"198\.18\.(\d)\.0/24", r'"fd00:18:\1::/64"', text)
+    with raised(tmp_path, text) as lab:
         (tmp_path / "run.yaml").write_text(SPEC)
         finished = lab.play("run", "-f", "run.yaml", "--no-report", out="run")
     assert finished.code == 0, finished.stderr

@@ -110,6 +110,8 @@ PREFIX = "charkha"
 _DEVICE = re.compile(r"(?!\.{1,2}$|lo$|all$|default$|br0$)[A-Za-z0-9_.-]{1,15}")
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _ROUTER_V4, _ROUTER_V6 = int(IPv4Address("169.254.0.1")), int(IPv6Address("fe80::c4:0:1"))
+_LEARNED_V6 = int(IPv6Address("fd63:6861:726b::1"))
+"""Where routers tell each other of routes: as the next hop of IPv6 BGP takes only addresses of more than a link."""
 _MOST_ROUTER_PORTS = 60_000
 
 
@@ -185,8 +187,6 @@ class _Designer:
         )
         if len(self._router_ports) > _MOST_ROUTER_PORTS:
             raise PlanError(f"{len(self._router_ports)} ports of routers need more addresses than a lab has")
-        if network.routing is not None and self._has_ipv6:
-            raise PlanError("the routing protocol of a lab's routers is for IPv4: give hosts IPv4 addresses alone")
 
     def design(self) -> Design:
         hosts = [self._host(name) for name in self._network.interfaces]
@@ -258,10 +258,10 @@ class _Designer:
     def _own_addresses(self, end: End) -> list[str]:
         if end in self._router_ports:
             peer = _other(self._link[end], end)
-            if self._network.routing is not None and peer in self._router_ports:
-                return [f"{self._router_address(end, is_v6=False)} peer {self._router_address(peer, is_v6=False)}/32"]
             families = (False, True) if self._has_ipv6 else (False,)
-            return [str(ip_network(self._router_address(end, is_v6=is_v6))) for is_v6 in families]
+            ends = [end, peer] if self._network.routing is not None and peer in self._router_ports else [end]
+            found = [[self._router_address(one, is_v6=is_v6) for one in ends] for is_v6 in families]
+            return [" peer ".join([*those[:-1], str(ip_network(those[-1]))]) for those in found]
         if end not in self._interface:
             return []
         interface = self._interface[end]
@@ -270,7 +270,8 @@ class _Designer:
 
     def _router_address(self, end: End, *, is_v6: bool) -> str:
         number = self._router_ports[end]
-        return str(IPv6Address(_ROUTER_V6 + number) if is_v6 else IPv4Address(_ROUTER_V4 + number))
+        of_v6 = _ROUTER_V6 if self._network.routing is None else _LEARNED_V6
+        return str(IPv6Address(of_v6 + number) if is_v6 else IPv4Address(_ROUTER_V4 + number))
 
     def _address_for(self, end: End, prefix: str) -> str:
         """An address of a port, of the family of the traffic that goes there."""

@@ -40,9 +40,11 @@ def node_batches(node: Node, design: Design) -> Iterator[CommandBatch]:
     yield CommandBatch((*exec_prefix(node), "sysctl", "-q", "-w", *settings))
     if node.kind == BRIDGE:
         yield CommandBatch((*exec_prefix(node), "sysctl", "-q", "-e", "-w", *FOREIGN_FILTERS))
-    yield CommandBatch(
-        ("ip", "-n", node.namespace, "-batch", "-"), [*_devices(node), *_rules(node), *restored(node, devices)]
-    )
+    rules = {family: [one for one in _rules(node) if (":" in one) is (family == "-6")] for family in ("-4", "-6")}
+    words = ("ip", "-n", node.namespace, "-batch", "-")
+    yield CommandBatch(words, [*_devices(node), *rules["-4"], *restored(node, devices)])
+    if rules["-6"]:  # those of rules alone cannot be told from an address
+        yield CommandBatch(("ip", "-6", *words[1:]), rules["-6"])
     if node.kind == BRIDGE:
         forwards = [f"fdb replace {one.mac} dev {one.device} master static" for one in node.forwards]
         yield CommandBatch(("bridge", "-n", node.namespace, "-batch", "-"), forwards)
@@ -104,7 +106,7 @@ def restored(node: Node, devices: Collection[str]) -> Iterator[str]:
     for one in node.neighbours:
         if one.device in devices:
             where = f"dev {one.device} nud permanent"
-            yield f"{_family(one.address)}neighbour replace {one.address} lladdr {one.mac} {where}"
+            yield f"neighbour replace {one.address} lladdr {one.mac} {where}"
     tables = _tables(node)
     by_default: dict[str, Hop] = {}
     for route in node.routes:
@@ -112,11 +114,11 @@ def restored(node: Node, devices: Collection[str]) -> Iterator[str]:
         if not hops or route.is_learned:
             continue
         table = f" table {tables[route.source]}" if route.source is not None else ""
-        yield f"{_family(route.prefix)}route replace {route.prefix} {_way(hops)}{table}"
+        yield f"route replace {route.prefix} {_way(hops)}{table}"
         if table:  # a socket without a bound address uses the first port that leads there
             by_default.setdefault(route.prefix, hops[0])
     for prefix, hop in by_default.items():
-        yield f"{_family(prefix)}route replace {prefix} {_way([hop])}"
+        yield f"route replace {prefix} {_way([hop])}"
 
 
 def _addresses(port: LabPort) -> Iterator[str]:
@@ -124,7 +126,7 @@ def _addresses(port: LabPort) -> Iterator[str]:
         yield f"address replace {address} dev {port.device}{' nodad' if ':' in address else ''}"
     for prefix in port.local:
         device = "lo" if ":" in prefix else port.device
-        yield f"{_family(prefix)}route replace local {prefix} dev {device} table local"
+        yield f"route replace local {prefix} dev {device} table local"
 
 
 def _way(hops: Sequence[Hop]) -> str:
@@ -143,7 +145,7 @@ def _rules(node: Node) -> Iterator[str]:
     for port in node.ports:
         if port.name in sources:
             for prefix in {*port.local, *(() if port.local else port.addresses)}:
-                yield f"{_family(prefix)}rule add from {prefix} table {tables[port.name]}"
+                yield f"rule add from {prefix} table {tables[port.name]}"
 
 
 def _offloads(node: Node, design: Design) -> Sequence[str]:
@@ -177,10 +179,6 @@ def _qdiscs(device: str, shaping: Shaping) -> Iterator[str]:
         f" burst {shaping.burst_bytes}"
         f" limit {shaping.limit_bytes} overhead {shaping.overhead_bytes}"
     )
-
-
-def _family(address: str) -> str:
-    return "-6 " if ":" in address else ""
 
 
 TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl")

@@ -1,6 +1,10 @@
 """What FRR is told in the routers of a lab, and how it is started and awaited; nothing is made."""
 
 import json
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from emulator.annexes import routing
-from emulator.annexes.routing import as_numbers, await_routes, daemon_batch, daemons, version
+from emulator.annexes.routing import as_numbers, await_routes, daemon_batch, daemons, start, version
 from emulator.device.lab.design import make_design
-from emulator.device.lab.model import Design
+from emulator.device.lab.model import Design, Hop
 from emulator.errors import HostError
 from emulator.host.tools import CommandBatch
 from emulator.topology.load import load_topology
@@ -41,6 +45,7 @@ BFDD = """bfd
   transmit-interval 50"""
 ZEBRA = """hostname charkha-x-leaf1
 no zebra nexthop kernel enable"""
+SHIPPED = Path(__file__).parents[3] / "topologies"
 FOLDER = Path("/run/charkha/labs/x")
 
 
@@ -56,6 +61,60 @@ def configured(design: Design, router: str) -> Mapping[str, str]:
 
 def test_a_leaf_is_told_of_its_spines_by_address_and_what_to_announce(design: Design) -> None:
     assert list(configured(design, "leaf1").items()) == [("zebra", ZEBRA), ("bfdd", BFDD), ("bgpd", BGPD)]
+
+
+IPV6 = """ exit-address-family
+ address-family ipv6 unicast
+  neighbor routers activate
+  redistribute kernel
+  maximum-paths 64"""
+
+
+@pytest.fixture
+def design_v6(tmp_path: Path) -> Design:
+    text = (SHIPPED / "leaf-spine-bgp.yaml").read_text()
+    (tmp_path / "v6.yaml").write_text(re.sub(r"198\.18\.(\d)\.0/24", r'"fd00:18:\1::/64"', text))
+    return make_design(load_topology(tmp_path / "v6.yaml", ranks=0), "x")
+
+
+def test_one_session_announces_routes_of_both_families(design: Design, design_v6: Design) -> None:
+    found = configured(design_v6, "leaf1")
+    assert found["bgpd"] == f"{BGPD}\n{IPV6}"
+    assert {name: text for name, text in found.items() if name != "bgpd"} == {"zebra": ZEBRA, "bfdd": BFDD}
+    port = design_v6.node("leaf1").port("u0")
+    assert port.addresses == ["169.254.0.7 peer 169.254.0.8/32", "fd63:6861:726b::7 peer fd63:6861:726b::8/128"]
+    hops = {route.prefix: route.hops for route in design_v6.node("leaf1").routes if route.is_learned}
+    assert hops == {"fd00:18:1::/64": [Hop("u0", "fd63:6861:726b::8"), Hop("u1", "fd63:6861:726b::a")]}
+    assert "peer fd63" not in str(design)
+
+
+def test_daemons_read_their_files_whatever_the_umask(
+    design: Design, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "await_routes", lambda *_: None)
+    monkeypatch.setattr(shutil, "chown", lambda *_: None)
+    before = os.umask(0o077)
+    try:
+        with pretended():
+            start(design, tmp_path)
+    finally:
+        os.umask(before)
+    own = tmp_path / "charkha-x-leaf0"
+    assert own.stat().st_mode & 0o055 == 0o055
+    assert [one.name for one in own.glob("frr/*") if one.stat().st_mode & 0o044 == 0o044] == [
+        one.name for one in own.glob("frr/*.conf")
+    ]
+
+
+def test_without_the_user_of_frr_its_package_is_asked_for(
+    design: Design, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chown(*_: object) -> None:
+        raise LookupError("no such user: 'frr'")
+
+    monkeypatch.setattr(shutil, "chown", chown)
+    with pretended(), pytest.raises(HostError, match="FRR has no user frr on this host: install it as a package"):
+        start(design, tmp_path)
 
 
 def test_without_bfd_no_bfdd_runs_and_bgpd_asks_for_none(design: Design) -> None:
@@ -93,6 +152,7 @@ def test_a_daemon_sees_the_folder_of_its_router_where_it_writes(design: Design) 
     words = list(daemon_batch(design.node("leaf0"), "/usr/lib/frr/bfdd", FOLDER).command)
     assert words[:6] == ["ip", "netns", "exec", "charkha-x-leaf0", "sh", "-c"]
     assert words[6].startswith('mount -n --bind "$0" /var/tmp && mount -n --bind "$0" /run && ')
+    assert subprocess.run(["sh", "-n", "-c", words[6]], check=False).returncode == 0
     assert words[7:9] == [str(FOLDER), "/usr/lib/frr/bfdd"]
     files = ["-f", "/run/frr/bfdd.conf", "--log", "file:/run/frr/bfdd.log"]
     assert words[9:] == ["-d", "-P", "0", *files]  # no port of TCP
@@ -107,6 +167,20 @@ def test_where_frr_is_missing_its_package_is_named() -> None:
 def test_the_version_is_that_of_zebra() -> None:
     with pretended(lambda batch: "zebra version 8.4.4\nCopyright 1996-2005 Kunihiro Ishiguro, et al.\n"):
         assert version() == "8.4.4"
+    with pretended(lambda batch: "zebra version 10.2-dev"):
+        assert version() == "10.2-dev"
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("zebra version 7.4.2\n", "7.5 or later, here is 7.4.2: install a newer one"),
+        ("Usage: zebra [OPTION]\n", "7.5 or later, /usr/lib/frr/zebra says 'Usage: zebra [OPTION]'"),
+    ],
+)
+def test_an_old_version_is_refused(said: str, problem: str) -> None:
+    with pretended(lambda batch: said), pytest.raises(HostError, match=re.escape(f"routers need FRR {problem}")):
+        version()
 
 
 def answers(design: Design, *, without: str = "", session: str = "up") -> Callable[[CommandBatch], str]:
@@ -122,7 +196,7 @@ def answers(design: Design, *, without: str = "", session: str = "up") -> Callab
             if route.is_learned and hops:
                 ways = hops[0] if len(hops) == 1 else {"nexthops": hops}
                 routes.append({"dst": route.prefix.removesuffix("/32"), **ways})
-        return json.dumps(routes)
+        return json.dumps([one for one in routes if (":" in one["dst"]) is ("-6" in batch.command)])
 
     return printed
 
@@ -133,7 +207,9 @@ def test_a_lab_is_up_when_every_router_has_all_ways_and_bfd_watches_them(
     monkeypatch.setattr(routing, "CONVERGENCE_TIMEOUT_S", 0)
     with pretended(answers(design)):
         await_routes(design, FOLDER)
-    missing = "has no route to 198.18.2.0/24 via u0, u1 after 0 s: a link is down, or FRR has ended; take the lab down"
+    missing = (
+        "has no route to 198.18.2.0/24 via u0, u1 after 0 s: a link is down, or frames are lost; take the lab down"
+    )
     with pretended(answers(design, without="u1")), pytest.raises(HostError, match=f"router leaf0 {missing}"):
         await_routes(design, FOLDER)
     with pretended(answers(design, session="down")), pytest.raises(HostError, match="leaf0 has no BFD session at u0"):
@@ -141,4 +217,38 @@ def test_a_lab_is_up_when_every_router_has_all_ways_and_bfd_watches_them(
     with pretended(answers(design, session="down")):
         await_routes(replace(design, routing=Routing("bgp")), FOLDER)
     with pretended(lambda batch: ""), pytest.raises(HostError, match="leaf0 has no route"):
+        await_routes(design, FOLDER)
+
+
+def test_routes_of_ipv6_are_awaited_too(design_v6: Design, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "CONVERGENCE_TIMEOUT_S", 0)
+    with pretended(answers(design_v6)):
+        await_routes(design_v6, FOLDER)
+    with pretended(answers(design_v6, without="u1")), pytest.raises(HostError, match="no route to fd00:18:2::/64 via"):
+        await_routes(design_v6, FOLDER)
+
+
+def test_a_daemon_that_has_ended_is_named_at_once(design: Design, tmp_path: Path) -> None:
+    seen = tmp_path / "charkha-x-leaf0" / "frr"
+    seen.mkdir(parents=True)
+    (seen / "zebra.pid").write_text(f"{os.getpid()}\n")  # another process has the number by now
+    with pretended(answers(design)):
+        await_routes(design, tmp_path)
+    with pretended(answers(design, without="u1")), pytest.raises(HostError) as told:
+        await_routes(design, tmp_path)
+    assert str(told.value) == "zebra of router leaf0 has ended: take the lab down and up again"
+
+
+@pytest.mark.parametrize(
+    "said", ["% Unknown command: show bfd peers json", '[{"peer": "169.254.0.8"}]', '{"peers": []}', ""]
+)
+def test_an_answer_of_bfdd_that_nobody_understands_is_shown(
+    design: Design, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "CONVERGENCE_TIMEOUT_S", 0)
+    known = answers(design)
+    with (
+        pretended(lambda batch: said if "vtysh" in batch.command else known(batch)),
+        pytest.raises(HostError, match=re.escape(f"leaf0 has no answer of bfdd that is understood ({said[:40]!r})")),
+    ):
         await_routes(design, FOLDER)

@@ -255,15 +255,8 @@ def test_seeds_differ_between_routers_and_are_never_zero() -> None:
             ),
             "r:1 - s:0 leads to router t through a bridge",
         ),
-        (
-            (
-                'hosts: [{name: a, address: "2001:db8::1"}]\nrouting: {protocol: bgp}\n'
-                'switches: [{name: r, kind: router}]\nlinks: [{endpoints: ["a:eth0", "r:0"]}]\n'
-            ),
-            "is for IPv4",
-        ),
     ],
-    ids=["no links", "loopback", "physical", "loop", "names", "bridge between routers", "routing of IPv6"],
+    ids=["no links", "loopback", "physical", "loop", "names", "bridge between routers"],
 )
 def test_what_cannot_be_a_lab_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(PlanError, match=said):

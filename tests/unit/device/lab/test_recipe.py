@@ -1,5 +1,6 @@
 """From a design to batches of commands."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from emulator.device.lab.shaping import shape
 from emulator.host.tools import CommandBatch
 from emulator.topology.load import load_topology
 from tests.support.topologies import shipped_topology
+
+SHIPPED = Path(__file__).parents[4] / "topologies"
 
 
 def lines_of(name: str, node: str) -> list[str]:
@@ -73,6 +76,18 @@ def test_hosts_with_several_ports_choose_by_source() -> None:
         ("eth3", "1003"),
         ("eth0", "onlink"),  # who is bound to no address
     ]
+
+
+def test_rules_of_ipv6_are_a_batch_of_their_own_and_no_line_has_options(tmp_path: Path) -> None:
+    """`ip -batch` takes options from its command line alone, and rules are of IPv4 without any."""
+    text = (SHIPPED / "dual-homed.yaml").read_text()
+    (tmp_path / "v6.yaml").write_text(re.sub(r"198\.18\.(\d+)\.0/24", r'"fd00:18:\1::/64"', text))
+    design = make_design(load_topology(tmp_path / "v6.yaml", ranks=0), "x")
+    batches = [one for one in node_batches(design.node("h0"), design) if one.command[0] == "ip"]
+    assert not any(line.startswith("-") for batch in batches for line in batch.lines)
+    [rules] = [one for one in batches if "-6" in one.command]
+    assert rules.lines == ["rule add from fd00:18::/64 table 1000", "rule add from fd00:18:10::/64 table 1001"]
+    assert not any(line.startswith("rule") for one in batches if one is not rules for line in one.lines)
 
 
 def test_a_router_spreads_by_ports_with_the_seed_of_the_topology() -> None:
@@ -136,8 +151,8 @@ def test_a_router_of_ipv6_gets_its_addresses_back(tmp_path: Path) -> None:
     node = make_design(load_topology(path, ranks=0, allow_networks=["2001:db8::/32"]), "test").node("sw0")
     lines = list(restored(node, {"p1"}))
     assert {f"address replace {one} dev p1 nodad" for one in node.port("p1").addresses if ":" in one} < set(lines)
-    assert any(line.startswith("-6 neighbour replace") for line in lines)
-    assert any(line.startswith("-6 route replace") for line in lines)
+    assert any(line.startswith("neighbour replace 2001:db8:2:") for line in lines)
+    assert any(line.startswith("route replace 2001:") for line in lines)
     assert not any(" p0" in line for line in lines)
 
 
