@@ -120,7 +120,7 @@ class Agent:
         await self._expect(control.Welcome)
         self._report(f"in run {self._link.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
-        self._report_interval_ns, self._routes = setup.report_interval_ns, setup.networks
+        self._report_interval_ns, self._routes = setup.report_interval_ns, (*setup.networks, *setup.alternate_networks)
         self._limits.check(setup, self._ports)
         for job in setup.jobs.values():
             for name, text in job.settings.algorithm_files.items():
@@ -254,7 +254,7 @@ class Agent:
     def _check_places(self, places: control.Places, job: int | None) -> None:
         """What leaves this agent goes to these; routes of the run are to lead to ranks of its jobs."""
         self._limits.check_places(places)
-        self._hosts[job] = [one.host for one in places.values()]
+        self._hosts[job] = [one for host, _, second in places.values() for one in (host, second) if one is not None]
         if len(self._hosts) == len(self._parts):
             self._limits.check_routes(self._routes, list(chain.from_iterable(self._hosts.values())))
 

@@ -22,6 +22,8 @@ from emulator.host import iproute
 LEASE_S = 180
 """Lifetime of an added address: the longest that it remains after a crash."""
 _ROUTE_PROTOCOL = 196  # rtnetlink(7): above 4 the kernel only stores it; it shows people who added a route
+_SECOND_METRIC = 2048
+"""Of routes from second addresses, above that of IPv6 by default: traffic without an address takes the first ones."""
 _LONGEST_LABEL = 15
 
 
@@ -40,7 +42,7 @@ async def leased(
         yield {}
         return
     devices = ports.devices(setup.address_users)
-    lease = _lease(devices, setup.networks, kernel)
+    lease = _lease(devices, setup, kernel)
     with contextlib.ExitStack() as held:
         for address in devices:
             held.enter_context(_held(address))
@@ -78,7 +80,7 @@ class _Lease:
     end: Sequence[str]
 
 
-def _lease(devices: Mapping[str, str], networks: Sequence[str], kernel: Any) -> _Lease:
+def _lease(devices: Mapping[str, str], setup: control.Setup, kernel: Any) -> _Lease:
     devices = {address: interface for address, interface in devices.items() if not ip_address(address).is_loopback}
     held = {interface: kernel.held_addresses(interface) for interface in set(devices.values())}
     added: dict[str, str] = {}
@@ -87,7 +89,13 @@ def _lease(devices: Mapping[str, str], networks: Sequence[str], kernel: Any) -> 
         if there is None or not there.is_permanent:
             added[address] = interface
     addresses = [f"address replace {_as_leased(address, interface)}" for address, interface in added.items()]
-    routes = _routes(devices, networks, kernel)
+    seconds = {place.alternate for place in setup.ranks}
+    first = {address: interface for address, interface in devices.items() if address not in seconds}
+    second = {address: interface for address, interface in added.items() if address in seconds}
+    routes = [
+        *_routes(first, setup.networks, kernel),
+        *_routes(second, setup.alternate_networks, kernel, f" metric {_SECOND_METRIC}"),
+    ]
     return _Lease(
         begin=addresses + [f"route replace {route}" for route in routes],
         keep=addresses + [f"route replace {route}" for route in routes if "expires" in route],
@@ -104,8 +112,10 @@ def _as_leased(address: str, interface: str) -> str:
     return f"{address}/32 dev {interface}{label} {lifetime}"
 
 
-def _routes(devices: Mapping[str, str], networks: Sequence[str], kernel: Any) -> list[str]:
+def _routes(devices: Mapping[str, str], networks: Sequence[str], kernel: Any, metric: str = "") -> list[str]:
     """Missing routes to ranks elsewhere on the link. None with several interfaces: each fits only some.
+
+    First and second addresses have their own. Second ones that are there already have what who added them wants.
 
     Raises:
         HostError: one would take addresses from another interface, which may be that of management.
@@ -129,8 +139,8 @@ def _routes(devices: Mapping[str, str], networks: Sequence[str], kernel: Any) ->
                     f"the run has a route to {network}, which this machine reaches through {other}: choose other "
                     f"addresses, or add the route to {interface} by hand"
                 )
-    expiry = f" expires {LEASE_S}" if is_v6 else " scope link"
-    return [f"{network} dev {interface} src {source} proto {_ROUTE_PROTOCOL}{expiry}" for network in missing]
+    more = f"{metric} expires {LEASE_S}" if is_v6 else f" scope link{metric}"
+    return [f"{network} dev {interface} src {source} proto {_ROUTE_PROTOCOL}{more}" for network in missing]
 
 
 def _is_in(inner: iproute.Prefix, outer: iproute.Prefix) -> bool:

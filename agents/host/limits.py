@@ -48,7 +48,7 @@ class Limits:
         places: Sequence[AddressUser] = setup.address_users
         for place in places:
             self.check_address(place.host, place.title)
-        for prefix in setup.networks:
+        for prefix in (*setup.networks, *setup.alternate_networks):
             self.check_address(prefix, "a route of the run")
             self._check_route(ip_network(prefix))
         if self.rate_bps is not None:

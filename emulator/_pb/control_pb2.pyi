@@ -198,7 +198,7 @@ class ClockReply(_message.Message):
     def __init__(self, query_sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("jobs", "networks", "flows", "report_interval_ns")
+    __slots__ = ("jobs", "networks", "flows", "report_interval_ns", "alternate_networks")
     class JobsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -210,11 +210,13 @@ class Setup(_message.Message):
     NETWORKS_FIELD_NUMBER: _ClassVar[int]
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     REPORT_INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
+    ALTERNATE_NETWORKS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.MessageMap[int, JobSetup]
     networks: _containers.RepeatedScalarFieldContainer[str]
     flows: _containers.RepeatedCompositeFieldContainer[FlowTask]
     report_interval_ns: int
-    def __init__(self, jobs: _Optional[_Mapping[int, JobSetup]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ..., report_interval_ns: _Optional[int] = ...) -> None: ...
+    alternate_networks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, jobs: _Optional[_Mapping[int, JobSetup]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ..., report_interval_ns: _Optional[int] = ..., alternate_networks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobSetup(_message.Message):
     __slots__ = ("run_id", "ranks", "transport", "message_bytes", "seed", "settings", "options", "domains", "prepares_itself")

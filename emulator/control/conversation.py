@@ -285,6 +285,7 @@ class Setup:
     Attributes:
         jobs: those that it plays a part of, by their number in the session, from 0.
         networks: prefixes of ranks elsewhere on the same link.
+        alternate_networks: those of their second addresses, to which the second addresses of its ranks send.
         flows: that it plays beside its ranks.
         report_interval_ns: completions are collected for so long.
     """
@@ -293,6 +294,7 @@ class Setup:
     networks: Sequence[NumericPrefix] = ()
     flows: Sequence[FlowTask] = ()
     report_interval_ns: int = REPORT_INTERVAL_NS
+    alternate_networks: Sequence[NumericPrefix] = ()
 
     @property
     def ranks(self) -> list[RankPlace]:

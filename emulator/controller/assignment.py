@@ -123,13 +123,18 @@ def domains_of(topology: Topology, ranks: Iterable[int]) -> list[DomainPlace]:
     return places
 
 
-def networks_beside(topology: Topology, ranks: Sequence[int]) -> list[str]:
-    """Prefixes of the ranks elsewhere, for agents that reach them on their own link; none where a router is between."""
+def networks_beside(topology: Topology, ranks: Sequence[int], *, alternate: bool = False) -> list[str]:
+    """Prefixes of the ranks elsewhere, for agents that reach them on their own link; none where a router is between.
+
+    `alternate`: those of second addresses.
+    """
     if any(switch.kind == "router" for switch in topology.network.switches):
         return []
-    own = {topology.port_of(rank) for rank in ranks}
+    own, hosts = {topology.port_of(rank) for rank in ranks}, {topology.host_index[rank] for rank in ranks}
     found: dict[str, None] = {}
     for rank in range(topology.endpoints):
-        if topology.port_of(rank) not in own:
+        if topology.port_of(rank) not in own and not alternate:
             found[topology.interface_of(rank).prefix or topology.address_of(rank)] = None
+        elif alternate and topology.host_index[rank] not in hosts and (second := topology.alternate_of(rank)):
+            found[topology.alternate_interface_of(rank).prefix or second] = None
     return list(found)

@@ -80,7 +80,7 @@ class SessionPlan:
     Attributes:
         session_id: that of the run, if there is one job.
         jobs: their runs, in order.
-        networks: agent → prefixes of ranks elsewhere on its own link.
+        networks, alternate_networks: agent → prefixes of (second addresses of) ranks elsewhere on its own link.
         flows: agent → flows that it plays beside its ranks.
         flow_addresses: of their ends and peers.
         listening: where remote agents dial in.
@@ -91,6 +91,7 @@ class SessionPlan:
     session_id: str
     jobs: Sequence[RunPlan]
     networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    alternate_networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
     flow_addresses: Sequence[str] = ()
     listening: ListenAddress | None = None
@@ -108,6 +109,7 @@ class SessionPlan:
             self.networks.get(agent, ()),
             self.flows.get(agent, ()),
             self.report_interval_ns,
+            self.alternate_networks.get(agent, ()),
         )
 
     @property

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from emulator.results.run_folder.reader import read_run
+from emulator.results.run_folder.schema import RunTable
 from emulator.units import NS_PER_S
 from tests.support.command import Finished, charkha, started, succeed, wait_for
 from tests.support.full import IS_FULL, variant
@@ -219,3 +222,49 @@ def test_ranks_with_ipv6_addresses_come_and_go_too(two: Rack) -> None:
         assert finished.code == 0, finished.stderr
         assert "2001:db8" not in two.servers[0].run("ip", "-6", "address", "show", "dev", "eth1")
         assert "2001:db8" not in two.servers[0].run("ip", "-6", "route", "show", "dev", "eth1")
+
+
+TWO_PORTS = """name: two-ports
+hosts:
+  - {name: s0, interfaces: [{name: eth1, per_rank: "fd00:18:1::/64"}, {name: eth2, per_rank: "fd00:18:11::/64"}]}
+  - {name: s1, interfaces: [{name: eth1, per_rank: "fd00:18:2::/64"}, {name: eth2, per_rank: "fd00:18:12::/64"}]}
+switches: [{name: dut, kind: physical}, {name: twin, kind: physical}]
+links:
+  - {endpoints: ["s0:eth1", "dut:s0"], mtu: 1500}
+  - {endpoints: ["s1:eth1", "dut:s1"], mtu: 1500}
+  - {endpoints: ["s0:eth2", "twin:s0"], mtu: 1500}
+  - {endpoints: ["s1:eth2", "twin:s1"], mtu: 1500}
+dut: {kind: fabric, nodes: [dut, twin]}
+agents: {s0: s0, s1: s1}
+"""
+
+
+@variant
+@pytest.mark.slow
+def test_agents_by_hand_reach_second_addresses_and_leave_no_routes(lab_host: None, tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(TWO_PORTS)
+    ports = ("--interface", "eth1", "--interface", "eth2")
+    with rack(2, tmp_path, duts=("dut", "twin")) as servers:
+        shaped = ("rate", "200mbit", "burst", "64k", "latency", "50ms")
+        servers.middle.run("tc", "qdisc", "add", "dev", "dut1", "root", "tbf", *shaped)
+        what = ("bench", "all_reduce", "-n", 2, "-b", "8M", "-e", "8M", "--iterations", 12, "--warmup", 0)
+        how = ("--transport", "roce", "--survive", "--qp-timeout", 13, "--retry-count", 2, "--topology", "two.yaml")
+        prefix = servers.servers[0].prefix
+        played = started(*what, *how, *servers.listening, "--out", "run", cwd=tmp_path, prefix=prefix)
+        with servers.agent(0, *ports), servers.agent(1, *ports), played as run:
+            wait_for(lambda: servers.carried_bytes("dut") > 16 << 20 or run.process.poll())
+            routes = servers.servers[1].run("ip", "-6", "route", "show", "proto", "196")
+            servers.middle.run("ip", "link", "set", "dut1", "down")
+            wait_for(lambda: servers.carried_bytes("twin") > 4 << 20 or run.process.poll())
+            servers.middle.run("ip", "link", "set", "dut1", "up")
+            finished = run.finish()
+        assert finished.code == 0, finished.stderr
+        assert re.findall(r"(\S+) dev (eth\d) src (\S+) metric (\d+)", routes) == [
+            ("fd00:18:1::/64", "eth1", "fd00:18:2::1", "1024"),
+            ("fd00:18:11::/64", "eth2", "fd00:18:12::1", "2048"),
+        ]
+        for place in servers.servers:
+            assert "proto 196" not in place.run("ip", "-6", "route", "show")
+            assert "fd00" not in place.run("ip", "-6", "address", "show")
+    table = read_run(tmp_path / "run").table(RunTable.EVENTS)
+    assert {row["edge"] for row in table.to_pylist()} == {"begin", "end"}

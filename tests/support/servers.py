@@ -115,20 +115,22 @@ class Agent:
 
 
 @contextmanager
-def rack(servers: int, folder: Path) -> Iterator[Rack]:
-    """Servers for the length of a test."""
+def rack(servers: int, folder: Path, *, duts: Sequence[str] = ("dut",)) -> Iterator[Rack]:
+    """Servers for the length of a test, with eth1, eth2 … at the bridges `duts`."""
     with ExitStack() as stack:
         middle = stack.enter_context(namespace())
         places = [stack.enter_context(namespace()) for _ in range(servers)]
-        for bridge in ("mgmt", "dut"):
+        bridges = {"mgmt": "mgmt"} | {f"eth{number}": name for number, name in enumerate(duts, 1)}
+        for bridge in bridges.values():
             middle.run("ip", "link", "add", bridge, "type", "bridge")
             middle.run("ip", "link", "set", bridge, "up")
         for number, place in enumerate(places):
-            for interface, bridge in (("mgmt", "mgmt"), ("eth1", "dut")):
+            for interface, bridge in bridges.items():
                 port = f"{bridge}{number}"
                 middle.run("ip", "link", "add", port, "type", "veth", "peer", "name", interface, "netns", place.name)
                 middle.run("ip", "link", "set", port, "master", bridge, "up")
                 place.run("ip", "link", "set", interface, "up")
             place.run("ip", "address", "add", f"10.99.0.{number + 1}/24", "dev", "mgmt")
-            cut_frames(place, "eth1")
+            for interface in bridges.keys() - {"mgmt"}:
+                cut_frames(place, interface)
         yield Rack(places, middle, folder)

@@ -29,14 +29,18 @@ def session_plan(settled: Sequence[Settled], *, session_id: str) -> SessionPlan:
     """
     first = settled[0]
     networks: dict[str, list[str]] = {}
+    alternates: dict[str, list[str]] = {}
     for one in settled:
         for name in one.assignment.remote:
             beside = networks_beside(one.topology, one.assignment.ranks_of[name])
             networks.setdefault(name, []).extend([*beside, *(_peers_of(one, name) if one is first else ())])
+            seconds = networks_beside(one.topology, one.assignment.ranks_of[name], alternate=True)
+            alternates.setdefault(name, []).extend(seconds)
     return SessionPlan(
         session_id=session_id,
         jobs=[one.plan for one in settled],
         networks={name: list(dict.fromkeys(found)) for name, found in networks.items()},
+        alternate_networks={name: list(dict.fromkeys(found)) for name, found in alternates.items()},
         flows=assign_flows(first.flows, first.assignment, first.topology),
         flow_addresses=_flow_addresses(first),
         listening=first.listening,

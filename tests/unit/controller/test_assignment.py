@@ -1,5 +1,6 @@
 """Who plays which ranks, and who may be let in to do it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,23 @@ def test_a_named_agent_may_not_be_called_as_local_ones_are(tmp_path: Path) -> No
 def test_an_agent_learns_the_networks_of_the_other_ports(tmp_path: Path) -> None:
     topology = _topology(tmp_path)
     assert networks_beside(topology, [0, 1]) == ["198.18.1.1", "198.18.1.2", "198.18.2.0/28"]
+    assert networks_beside(topology, [0, 1], alternate=True) == []
+
+
+TWO_PORTS = """
+hosts:
+  - {name: h0, interfaces: [{name: eth0, per_rank: 198.18.0.0/28}, {name: eth1, per_rank: 198.18.10.0/28}]}
+  - {name: h1, interfaces: [{name: eth0, per_rank: 198.18.1.0/28}, {name: eth1, addresses: [198.18.11.1, 198.18.11.2]}]}
+"""
+
+
+def test_networks_of_second_addresses_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(TWO_PORTS)
+    topology = load_topology(tmp_path / "t.yaml", ranks=2)
+    assert networks_beside(topology, [0]) == ["198.18.1.0/28"]
+    assert networks_beside(topology, [0], alternate=True) == ["198.18.11.1"]
+    assert networks_beside(topology, [1], alternate=True) == ["198.18.10.0/28"]
+    assert networks_beside(replace(topology, alternates=()), [0], alternate=True) == []
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,33 @@ def test_second_addresses_are_leased_at_their_interfaces(host: Host) -> None:
         Ports(["eth0"]).devices(setup.address_users)
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_routes_from_second_addresses_go_through_their_interface(host: Host, *, is_there: bool) -> None:
+    place = RankPlace(0, "192.0.2.87", 1, 1, "eth0", alternate="198.51.100.87", alternate_interface="eth1")
+    jobs = {0: JobSetup("run", [place], "roce", 1, 0, settings=None)}
+    setup = Setup(jobs, ["192.0.2.128/25"], alternate_networks=["198.51.100.128/25"])
+    if is_there:  # with the routes that whoever added it wants
+        host.held = {"198.51.100.87": HeldAddress("198.51.100.87", 24, FOREVER)}
+
+    async def run() -> None:
+        async with leased(Ports(["eth0", "eth1"]), setup, kernel=host):
+            pass
+
+    asyncio.run(run())
+    routes = [line for line in host.changes[0][0] if line.startswith("route")]
+    second = ["route replace 198.51.100.128/25 dev eth1 src 198.51.100.87 proto 196 scope link metric 2048"]
+    assert routes == [
+        "route replace 192.0.2.128/25 dev eth0 src 192.0.2.87 proto 196 scope link",
+        *([] if is_there else second),
+    ]
+    removed = [line.partition(" ")[0] for line in host.changes[1][0]]
+    assert removed == ["route"] * len(routes) + ["address"] * len(routes)
+    host.elsewhere = {"198.51.100.0/24": "mgmt0"}
+    if not is_there:
+        with pytest.raises(HostError, match=r"198\.51\.100\.128/25, which this machine reaches through mgmt0"):
+            asyncio.run(run())
+
+
 def lease(
     host: Host, interfaces: Sequence[str] | None, *addresses: str, networks: Sequence[str] = ()
 ) -> Mapping[str, str]:

@@ -111,6 +111,8 @@ def test_routes_are_narrow_unless_the_owner_names_their_network(wide: str) -> No
     Limits().check(setup(networks=["198.18.7.0/24", "fd00::/64", "127.2.0.0/16"]))
     with pytest.raises(HostError, match=rf"a route to {wide}, but this agent adds none wider .*--route-network {wide}"):
         Limits().check(setup(networks=[wide]))
+    with pytest.raises(HostError, match="adds none wider"):
+        Limits().check(replace(setup(), alternate_networks=[wide]))
     Limits(routes=[ip_network(wide)]).check(setup(networks=[wide]))
 
 
