@@ -8,7 +8,7 @@ from itertools import starmap
 from emulator.results.statistics.metric import IterationKey, Metric, MetricKind, Reading, Scope, TesterEffect, Unit
 from emulator.results.statistics.samples.classes import IN_A_HOST
 from emulator.results.statistics.summary import RunSummary
-from emulator.results.statistics.traffic.dut_counters import MARKS, describe_surplus, dropped_frames
+from emulator.results.statistics.traffic.dut_counters import MARKS, UNREAD, describe_surplus, dropped_frames
 from emulator.results.statistics.traffic.flow_counters import MAXIMA
 from emulator.results.statistics.traffic.flow_figures import GOODPUT, RTT
 from emulator.trace.meaning.imported import DROPPED, GUESSED
@@ -349,7 +349,8 @@ def _total(
     effect: TesterEffect = TesterEffect.NOTHING,
 ) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
-        yield Reading(None, value(summary))
+        why = next((one for one in summary.warnings if key.startswith("totals.dut") and one.startswith(UNREAD)), "")
+        yield Reading(None, value(summary), why=why, is_least=bool(why))
 
     return Metric(
         name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, MetricKind.COUNTER, effect, family, "", read

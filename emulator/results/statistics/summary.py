@@ -40,6 +40,7 @@ from emulator.results.statistics.traffic.dut_counters import (
     DeviceFrames,
     device_frames,
     dropped_frames,
+    run_warnings,
     sum_dut_counters,
 )
 from emulator.results.statistics.traffic.flow_counters import (
@@ -272,7 +273,7 @@ def summarise(run: Run) -> RunSummary:
         iteration=_with_uncertainty(iteration, iteration_durations(usage, manifest), sources),
         totals=totals,
         tester=_tester_facts(manifest, samples),
-        warnings=manifest.warnings,
+        warnings=run_warnings(manifest),
         imported=manifest.trace.imported,
         worst_flows=worst_flows(on_the_wire, counters, manifest, most=WORST_FLOWS, flow_events=flow_events),
         loss_foci=loss_foci(on_the_wire, counters, manifest),

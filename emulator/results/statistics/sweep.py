@@ -17,7 +17,7 @@ from emulator.results.statistics.method.descriptive import percentile, variation
 from emulator.results.statistics.method.nccl_conventions import busbw_factor, root_of
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.results.statistics.samples.measured_rows import read_measured
-from emulator.results.statistics.traffic.dut_counters import DeviceFrames, device_frames, sum_dut_counters
+from emulator.results.statistics.traffic.dut_counters import DeviceFrames, device_frames, run_warnings, sum_dut_counters
 from emulator.results.statistics.traffic.flow_counters import sum_flow_counters
 from emulator.results.statistics.traffic.network_traffic import PathCounts, path_counts
 from emulator.results.statistics.worst.worst_steps import WorstStep, worst_steps_of
@@ -125,7 +125,7 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
         rows,
         trials=run.manifest.trials,
         counters=sum_flow_counters(run.table(RunTable.FLOWS)),
-        warnings=run.manifest.warnings,
+        warnings=run_warnings(run.manifest),
         dut=sum_dut_counters(readings, run.manifest),
         device_frames=device_frames(readings, run.manifest),
         worst_steps=worst_steps_of(run),

@@ -17,6 +17,7 @@ import pyarrow as pa
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.statistics.samples.measured_rows import block_starts, labels_and_codes, to_ints
 from emulator.trace.meaning.model import IntArray
+from emulator.visible import visible
 
 DROPS = {
     "profile_drops": "by its profile",
@@ -27,6 +28,7 @@ DROPS = {
 }
 """Drop counters → where the frames were dropped."""
 MARKS = "ecn_marked"
+UNREAD = "counters of the device were not read to the end of the run"
 
 
 FRAMES_IN, FRAMES_OUT, DUPLICATES = "rx_packets", "tx_packets", "profile_duplicates"
@@ -185,6 +187,14 @@ def describe_surplus(surplus: int) -> str:
     return (
         f"{surplus:,} more out than its counters explain (duplicates, frames of its own, or an error of the counting)"
     )
+
+
+def run_warnings(manifest: Manifest) -> Mapping[str, int]:
+    """The warnings of a run, and why counters of devices were not read to its end."""
+    facts = manifest.dut.get("counters")
+    problems = facts.get("problems") if isinstance(facts, Mapping) else None
+    known = [visible(one) for one in problems if isinstance(one, str)] if isinstance(problems, list) else ()
+    return {**manifest.warnings, **{f"{UNREAD}: {one}": 1 for one in known}}
 
 
 def device_nodes(manifest: Manifest) -> Collection[str]:

@@ -9,6 +9,7 @@ from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import IN_A_HOST
 from emulator.results.statistics.samples.iterations import IterationSummary
+from emulator.results.statistics.traffic.dut_counters import UNREAD
 from emulator.results.statistics.traffic.network_traffic import NetworkTraffic
 from emulator.results.verdict.judge import Outcome, Verdict
 from emulator.trace.meaning.imported import GUESSED
@@ -113,6 +114,7 @@ def warnings(facts: PageFacts) -> Iterator[str]:
             f"Guessed: the recording lacks {count_of(guesses, 'fact')} about its traffic; the import from "
             f"{imported.format} guessed. The method section lists them."
         )
+    yield from (f"{one[0].upper()}{one[1:]}." for one in facts.summary.warnings if one.startswith(UNREAD))
     if facts.summary.totals.early:
         yield f"{describe_early(facts.summary.totals.early)}."
 

@@ -11,6 +11,7 @@ from emulator.results.statistics.traffic.dut_counters import (
     counter_series,
     describe_device,
     device_frames,
+    run_warnings,
     sum_dut_counters,
 )
 from tests.support.runs import manifest
@@ -48,6 +49,23 @@ def test_frames_that_the_device_lost_and_marked_are_counted_and_no_others() -> N
     assert counts == {"profile_drops": 1200, "qdisc_drops": 5, "ecn_marked": 3}
     assert describe_device((), counts) == "1,205 frames dropped (1,200 by its profile, 5 in queues), 3 marked (ECN)"
     assert describe_device((), {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("counters", "found"),
+    [
+        ({"problems": ["s1: the stream ended", "s2: \x1b[2J"]}, ("s1: the stream ended", "s2: \\x1b[2J")),
+        ({"problems": "text"}, ()),
+        ({"problems": [3, None]}, ()),
+        ("text", ()),
+        (None, ()),
+    ],
+)
+def test_why_counters_broke_off_is_read_from_the_manifest(counters: object, found: tuple[str, ...]) -> None:
+    one = replace(manifest(), dut={"counters": counters}, warnings={"odd": 2})
+    said = {f"counters of the device were not read to the end of the run: {reason}": 1 for reason in found}
+    assert run_warnings(one) == {"odd": 2} | said
+    assert run_warnings(manifest()) == {}
 
 
 def frames(*rows: tuple[str, str, str, int]) -> pa.Table:

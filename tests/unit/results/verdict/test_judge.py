@@ -15,6 +15,7 @@ from emulator.results.statistics.metric import IterationKey, Reading
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.iterations import MeasuredIteration
 from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.statistics.traffic.dut_counters import UNREAD
 from emulator.results.statistics.uncertainty import Budget, Component
 from emulator.results.verdict.judge import Outcome, Verdict, judge, judge_tester
 from emulator.results.verdict.rules import MetricBound, Rule, Rules, Selection
@@ -106,6 +107,21 @@ def test_what_was_not_measured_is_undecided_and_never_passes(summary: RunSummary
         assert (verdict.outcome, verdict.exit_code) == (Outcome.UNDECIDED, exit_codes.UNDECIDED)
         assert verdict.decisive is not None
         assert verdict.decisive.reason == reason
+
+
+def test_counters_that_broke_off_do_not_say_that_the_device_dropped_little(summary: RunSummary) -> None:
+    whole = replace(summary, totals=replace(summary.totals, dut={"rx_dropped": 3}, is_dut_monitored=True))
+    broken = replace(whole, warnings={f"{UNREAD}: s1 sent nothing": 1})
+    for one, limit, outcome in (
+        (whole, 3, Outcome.PASS),
+        (whole, 2, Outcome.FAIL),
+        (broken, 3, Outcome.UNDECIDED),
+        (broken, 2, Outcome.FAIL),
+    ):
+        assert judged(one, rule("device_drops", "at most", limit)).outcome is outcome
+    decisive = judged(broken, rule("device_drops", "at most", 3)).decisive
+    assert decisive is not None
+    assert decisive.reason == f"{UNREAD}: s1 sent nothing"
 
 
 def test_a_rule_that_no_class_matches_is_undecided(summary: RunSummary) -> None:

@@ -1,19 +1,25 @@
 """What the report of a run says, held to what the run's table and JSON say."""
 
+import io
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
+from rich.console import Console
+
 from emulator.results.run_folder.reader import read_run
 from emulator.results.statistics.events import Migrations
 from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.sweep import sweep_table
+from emulator.trace.meaning.model import CommKind
 from emulator.views.as_json import summary_to_json
 from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import PageFacts, read_facts
 from emulator.views.html.page.document import Block, Chart, Figures, Page, Table, render
 from emulator.views.html.run_page import facts_to_json, run_page
 from emulator.views.html.sections.overview import sentence
+from emulator.views.terminal.summary_table import render as render_summary
 from tests.data.make_run_v1 import FOLDER
 from tests.support.runs import collective, manifest, pair, ranks, write_run
 
@@ -93,6 +99,19 @@ def test_an_aborted_run_says_so_at_the_top(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", collective([0, 0], [10, 10]))
     broken = replace(run, manifest=replace(run.manifest, status="aborted", reason="power cut"))
     assert run_page(read_facts(broken)).warnings[0].startswith("Aborted: power cut")
+
+
+def test_counters_of_the_device_that_broke_off_are_told_everywhere(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", collective([0, 0], [10, 10]))
+    problem = "counters of the device were not read to the end of the run: s1: the stream ended"
+    run = replace(run, manifest=replace(run.manifest, dut={"counters": {"problems": ["s1: the stream ended"]}}))
+    facts = read_facts(run)
+    assert run_page(facts).warnings == [f"C{problem[1:]}."]
+    assert facts_to_json(facts)["warnings"] == {problem: 1}
+    assert sweep_table(run, kind=CommKind.ALL_REDUCE, ranks=2, sizes=[64]).warnings == {problem: 1}
+    text = io.StringIO()
+    Console(file=text, width=200).print(render_summary(facts.summary))
+    assert problem in text.getvalue()
 
 
 def test_every_picture_has_data_of_equal_length_and_a_description() -> None:
