@@ -106,6 +106,7 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "read_algorithm": f"{_ANNEXES}msccl.lanes:read_algorithm",
         "transformer_load": f"{_ANNEXES}workloads.transformer_traffic:transformer_load",
         "play_with_peer": f"{_BESIDE_THE_NIC}peer.echo:run",
+        "migrations": f"{_ANNEXES}recovery:migrations",
         "event_figures": f"{_ANNEXES}recovery:event_figures",
         "port_rates": f"{_ANNEXES}timeline.rates:port_rates",
         "rate_sections": f"{_ANNEXES}timeline.page:sections",

@@ -15,15 +15,15 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from emulator.results.run_folder.manifest import COMPLETE
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.events import DeviceEvent, EventFigures, RateChange, device_events
+from emulator.results.run_folder.schema import BY_AGENT, RunTable
+from emulator.results.statistics.events import DeviceEvent, EventFigures, Migrations, RateChange, device_events
 from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.results.statistics.samples.iterations import iteration_durations
 from emulator.results.statistics.samples.measured_rows import to_ints
@@ -35,6 +35,9 @@ from emulator.units import BITS_PER_BYTE, NS_PER_S
 NO_TIMELINE = "not measured: the run has no timeline (--timeline)"
 _FOREVER_NS = 1 << 62
 _FLOW = ("src", "dst", "qpn")
+_Moved: TypeAlias = tuple[tuple[int, str], ...]
+TOGETHER_NS = 500_000_000
+"""Pauses between moves of one loss: queue pairs find it when they send."""
 WINDOW_BINS, LEAST_BINS = 50, 10
 """Bins before and after an event in which its step is looked for: most, and least."""
 LEAST_OF_USUAL, MOST_USUAL = 1.5, 500
@@ -54,7 +57,49 @@ def event_figures(run: Run) -> tuple[EventFigures, ...]:
     pauses = _Pauses(run, iterations.disturbed) if any(one.stops_traffic for one in events) else None
     rates = _Rates(run, events) if any(not one.stops_traffic for one in events) else None
     probes = _Probes(run, iterations.disturbed)
-    return tuple(_figures(one, iterations, pauses, rates, probes) for one in events)
+    found = [_figures(one, iterations, pauses, rates, probes) for one in events]
+    went = migrations(run)
+    return tuple(replace(one, moved=_moved(one.event, iterations.begun_ns, events, went)) for one in found)
+
+
+def migrations(run: Run) -> tuple[Migrations, ...]:
+    """The migrations of traffic, by port and direction, in the order in which they began.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+    """
+    begun_ns = int(to_ints(run.table(RunTable.ITERATIONS, ["start_ns"])["start_ns"]).min(initial=_FOREVER_NS))
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in run.table(RunTable.EVENTS).to_pylist():
+        if row["seen_by"] == BY_AGENT and row["time_ns"] is not None:
+            place = f"{row['device']}:{row['interface']}", row["what"]
+            found.setdefault(place, []).append(row["time_ns"])
+    grouped = [
+        Migrations(*place, len(times), min(times) - begun_ns, max(times) - begun_ns, tuple(_together(sorted(times))))
+        for place, times in found.items()
+    ]
+    return tuple(sorted(grouped, key=lambda one: (one.first_ns, one.where)))
+
+
+def _together(times: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(first, last) of times that follow each other within `TOGETHER_NS`."""
+    first = times[0]
+    for one, following in zip(times, [*times[1:], None], strict=True):
+        if following is None or following - one > TOGETHER_NS:
+            yield first, one
+            first = following or 0
+
+
+def _moved(event: DeviceEvent, begun_ns: int, events: Sequence[DeviceEvent], moved: Sequence[Migrations]) -> _Moved:
+    """What moved from an event that stops traffic until the next one, after the first iteration began."""
+    begin_ns = event.begin_ns
+    if begin_ns is None or not event.stops_traffic:
+        return ()
+    begins = [one.begin_ns for one in events if one.stops_traffic and one.begin_ns is not None]
+    next_ns = min((at for at in begins if at > begin_ns), default=_FOREVER_NS)
+    first_ns = begin_ns - (event.begin_error_ns or 0)
+    found = [(at, f"{one.where} {one.what}") for one in moved for at, _ in one.spans]
+    return tuple(sorted((at - begun_ns, what) for at, what in found if first_ns <= at < next_ns))
 
 
 def _figures(

@@ -3,9 +3,10 @@
 A rank of a run has its iterations, the spans in which its device was busy, and a track per process group (more if its
 communications overlap). The job is a process too, and has a slice per iteration, from the first start to the last end:
 its duration is the JCT. Flows that were recorded by time (docs/timeline.md) are counters of the ranks that receive
-them. What changed at the device is a slice on the track of its port, in the process of the device. Timestamps are
-those of the run folder, ns of the run's clock. The arguments of a slice, under `debug`, hold its figures. Counters of
-the device are counters of the same process, those that changed: levels as they are, others as increase per second.
+them. What changed at the device is a slice on the track of its port, in the process of the device, and traffic that
+moved to another port (--survive) is an instant on the track of the port that it left. Timestamps are those of the run
+folder, ns of the run's clock. The arguments of a slice, under `debug`, hold its figures. Counters of the device are
+counters of the same process, those that changed: levels as they are, others as increase per second.
 
 A rank of a trace has tracks for CPU, device and each process group.
 """
@@ -25,7 +26,7 @@ from emulator.annexes.exports.formats import Format
 from emulator.errors import HostError, InputError
 from emulator.host.files import writing
 from emulator.results.run_folder.reader import Run
-from emulator.results.run_folder.schema import RunTable
+from emulator.results.run_folder.schema import BY_AGENT, RunTable
 from emulator.results.statistics.events import device_events
 from emulator.results.statistics.samples.measured_rows import to_ints
 from emulator.results.statistics.traffic.dut_counters import counter_series
@@ -77,19 +78,39 @@ class Tracks:
         """A slice on the track `path` = (process, track), if any of it is in the span."""
         if end_ns < self._span[0] or start_ns > self._span[1]:
             return
-        track = self._track(path)
-        begin = self._packet(start_ns)
-        begin.track_event.type = begin.track_event.TYPE_SLICE_BEGIN
-        begin.track_event.track_uuid = track
-        begin.track_event.name = name
-        begin.track_event.categories.append(category)
-        for key, value in arguments.items():
-            _set(begin.track_event.debug_annotations.add(), key, value)
-        self._builder.write_packet(begin)
+        self._named(path, name, start_ns, arguments, category, is_instant=False)
         end = self._packet(end_ns)
         end.track_event.type = end.track_event.TYPE_SLICE_END
-        end.track_event.track_uuid = track
+        end.track_event.track_uuid = self._track(path)
         self._builder.write_packet(end)
+
+    def instant(
+        self, path: tuple[str, ...], name: str, time_ns: int, arguments: Mapping[str, Any], category: str
+    ) -> None:
+        """An event without duration on the track `path` = (process, track), if it is in the span."""
+        if self._span[0] <= time_ns <= self._span[1]:
+            self._named(path, name, time_ns, arguments, category, is_instant=True)
+
+    def _named(
+        self,
+        path: tuple[str, ...],
+        name: str,
+        time_ns: int,
+        arguments: Mapping[str, Any],
+        category: str,
+        *,
+        is_instant: bool,
+    ) -> None:
+        track = self._track(path)
+        packet = self._packet(time_ns)
+        event = packet.track_event
+        event.type = event.TYPE_INSTANT if is_instant else event.TYPE_SLICE_BEGIN
+        event.track_uuid = track
+        event.name = name
+        event.categories.append(category)
+        for key, value in arguments.items():
+            _set(event.debug_annotations.add(), key, value)
+        self._builder.write_packet(packet)
 
     def count(self, path: tuple[str, ...], unit: str, time_ns: int, value: int) -> None:
         """A value, from a time on, of the counter `path` = (process, counter); values come in order."""
@@ -294,8 +315,17 @@ def _add_rates(line: Tracks, run: Run) -> None:
 
 
 def _add_events(line: Tracks, run: Run) -> None:
-    """A slice for each event of the device, on a track per port; one that did not end lasts as long as the run."""
-    events = [one for one in device_events(run.table(RunTable.EVENTS)) if one.happened]
+    """A slice for each event of the device, on a track per port; one that did not end lasts as long as the run.
+
+    And an instant for each migration of traffic, on the track of the port that it left.
+    """
+    changes = run.table(RunTable.EVENTS)
+    for row in changes.to_pylist():
+        if row["seen_by"] == BY_AGENT and row["time_ns"] is not None:
+            facts = {name: row[name] for name in ("name", "uncertainty_ns")}
+            port = f"{row['device']}:{row['interface']}"
+            line.instant(("device", port), row["what"], row["time_ns"], facts, "event")
+    events = [one for one in device_events(changes) if one.happened]
     table = run.table(RunTable.ITERATIONS, ["start_ns", "end_ns"])
     if events and table.num_rows:
         first, last = int(to_ints(table["start_ns"]).min()), int(to_ints(table["end_ns"]).max())

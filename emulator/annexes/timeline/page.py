@@ -12,7 +12,7 @@ from emulator.annexes.timeline.rates import FAIR, WINDOW_BINS, FloatArray, Rates
 from emulator.results.run_folder.manifest import Manifest
 from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
-from emulator.results.statistics.events import DeviceEvent
+from emulator.results.statistics.events import EventMark
 from emulator.results.statistics.port_rates import PortRates
 from emulator.results.statistics.traffic.dut_counters import DROPS, CounterName, Readings, counter_series
 from emulator.roce.options import TIMELINE_BINS
@@ -52,16 +52,16 @@ _ABOUT = (
 
 
 def sections(
-    timeline: pa.Table, manifest: Manifest, events: Sequence[DeviceEvent] = (), counters: pa.Table | None = None
+    timeline: pa.Table, manifest: Manifest, marks: Sequence[EventMark] = (), counters: pa.Table | None = None
 ) -> Iterator[PageSection]:
-    """The section, if flows were recorded by time, with the events and queues of the device."""
+    """The section, if flows were recorded by time, with marks of what changed, and the queues of the device."""
     if timeline.num_rows:
         found = Rates(timeline, manifest)
         ports, flows = found.ports(), found.flows()
         title = "Rates over time"
         blocks: list[Block] = [
-            _over_time(found, manifest, events),
-            *_queues(found, _of_switches(counters, manifest), events),
+            _over_time(found, manifest, marks),
+            *_queues(found, _of_switches(counters, manifest), marks),
             _table(ports, found.sharing(), flows),
         ]
         yield PageSection("rates", title, blocks, _ABOUT)
@@ -76,7 +76,7 @@ def _length(found: Rates, manifest: Manifest, joined: int) -> str:
     return f"{text}; {joined} are drawn as one." if joined > 1 else f"{text}."
 
 
-def _over_time(found: Rates, manifest: Manifest, events: Sequence[DeviceEvent]) -> Chart:
+def _over_time(found: Rates, manifest: Manifest, marks: Sequence[EventMark]) -> Chart:
     points, joined = Rows(), -(-found.bins // POINTS)
     end_ns = found.begin_ns + found.bins * found.bin_ns
     for kind, series in (("port", found.ports()), ("flow", found.flows())):
@@ -90,7 +90,7 @@ def _over_time(found: Rates, manifest: Manifest, events: Sequence[DeviceEvent]) 
         "Payload received per second over time, one line per port or flow.",
         Picture(
             "rates",
-            {"points": points.columns, "events": bands(events, found.begin_ns, end_ns)},
+            {"points": points.columns, "events": bands(marks, found.begin_ns, end_ns)},
             "kind",
             _CHOICES,
         ),
@@ -128,7 +128,7 @@ def job_rates(runs: Mapping[str, Run]) -> Iterator[Block]:
         yield _shared_ports(together, receive)
 
 
-def _queues(found: Rates, series: Mapping[CounterName, Readings], events: Sequence[DeviceEvent]) -> Iterator[Chart]:
+def _queues(found: Rates, series: Mapping[CounterName, Readings], marks: Sequence[EventMark]) -> Iterator[Chart]:
     """What waited, was dropped and was marked meanwhile, if there was any of it: in the time of the rates."""
     step_ns = -(-found.bins // POINTS) * found.bin_ns
     count = -(-found.bins * found.bin_ns // step_ns)
@@ -155,7 +155,7 @@ def _queues(found: Rates, series: Mapping[CounterName, Readings], events: Sequen
             "Depth of queues, drops and marks over time, one line per port.",
             Picture(
                 "queues",
-                {"points": points.columns, "events": bands(events, found.begin_ns, int(edges[-1]))},
+                {"points": points.columns, "events": bands(marks, found.begin_ns, int(edges[-1]))},
                 "kind",
                 kinds,
             ),

@@ -5,7 +5,9 @@ And when traffic of ranks moved to another path.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -140,6 +142,7 @@ class EventFigures:
         lost_from_ns, lost_until_ns: if a flow never moved again: its last payload, and the end of the run.
         why: why the outage is not measured; "": it is, or the event stops no traffic.
         rate_at_begin, rate_at_end: how a rate changed; None: it did not, nobody knows, or the event stops traffic.
+        moved: (when, port and what) of traffic that moved to other ports after it, before the next that stops traffic.
     """
 
     event: DeviceEvent
@@ -164,6 +167,7 @@ class EventFigures:
     why: str = ""
     rate_at_begin: RateChange | None = None
     rate_at_end: RateChange | None = None
+    moved: tuple[tuple[int, str], ...] = ()
 
     @property
     def jct_to_p99(self) -> float | None:
@@ -180,6 +184,7 @@ class Migrations:
         what: where it went, and whether that is back.
         moves: each of all queue pairs of two ranks, as one end of them said.
         first_ns, last_ns: when the first and the last of them moved, after the first iteration began.
+        spans: from when to when they followed each other closely; ns on the clock of the run.
     """
 
     where: str
@@ -187,14 +192,19 @@ class Migrations:
     moves: int
     first_ns: int
     last_ns: int
+    spans: tuple[tuple[int, int], ...] = ()
 
 
-def migrations(table: pa.Table, begun_ns: int) -> tuple[Migrations, ...]:
-    """The migrations in `events.parquet`, by port and direction, in the order in which they began."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for row in table.to_pylist():
-        if row["seen_by"] == BY_AGENT and row["time_ns"] is not None:
-            place = f"{row['device']}:{row['interface']}", row["what"]
-            found.setdefault(place, []).append(row["time_ns"] - begun_ns)
-    grouped = [Migrations(*place, len(times), min(times), max(times)) for place, times in found.items()]
-    return tuple(sorted(grouped, key=lambda one: (one.first_ns, one.where)))
+class EventMark(NamedTuple):
+    """What pictures show of a change; ns on the clock of the run. None: from its start, or to its end."""
+
+    what: str
+    begin_ns: int | None
+    end_ns: int | None
+
+
+def marks(events: Sequence[EventFigures], moved: Sequence[Migrations]) -> list[EventMark]:
+    """All that pictures over time are to show."""
+    happened = [one.event for one in events if one.event.happened]
+    found = [EventMark(f"{one.where} {one.what}", one.begin_ns, one.end_ns) for one in happened]
+    return found + [EventMark(f"{one.where} {one.what}", *span) for one in moved for span in one.spans]

@@ -16,7 +16,7 @@ from emulator.results.run_folder.reader import Run
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.statistics.calibration import expired
 from emulator.results.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
-from emulator.results.statistics.events import EventFigures, Migrations, migrations
+from emulator.results.statistics.events import EventFigures, Migrations
 from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.results.statistics.port_rates import PortRates
 from emulator.results.statistics.samples.collectives import MERGE_COLUMNS, MergedSamples, merge
@@ -283,7 +283,7 @@ def summarise(run: Run) -> RunSummary:
         worst_steps=worst_steps_of(run),
         iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
         events=_figures(run, RunTable.EVENTS, "name", "event_figures"),
-        migrations=migrations(run.table(RunTable.EVENTS), int(to_ints(usage["start_ns"]).min(initial=1 << 62))),
+        migrations=_figures(run, RunTable.EVENTS, "name", "migrations"),
         ports=_figures(run, RunTable.TIMELINE, "bytes", "port_rates"),
         flows=flow_figures(on_the_wire, usage, manifest),
     )

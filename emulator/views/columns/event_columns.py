@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from emulator.results.statistics.events import EventFigures, Migrations, RateChange
 from emulator.units import NS_PER_S, format_duration
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, count_cell, duration_cell, number_cell
+
+MOVES = 4
+"""Most moves of traffic named beside an event."""
 
 
 def _at(one: EventFigures) -> str:
@@ -140,8 +143,11 @@ MIGRATION_COLUMNS: tuple[Column[Migrations], ...] = (
 )
 
 
-def describe_events(events: tuple[EventFigures, ...]) -> Iterator[str]:
-    """What the table of events has no place for: what is not measured, and what was lost when a run broke off."""
+def describe_events(events: Sequence[EventFigures]) -> Iterator[str]:
+    """What the table of events has no place for.
+
+    What is not measured, where traffic went on, and what was lost when a run broke off.
+    """
     for why in dict.fromkeys(one.why for one in events if one.why):
         yield f"Outage and recovery are {why}"
     for one in events:
@@ -152,5 +158,9 @@ def describe_events(events: tuple[EventFigures, ...]) -> Iterator[str]:
                 f"{one.event.where}: no payload of {one.flows:,} flows arrived any more from {begin_s:.3f} s to "
                 f"{end_s:.3f} s, the end of the run"
             )
+        if one.moved:
+            told = [f"{what} from {_seconds(at_ns)} on" for at_ns, what in one.moved[:MOVES]]
+            told += [f"{len(one.moved) - MOVES} more"] if len(one.moved) > MOVES else []
+            yield f"{one.event.where} {one.event.what}: afterwards traffic moved: {', '.join(told)}"
         if not one.event.happened:
             yield f"{one.event}: did not happen, the run ended before"

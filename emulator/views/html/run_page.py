@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from emulator.plugins import PluginKind, load
+from emulator.results.statistics.events import marks
 from emulator.results.statistics.traffic.dut_counters import counter_series
 from emulator.views.as_json import summary_to_json, verdict_to_json
 from emulator.views.html.facts import PageFacts
@@ -74,7 +75,7 @@ def facts_to_json(facts: PageFacts) -> dict[str, Any]:
 
 def _rates(facts: PageFacts) -> Iterator[PageSection]:
     found: Iterator[PageSection] = load(PluginKind.HOOKS, "rate_sections")(
-        facts.timeline, facts.manifest, [one.event for one in facts.summary.events], facts.counters
+        facts.timeline, facts.manifest, marks(facts.summary.events, facts.summary.migrations), facts.counters
     )
     return found
 

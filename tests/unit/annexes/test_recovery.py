@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emulator.annexes.recovery import NO_TIMELINE, event_figures
+from emulator.annexes.recovery import NO_TIMELINE, TOGETHER_NS, event_figures, migrations
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.host.parquet import write_parquet
@@ -15,7 +15,7 @@ from emulator.results.run_folder.manifest import ABORTED, COMPLETE, Status
 from emulator.results.run_folder.reader import Run, read_run
 from emulator.results.run_folder.schema import RunTable, to_batch
 from emulator.results.run_folder.writer import RunWriter
-from emulator.results.statistics.events import EventFigures, RateChange
+from emulator.results.statistics.events import EventFigures, Migrations, RateChange
 from tests.support.runs import collective, columns, manifest, ranks
 
 MS = 1_000_000
@@ -32,6 +32,7 @@ class Played:
         paused: flow → times in which nothing of it arrives.
         size: bytes of a flow in a ms in which it does not pause.
         also: when a third flow is there, to the receiver of flow 0.
+        moves: port of h0 that traffic left, port that it went to, and when.
         longer: iteration → how much longer it takes, which is before all that follow.
         waits_ms: from the beginning of an iteration, for how long ranks wait; None: all of it.
     """
@@ -48,6 +49,7 @@ class Played:
     watched_until: int = 0
     has_samples: bool = True
     also: tuple[int, int] | None = None
+    moves: list[tuple[str, str, int]] = field(default_factory=list)
 
     def spans(self) -> list[tuple[int, int]]:
         found, at = [], 0
@@ -93,6 +95,10 @@ class Played:
                        "stops_traffic": self.stops_traffic, "planned_ns": None if at is None else (at - 1) * MS,
                        "time_ns": None if at is None else at * MS, "uncertainty_ns": None if at is None else MS,
                        "seen_by": None if at is None else "kernel"}  # fmt: skip
+        for left, taken, at in self.moves:
+            yield {"name": "rank 0 to rank 1", "edge": "begin", "what": f"migration to {taken}", "device": "h0",
+                   "interface": left, "stops_traffic": False, "planned_ns": None, "time_ns": at * MS,
+                   "uncertainty_ns": 0, "seen_by": "agent"}  # fmt: skip
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -301,3 +307,31 @@ def test_without_a_timeline_no_rate_is_known_to_have_changed(tmp_path: Path) -> 
     found = rates(tmp_path, shaped(), has_timeline=False)
     assert (found.rate_at_begin, found.rate_at_end) == (None, None)
     assert found.jct_ns == 100 * MS
+
+
+AWAY, BACK = ("eth0", "eth1"), ("eth1", "eth0")
+
+
+def test_migrations_are_shown_by_port_and_direction(tmp_path: Path) -> None:
+    run = Played(moves=[(*AWAY, 600), (*BACK, 800), (*AWAY, 500)]).run(tmp_path)
+    assert migrations(run) == (
+        Migrations("h0:eth0", "migration to eth1", 2, 500 * MS, 600 * MS, ((500 * MS, 600 * MS),)),
+        Migrations("h0:eth1", "migration to eth0", 1, 800 * MS, 800 * MS, ((800 * MS, 800 * MS),)),
+    )
+
+
+def test_moves_far_from_each_other_are_shown_apart(tmp_path: Path) -> None:
+    gap = TOGETHER_NS // MS
+    [found] = migrations(Played(moves=[(*AWAY, at) for at in (6 + 2 * gap, 5, 5 + gap)]).run(tmp_path))
+    last_ns = (6 + 2 * gap) * MS
+    assert found.spans == ((5 * MS, (5 + gap) * MS), (last_ns, last_ns))
+
+
+def test_what_moved_until_the_next_event_belongs_to_an_event(tmp_path: Path) -> None:
+    moves = [(*AWAY, 200), (*AWAY, 449), (*BACK, 700), (*AWAY, 900)]
+    events: list[tuple[str, int | None, int | None]] = [("cut", *DOWN), ("again", 750, 760)]
+    first, second = event_figures(Played(events=events, moves=moves).run(tmp_path))
+    assert first.moved == ((700 * MS, "h0:eth1 migration to eth0"),)
+    assert second.moved == ()  # one span with those before
+    shaped = event_figures(Played(moves=moves, stops_traffic=False, events=events).run(tmp_path / "shaped"))
+    assert [one.moved for one in shaped] == [(), ()]

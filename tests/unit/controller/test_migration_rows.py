@@ -8,7 +8,7 @@ from emulator.controller.clock_offset import ClockEstimate, Offset
 from emulator.controller.recording.farewell_rows import migration_rows
 from emulator.controller.run_plan import AgentFacts, RunOutcome
 from emulator.results.run_folder.schema import EVENTS_SCHEMA, to_batch
-from emulator.results.statistics.events import Migrations, device_events, migrations
+from emulator.results.statistics.events import device_events
 from emulator.topology.model import Host, Topology
 from emulator.topology.network import Interface
 
@@ -61,12 +61,3 @@ def test_a_row_has_the_port_that_traffic_left_and_where_it_went() -> None:
 
 def test_a_run_in_which_nothing_moved_has_no_rows() -> None:
     assert migration_rows(outcome(a=[]), TOPOLOGY) == {}
-
-
-def test_migrations_are_shown_by_port_and_direction() -> None:
-    moved = [AWAY, replace(AWAY, at_ns=7_000), replace(AWAY, at_ns=9_000, is_back=True)]
-    table = to_batch(EVENTS_SCHEMA, migration_rows(outcome(a=moved), TOPOLOGY))
-    assert migrations(table, 4_000) == (
-        Migrations("h0:eth0", "migration to eth1", 2, 1_000, 3_000),
-        Migrations("h0:eth1", "migration back to eth0", 1, 5_000, 5_000),
-    )

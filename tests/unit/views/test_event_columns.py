@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from emulator.results.statistics.events import DeviceEvent, EventFigures, Migrations, RateChange
+from emulator.results.statistics.events import DeviceEvent, EventFigures, EventMark, Migrations, RateChange, marks
 from emulator.views.columns.columns import filled
 from emulator.views.columns.event_columns import EVENT_COLUMNS, MIGRATION_COLUMNS, describe_events
 from emulator.views.html.sections.events import bands
@@ -115,13 +115,38 @@ def test_an_event_that_did_not_happen_is_listed_as_that() -> None:
 def test_a_picture_has_a_band_for_the_part_of_an_event_in_its_time() -> None:
     open_ended = replace(DOWN, end_ns=None)
     never = replace(DOWN, happened=False, begin_ns=None, end_ns=None)
-    found = bands([DOWN, open_ended, never], 4 * S, 5 * S + 500 * MS)
+    shown = marks([EventFigures(one) for one in (DOWN, open_ended, never)], ())
+    found = bands(shown, 4 * S, 5 * S + 500 * MS)
     assert found == {
         "event": ["sw0:p1 port down"] * 2,
         "from_ns": [S + 3 * MS] * 2,
         "to_ns": [S + 500 * MS] * 2,
     }
-    assert bands([DOWN], 7 * S, 8 * S) == {}
+    assert bands(shown[:1], 7 * S, 8 * S) == {}
+
+
+AWAY = Migrations("h1:eth0", "migration to eth1", 5, 0, 0, ((5 * S + 400 * MS, 5 * S + 600 * MS), (9 * S, 9 * S)))
+
+
+def test_traffic_that_moved_is_in_pictures_when_it_did() -> None:
+    shown = marks([COST], [AWAY])
+    assert shown == [
+        EventMark("sw0:p1 port down", 5 * S + 3 * MS, 6 * S + 3 * MS),
+        EventMark("h1:eth0 migration to eth1", 5 * S + 400 * MS, 5 * S + 600 * MS),
+        EventMark("h1:eth0 migration to eth1", 9 * S, 9 * S),
+    ]
+    assert bands(shown, 8 * S, 10 * S) == {"event": ["h1:eth0 migration to eth1"], "from_ns": [S], "to_ns": [S]}
+
+
+def test_what_moved_after_an_event_stands_beside_it() -> None:
+    away, back = (2_397 * MS, "h1:eth0 migration to eth1"), (3_997 * MS, "h1:eth1 migration back to eth0")
+    [told] = describe_events((replace(COST, moved=(away, back)),))
+    assert told == (
+        "sw0:p1 port down: afterwards traffic moved: h1:eth0 migration to eth1 from 2.397 s on, "
+        "h1:eth1 migration back to eth0 from 3.997 s on"
+    )
+    [told] = describe_events((replace(COST, moved=(away, back) * 9),))
+    assert (told.count("eth1 from"), told.endswith(", 14 more")) == (2, True)
 
 
 def test_migrations_count_from_the_first_iteration() -> None:

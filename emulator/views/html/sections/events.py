@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from emulator.results.statistics.events import DeviceEvent
+from emulator.results.statistics.events import EventMark
 from emulator.views.columns.event_columns import EVENT_COLUMNS, MIGRATION_COLUMNS, describe_events
 from emulator.views.html.facts import PageFacts
 from emulator.views.html.page.document import Block, PageSection, Text, table_of
@@ -12,7 +12,7 @@ from emulator.views.html.page.pictures import Columns, Rows
 
 _ABOUT = (
     "Links that went down, ports that were slowed, profiles that were in force for a part of the run, and commands "
-    "(docs/profiles.md). Pictures over time show the same as grey bands."
+    "(docs/profiles.md). Pictures over time show the same, and migrations, as grey bands."
 )
 
 _MOVED = (
@@ -33,13 +33,13 @@ def events(facts: PageFacts) -> Iterator[PageSection]:
         yield PageSection("migrations", "Migrations", [table], _MOVED)
 
 
-def bands(events: Sequence[DeviceEvent], begin_ns: int, end_ns: int) -> Columns:
-    """The events as the data set `events` of a picture whose time goes from `begin_ns` to `end_ns`."""
+def bands(marks: Sequence[EventMark], begin_ns: int, end_ns: int) -> Columns:
+    """The marks as the data set `events` of a picture whose time goes from `begin_ns` to `end_ns`."""
     rows = Rows()
-    for one in events:
+    for one in marks:
         first = begin_ns if one.begin_ns is None else one.begin_ns
         last = end_ns if one.end_ns is None else one.end_ns
-        if one.happened and first < end_ns and last > begin_ns:
+        if first < end_ns and last > begin_ns:
             from_ns, to_ns = max(0, first - begin_ns), min(last, end_ns) - begin_ns
-            rows.add(event=f"{one.where} {one.what}", from_ns=from_ns, to_ns=to_ns)
+            rows.add(event=one.what, from_ns=from_ns, to_ns=to_ns)
     return rows.columns

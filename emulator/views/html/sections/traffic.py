@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from emulator.results.statistics.events import marks
 from emulator.results.statistics.method.descriptive import Values, median, percentile
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.measured_rows import to_ints
@@ -253,7 +254,7 @@ def _counted(one: DeviceFrames) -> str:
 def _over_time(series: Mapping[CounterName, Readings], facts: PageFacts) -> Chart:
     points = Rows()
     began, ended = (pick(int(one.time_ns[at]) for one in series.values()) for pick, at in ((min, 0), (max, -1)))
-    events = bands([one.event for one in facts.summary.events], began, ended)
+    events = bands(marks(facts.summary.events, facts.summary.migrations), began, ended)
     counters = _interesting(series)
     for counter in counters:
         ports = [name for name in series if name.counter == counter]

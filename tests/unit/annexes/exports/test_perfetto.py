@@ -1,5 +1,6 @@
 """The time line for Perfetto, read back with its own protobuf classes."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,32 @@ def test_an_event_of_the_device_is_a_slice_at_its_port(tmp_path: Path) -> None:
     write(read_run(tmp_path / "run"), tmp_path / "out")
     found = [one for one in read_slices(tmp_path / "out") if one[0] == "device"]
     assert found == [("device", "sw0:p1", 12, 41, "port down"), ("device", "sw0", 25, 90, "port down")]
+
+
+def test_traffic_that_moved_is_an_instant_at_the_port_that_it_left(tmp_path: Path) -> None:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        writer.add(RunTable.SAMPLES, columns(collective([0, 0], [9, 9])))
+        writer.add(
+            RunTable.EVENTS,
+            {"name": "rank 0 to rank 1 (queue pair 17)", "device": "h0", "stops_traffic": False, "seen_by": "agent"}
+            | {"edge": ["begin", "end"], "interface": ["eth0", "eth1"], "time_ns": [40, 70], "uncertainty_ns": [0, 3]}
+            | {"what": ["migration to eth1", "migration back to eth0"]},
+        )
+    names, found = {}, []
+    for span in ((-math.inf, math.inf), (50, 90)):
+        write(read_run(tmp_path / "run"), tmp_path / "out", span=span)
+        packets = Trace.FromString((tmp_path / "out").read_bytes()).packet
+        names |= {one.track_descriptor.uuid: one.track_descriptor.name for one in packets}
+        found.append([
+            (names[one.track_event.track_uuid], one.timestamp, one.track_event.name)
+            for one in packets
+            if one.track_event.type == one.track_event.TYPE_INSTANT
+        ])  # fmt: skip
+        (tmp_path / "out").unlink()
+    both = [("h0:eth0", 40, "migration to eth1"), ("h0:eth1", 70, "migration back to eth0")]
+    assert found == [both, both[1:]]
 
 
 def counted(path: Path) -> list[tuple[str, int, int]]:

@@ -71,6 +71,7 @@ def test_traffic_that_moved_to_another_port_is_listed(rich_summary: RunSummary) 
             "moves": 3,
             "first_ns": 1_500_000_000,
             "last_ns": 2 * 10**9,
+            "spans": (),
         }
     ]
 
