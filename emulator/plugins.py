@@ -120,6 +120,8 @@ BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "suite_runs": f"{_ANNEXES}series.suite_document:single_runs",
         "suite_rules": f"{_ANNEXES}series.suite_document:rules_of_cases",
         "sweep_points": f"{_ANNEXES}series.sweep_grid:points_of",
+        "judge_set": f"{_ANNEXES}series.run_set:judge_set",
+        "campaign_sets": f"{_ANNEXES}series.run_set:campaign_sets",
         "trace_line_writer": f"{_ANNEXES}exports.perfetto:trace_line_writer",
     },
 }

@@ -139,19 +139,22 @@ def _play_campaign(experiment: Experiment, player: CommandPlayer, root: Path, ar
     def on_turn(number: int, turn: Turn) -> None:
         notify(f"run {number} of {len(progress.turns)}: {turn.folder(root)}")
 
+    exit_code = exit_codes.DONE
     try:
         play_campaign(player, progress, resume=args.resume, on_turn=on_turn)
     finally:
         if progress.outcomes:
-            _show_campaign(progress, args)
-    return 1 if progress.complete < len(progress.outcomes) else 0
+            exit_code = _show_campaign(progress, args)
+    return exit_codes.FAILED if progress.complete < len(progress.outcomes) else exit_code
 
 
-def _show_campaign(progress: CampaignProgress, args: argparse.Namespace) -> None:
-    from emulator.views.terminal.campaign_table import over_runs_text, render
+def _show_campaign(progress: CampaignProgress, args: argparse.Namespace) -> int:
+    from emulator.plugins import PluginKind, load
+    from emulator.views.terminal.campaign_table import render
 
-    plain = progress.to_plain()
+    found, plain = load(PluginKind.HOOKS, "campaign_sets")(progress), progress.to_plain()
     if args.json:
-        print_json(plain)
+        print_json(plain | found.to_json())
     else:
-        print_tables(render(plain["runs"]), "", *over_runs_text(progress.jct), progress.advice)
+        print_tables(*found.verdicts(), render(plain["runs"]), "", *found.lines(), progress.advice)
+    return int(found.exit_code)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,14 +19,11 @@ from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.spec.document import experiment_of_run, with_absolute_paths
 from emulator.experiment.spec.spec import AUTO, Experiment
 from emulator.results.comparison.inference import runs_to_decide
-from emulator.results.comparison.uncertainty import over_runs
 from emulator.results.run_folder.places import claimed
 from emulator.results.run_folder.schema import RunTable
 from emulator.results.run_folder.session import StoredSession, found_session
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.samples.iterations import iteration_durations
-from emulator.results.statistics.summary import summarise
-from emulator.results.statistics.uncertainty import Budget
 
 
 class Play(Protocol):
@@ -167,19 +164,6 @@ class CampaignProgress:
         return [self.root / name for name in dict.fromkeys(turn.group for turn in self.turns)]
 
     @property
-    def jct(self) -> Mapping[str, Budget]:
-        """Group → the time of an iteration over its complete runs, which are the units of its uncertainty.
-
-        Raises:
-            ResultError: a run cannot be read.
-        """
-        found: dict[str, list[Budget]] = {}
-        for one in self.outcomes:
-            if one.played is not None and one.jct_ns and (iteration := summarise(one.played.run).iteration) is not None:
-                found.setdefault(one.turn.group, []).append(iteration.uncertainty["jct_ns"])
-        return {group: over_runs(np.array([one.value for one in each]), each) for group, each in found.items()}
-
-    @property
     def advice(self) -> str:
         """How many runs are complete, and the command that compares them."""
         one_group = self.groups == [self.root]
@@ -194,7 +178,6 @@ class CampaignProgress:
             "groups": [str(folder) for folder in self.groups],
             "planned": len(self.turns),
             "complete": self.complete,
-            "jct": [{"group": group or None, **asdict(budget)} for group, budget in self.jct.items()],
             "runs": [
                 {
                     "run": str(one.turn),

@@ -35,7 +35,8 @@ def words(verdict: Verdict) -> tuple[str, str]:
     if verdict.rules is None:
         return "Played", _what_happened(verdict.summary)
     example = " (the shipped example)" if verdict.is_example else ""
-    return verdict.outcome.value, f"{_reason(verdict)}; {verdict.rules}{example}{calibrated}"
+    over = f"; over {verdict.runs} runs" if verdict.runs > 1 else ""
+    return verdict.outcome.value, f"{_reason(verdict)}{over}; {verdict.rules}{example}{calibrated}"
 
 
 def _what_happened(summary: RunSummary) -> str:

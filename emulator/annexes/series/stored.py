@@ -1,9 +1,10 @@
-"""A suite or a sweep that a folder holds, for `charkha report`, the service and the Python API."""
+"""A suite, a sweep or runs of one job that a folder holds, for `charkha report`, the service and the Python API."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from emulator.annexes.series.run_set import set_in
 from emulator.annexes.series.suite_record import SuiteRecord
 from emulator.annexes.series.suite_reports import report_page as suite_page
 from emulator.annexes.series.sweep_page import sweep_page
@@ -13,11 +14,11 @@ from emulator.experiment.play.outcome import StoredResult
 
 
 def series_result(folder: Path) -> StoredResult | None:
-    """The suite or the sweep in a folder; None: it has neither.
+    """The suite, the sweep or the runs in a folder; None: it is a run or a session, or has none of them.
 
     Raises:
-        ResultError: it has several suites, as `suite run --profiles` leaves.
-        InputError: the file of its suite or sweep is damaged.
+        ResultError: it has several suites, as `suite run --profiles` leaves, or a damaged run.
+        InputError: the file of its suite or sweep is damaged, or its runs do not repeat each other.
     """
     if (folder / SuiteRecord.FILE).is_file():
         played = SuiteRecord.read(folder)
@@ -28,4 +29,6 @@ def series_result(folder: Path) -> StoredResult | None:
     if suites := sorted(path.parent for path in folder.glob(f"*/{SuiteRecord.FILE}")):
         listed = ", ".join(map(str, suites))
         raise ResultError(f"contains suites, not a result; give one of them: {listed}", path=folder)
+    if (runs := set_in(folder)) is not None:
+        return StoredResult(runs.page, lambda: runs.to_json(runs.judge(runs.rules)))
     return None

@@ -1,9 +1,4 @@
-"""Suites as YAML files: cases that are run specs with rules. docs/suites.md describes the format.
-
-A search finds the highest load that passes, by bisection, as in RFC 2544 (section 26.1). The first trial is at the
-highest load. If it fails, the lowest is next, then always the middle between the highest load that passed and the
-lowest that failed, until the two differ by the resolution or less.
-"""
+"""Suites as YAML files: cases that are run specs with rules. docs/suites.md describes the format."""
 
 from __future__ import annotations
 
@@ -33,6 +28,8 @@ from emulator.topology.document import Document, read_document
 from emulator.units import parse_fraction, parse_rate, parse_size
 
 Quantity = Literal["rate", "share", "size"]
+MOST_TRIALS = 8
+"""Runs at a load that stays undecided: U by chance is 1.7 standard deviations of a run with 4, and 0.9 with 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +42,7 @@ class Search:
         low, high: the range of loads.
         resolution: stop when the bounds differ by this share of `high` or less.
         trials: number of runs at each load; all of them must pass.
+        most_trials: runs at a load that stays undecided.
         at_least: the load that must be reached; `low` if the suite does not name one.
     """
 
@@ -54,38 +52,12 @@ class Search:
     resolution: float
     trials: int
     at_least: int
-
-    def next_load(self, tried: Mapping[int, bool]) -> int | None:
-        """The load to try next; None if the search is over.
-
-        Args:
-            tried: load → whether it passed.
-        """
-        if not tried:
-            return self.high
-        if self.found(tried) == self.high:
-            return None
-        if self.low not in tried:
-            return self.low
-        passed, failed = self.found(tried), self.failed(tried)
-        if passed is None or failed is None or failed - passed <= max(1, self.resolution * self.high):
-            return None
-        return (passed + failed) // 2
-
-    def found(self, tried: Mapping[int, bool]) -> int | None:
-        """The highest load that passed with none below it that failed; None if there is none."""
-        failed = self.failed(tried)
-        return max(
-            (load for load, passes in tried.items() if passes and (failed is None or load < failed)), default=None
-        )
-
-    def failed(self, tried: Mapping[int, bool]) -> int | None:
-        """The lowest load that failed; None if there is none."""
-        return min((load for load, passes in tried.items() if not passes), default=None)
+    most_trials: int = MOST_TRIALS
 
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=60)]
 _Load = str | int
+_Count = Annotated[int, Meta(ge=1, le=99)]
 _OF_THE_CASE = "the rules of a case are its key `rules`"
 
 
@@ -95,8 +67,9 @@ class SearchSection(Section, frozen=True, kw_only=True):
     rate: tuple[_Load, _Load] | None = None
     size: tuple[_Load, _Load] | None = None
     resolution: str | float = "1%"
-    trials: Annotated[int, Meta(ge=1, le=99)] = 1
+    trials: _Count = 1
     at_least: _Load | None = None
+    most_trials: _Count = MOST_TRIALS
 
 
 class CaseSection(Section, frozen=True, kw_only=True):
@@ -112,6 +85,7 @@ class CaseSection(Section, frozen=True, kw_only=True):
     rules: tuple[RuleSection, ...] = ()
     interference: BoundSection | None = None
     search: SearchSection | None = None
+    repeat: _Count = 1
 
 
 class ClauseSection(Section, frozen=True, kw_only=True):
@@ -155,6 +129,7 @@ class Case:
         search: None: one run, or one session.
         interference: bound on the interference factor of the JCT of each job of a session, which is then played alone
             first; None: no bound.
+        repeat: runs that are judged as one.
     """
 
     name: str
@@ -165,6 +140,7 @@ class Case:
     rules_text: str
     search: Search | None = None
     interference: MetricBound | None = None
+    repeat: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +165,7 @@ class Suite:
     def digest(self) -> str:
         """SHA-256 of everything that determines what is played and how it is judged, in hex."""
         cases = [
-            (one.name, one.experiment.to_plain(), one.rules_text, repr(one.search), str(one.interference))
+            (one.name, one.experiment.to_plain(), one.rules_text, repr(one.search), str(one.interference), one.repeat)
             for one in self.cases
         ]
         return hashlib.sha256(json.dumps(cases, sort_keys=True).encode()).hexdigest()
@@ -305,6 +281,7 @@ class _CaseReader:
             rules_text=text,
             search=self._search(experiment),
             interference=self._interference(experiment),
+            repeat=self._repeat(experiment),
         )
 
     def _plain_rules(self) -> Any:
@@ -339,6 +316,11 @@ class _CaseReader:
             raise self._error(_OF_THE_CASE, ("observe", "expect"))
         return whole
 
+    def _repeat(self, experiment: Experiment) -> int:
+        if self._case.repeat > 1 and (self._case.search or len(experiment.jobs) > 1):
+            raise self._document.error("is for one job without a search", ("cases", self._at, "repeat"))
+        return self._case.repeat
+
     def _interference(self, experiment: Experiment) -> MetricBound | None:
         section, place = self._case.interference, ("cases", self._at, "interference")
         if section is None:
@@ -371,7 +353,7 @@ class _CaseReader:
             raise self._document.error(str(error), place) from error
         if not 0 < low < high or not low <= least <= high:
             raise self._document.error("needs 0 < low < high, and at_least between them", place)
-        return Search(quantity, low, high, resolution, section.trials, least)
+        return Search(quantity, low, high, resolution, section.trials, least, section.most_trials)
 
     def _error(self, problem: str, key: tuple[str | int, ...]) -> InputError:
         """Names the place in the case, or in the defaults if the value is from there."""

@@ -6,6 +6,7 @@ even if the suite was killed.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -18,6 +19,7 @@ from emulator.results.run_folder.manifest import Manifest, RunFigures
 from emulator.results.run_folder.reader import Run
 from emulator.results.statistics.metric import MetricKind, Unit
 from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.statistics.uncertainty import Budget
 from emulator.results.verdict.judge import Finding, Outcome, Verdict, gravest, judge
 from emulator.results.verdict.rules import Rule, Rules
 from emulator.views.columns.figures import count_of, link_rate_cell
@@ -31,7 +33,13 @@ OFFERED = 0.75
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule applied to a value; the value is in the unit of the metric, None if it was not measured."""
+    """A rule applied to a value; the value is in the unit of the metric, None if it was not measured.
+
+    Attributes:
+        uncertainty: of the value; None: it has no budget, or the record is of an earlier Charkha.
+        uncertainty_why: why U is not stated; "" if it is.
+        needs: as of Finding.
+    """
 
     outcome: Outcome
     text: str
@@ -40,6 +48,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     value: float | None
     bound: str
+    uncertainty: Budget | None = None
+    uncertainty_why: str = ""
+    needs: int | None = None
 
     def __post_init__(self) -> None:
         Unit(self.unit)
@@ -80,6 +91,39 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         is_met = first is None or first.outcome is Outcome.PASS
         return self.problem if first is None or (is_met and self.problem) else first.text
 
+    @property
+    def is_open(self) -> bool:
+        """Whether more runs would decide: it is complete, and only within its uncertainty undecided."""
+        return not self.problem and _is_open(self.outcome, self.checks)
+
+
+def _is_open(outcome: Outcome, checks: Sequence[Check]) -> bool:
+    return outcome is Outcome.UNDECIDED and all(one.needs for one in checks if one.outcome is Outcome.UNDECIDED)
+
+
+class SetRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of a case that were judged as one.
+
+    Attributes:
+        load: of a search, as of RunRecord; None: the case is repeated.
+        runs: how many.
+        why: the gravest check, over all runs.
+        figures: for lists, over all runs.
+        checks: gravest first.
+    """
+
+    load: int | None = None
+    runs: int
+    outcome: Outcome
+    why: str
+    figures: RunFigures | None = None
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more runs would decide."""
+        return _is_open(self.outcome, self.checks)
+
 
 class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a case.
@@ -87,7 +131,9 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         text: why the outcome is what it is, with the figure that decides.
         metric, value, unit, limit: that figure and its bound; None if nothing was measured.
-        runs: one, one for each job of a session, or those of a search in the order they were played.
+        runs: one, those of a case that is repeated, one for each job of a session, or those of a search in the order
+            they were played.
+        sets: runs that were judged as one: those of a case that is repeated, or of an undecided load of a search.
     """
 
     name: str
@@ -100,6 +146,7 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     unit: str | None = None
     limit: str | None = None
     runs: tuple[RunRecord, ...]
+    sets: tuple[SetRecord, ...] = ()
 
     def __post_init__(self) -> None:
         check_below(self.name)
@@ -112,8 +159,21 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(run.job for run in self.runs if run.job is not None)
 
     @property
+    def as_one(self) -> SetRecord | None:
+        """Its runs, if it is repeated; None: it is not."""
+        return next((one for one in self.sets if one.load is None), None)
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Of its runs as one, or of the first that decides; of a search none."""
+        run = self.as_one or self.decisive
+        return () if run is None or run.load is not None else run.checks
+
+    @property
     def decisive(self) -> RunRecord | None:
         """The first run with the outcome of the case, of a search at the load that it found; None: there is none."""
+        if self.as_one is not None:
+            return next(iter(self.runs), None)
         alike = [run for run in self.runs if run.outcome is self.outcome]
         return next((run for run in alike if run.load is not None and run.load == self.value), next(iter(alike), None))
 
@@ -275,6 +335,39 @@ def case_record(case: Case, runs: Sequence[RunRecord]) -> CaseRecord:
     )
 
 
+def set_record(verdict: Verdict, shown: RunFigures, *, load: int | None = None) -> SetRecord:
+    """The result of runs that were judged as one, of which lists show `shown`."""
+    checks = tuple(_check(one) for one in _decisive_first(verdict))
+    return SetRecord(
+        load=load,
+        runs=verdict.runs,
+        outcome=verdict.outcome,
+        why=f"{checks[0].text}; over {verdict.runs} runs",
+        figures=dataclasses.replace(shown, verdict=verdict.outcome.value),
+        checks=checks,
+    )
+
+
+def repeated_record(case: Case, runs: Sequence[RunRecord], as_one: SetRecord | None) -> CaseRecord:
+    """The result of a case that is repeated: that of its runs as one, and no better than that of one that failed."""
+    gravest_run = case_record(case, runs)
+    if as_one is None:
+        return gravest_run
+    failed = [one for one in runs if one.problem or one.run_id is None]
+    told = [as_one.why, *(f"{len(failed)} of {len(runs)} runs failed: {one.problem}" for one in failed[:1])]
+    first = as_one.checks[0]
+    return replace(
+        gravest_run,
+        outcome=gravest([as_one.outcome, *(one.outcome for one in failed)]),
+        text="; ".join(told),
+        metric=first.metric,
+        value=first.value,
+        unit=first.unit,
+        limit=first.bound,
+        sets=(as_one,),
+    )
+
+
 def _decisive_first(verdict: Verdict) -> Iterable[Finding]:
     """The findings; where all pass, the timing that is closest to its limit is first."""
     if verdict.outcome is not Outcome.PASS:
@@ -292,4 +385,7 @@ def _check(one: Finding) -> Check:
         unit=metric.unit.value,
         value=one.value,
         bound=str(one.rule.bound),
+        uncertainty=one.budget,
+        uncertainty_why=one.no_uncertainty,
+        needs=one.needs,
     )

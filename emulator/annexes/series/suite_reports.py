@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from junitparser import TestCase, TestSuite
 
 from emulator.annexes.series.suite_document import ClauseSection
-from emulator.annexes.series.suite_record import CaseRecord, Check, RunRecord, SuiteRecord
+from emulator.annexes.series.suite_record import CaseRecord, Check, RunRecord, SetRecord, SuiteRecord
 from emulator.annexes.series.suite_table import (
     RESULTS,
     Records,
     cases_of,
+    check_uncertainty_cell,
     columns_of,
     is_one,
     load_text,
@@ -31,6 +32,7 @@ from emulator.results.statistics.metric import Unit
 from emulator.results.verdict.judge import Outcome
 from emulator.views.columns.columns import Column, Header
 from emulator.views.columns.figures import NONE, count_of
+from emulator.views.columns.uncertainty_columns import StatedFigure, sources
 from emulator.views.html.page.document import (
     Answer,
     Block,
@@ -100,6 +102,7 @@ _CHECKS: tuple[Column[Check], ...] = (
     Column("metric", cell=lambda one: one.metric, is_number=False),
     Column("of", cell=lambda one: one.about or NONE, is_number=False),
     Column("value", cell=lambda one: metric_cell(one.value, Unit(one.unit))),
+    Column("± U", "expanded uncertainty of the value (k = 2)", cell=check_uncertainty_cell),
     Column("rule", cell=lambda one: one.bound, is_number=False),
 )
 _TRIALS = ("load", "verdict", "why", "run folder")
@@ -177,6 +180,8 @@ def _case_row(one: CaseRecord) -> PageSection:
     blocks: list[Block] = [Text(f"{one.name}-answer", f"{one.outcome.value}: {one.text}.")]
     if any(run.load is not None for run in one.runs):
         blocks.append(_trials(one))
+    elif one.as_one is not None:
+        blocks += [_checks_as_one(one, one.as_one), _runs(one)]
     else:
         blocks += [_checks(one, run) for run in one.runs if run.checks]
     about = " ".join(filter(None, [_sentence_case(one.about), _clause(one)]))
@@ -193,15 +198,26 @@ def _checks(one: CaseRecord, run: RunRecord) -> Table:
     return table_of(f"{one.name}-checks{of_job}", title, _CHECKS, run.checks, f"Run {run.run_id} in {run.folder}")
 
 
+def _checks_as_one(one: CaseRecord, runs: SetRecord) -> Table:
+    figures = [
+        StatedFigure(check.about, check.metric, check.uncertainty, Unit(check.unit))
+        for check in runs.checks
+        if check.uncertainty is not None
+    ]
+    about = f"Over {runs.runs} runs. {sources(figures)}".strip()
+    return table_of(f"{one.name}-checks", "Checks", _CHECKS, runs.checks, about)
+
+
+def _runs(one: CaseRecord) -> Table:
+    rows = [[run.folder, run.outcome.value, run.why] for run in one.runs]
+    headers = [Header(name, is_number=False) for name in ("run folder", "verdict of the run alone", "why")]
+    return Table(f"{one.name}-runs", "Runs", headers, rows)
+
+
 def _trials(one: CaseRecord) -> Table:
-    rows = [
-        [
-            load_text(run.load, one.unit),
-            run.outcome.value,
-            run.why,
-            run.folder,
-        ]
-        for run in one.runs
+    rows = [[load_text(run.load, one.unit), run.outcome.value, run.why, run.folder] for run in one.runs]
+    rows += [
+        [load_text(runs.load, one.unit), runs.outcome.value, runs.why, f"{runs.runs} runs as one"] for runs in one.sets
     ]
     return Table(f"{one.name}-trials", "Trials", [Header(name, is_number=name == "load") for name in _TRIALS], rows)
 

@@ -4,6 +4,7 @@ DIR/suite.json           what is played, and the results so far
 DIR/CASE/                the run folder of a case
 DIR/CASE/job=a/          of a case that is a session: the run folder of job a
 DIR/CASE.rules.yaml      its rules
+DIR/CASE/01/             of a case that is repeated: the run folder of its first run
 DIR/CASE/250000000-1/    of a search: the run folder of the first trial at 250 Mbit/s
 """
 
@@ -18,79 +19,37 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from emulator.annexes.series.run_set import RunSet
 from emulator.annexes.series.suite_document import Case, Search, Suite
 from emulator.annexes.series.suite_record import (
-    BITS_PER_S,
-    BYTES,
-    SHARE,
     CaseRecord,
     RunRecord,
+    SetRecord,
     SuiteRecord,
     case_record,
     new_record,
+    repeated_record,
     run_record,
+    set_record,
 )
-from emulator.annexes.series.suite_table import Records, load_text
+from emulator.annexes.series.suite_search import next_load, outcomes_of, search_record
+from emulator.annexes.series.suite_table import Records
 from emulator.errors import InputError
 from emulator.experiment.series import Play, Series, Turn
 from emulator.experiment.spec.parts import build_experiment, merge, part_of
 from emulator.experiment.spec.spec import Experiment
 from emulator.host.files import write_text
 from emulator.results.comparison.interference import measure_interference
+from emulator.results.comparison.uncertainty import FEWEST_RUNS
 from emulator.results.run_folder.places import claimed
+from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.session import StoredSession, found_session, job_folder
 from emulator.results.statistics.metric import Metric, MetricKind, Reading, Scope, TesterEffect, Unit
-from emulator.results.verdict.judge import Outcome, gravest
+from emulator.results.statistics.summary import RunSummary, summarise
+from emulator.results.verdict.judge import Outcome
 from emulator.results.verdict.rules import MetricBound, Rule, Selection
 from emulator.shipped import TOPOLOGIES
 from emulator.topology.load import load_topology
-
-UNITS = {"rate": BITS_PER_S, "share": SHARE, "size": BYTES}
-_NAMES = {"rate": "rate", "share": "share of the port's rate", "size": "size"}
-
-
-def search_record(case: Case, search: Search, runs: Sequence[RunRecord]) -> CaseRecord:
-    """The highest load that passed, and what the lowest load that failed shows.
-
-    A load that the tester limits is not one that the device loses: the case is then TESTER-LIMITED, not FAIL.
-    """
-    outcomes = {load: gravest(run.outcome for run in runs if run.load == load) for load in _loads(runs)}
-    tried = {load: outcome is Outcome.PASS for load, outcome in outcomes.items()}
-    found, failed = search.found(tried), search.failed(tried)
-    is_reached = found is not None and found >= search.at_least
-    outcome = Outcome.PASS if is_reached or failed is None else outcomes[failed]
-    return CaseRecord(
-        name=case.name,
-        about=case.about,
-        clause=case.clause,
-        outcome=outcome,
-        text=_text(search, found, failed, runs),
-        metric=f"highest_{search.quantity}",
-        value=found,
-        unit=UNITS[search.quantity],
-        limit=f"at least {load_text(search.at_least, UNITS[search.quantity])}",
-        runs=tuple(runs),
-    )
-
-
-def _text(search: Search, found: int | None, failed: int | None, runs: Sequence[RunRecord]) -> str:
-    name, unit = _NAMES[search.quantity], UNITS[search.quantity]
-    low, high = (load_text(load, unit) for load in (search.low, search.high))
-    if found is None:
-        text = f"no {name} from {low} to {high} passes"
-    elif found == search.high:
-        text = f"the highest {name} of the range, {high}, passes"
-    else:
-        text = f"highest {name} that passes is {load_text(found, unit)}"
-    if failed is None:
-        return text
-    run = next(run for run in runs if run.load == failed and run.outcome is not Outcome.PASS)
-    return f"{text} (at {load_text(failed, unit)}: {run.why})"
-
-
-def _loads(runs: Sequence[RunRecord]) -> list[int]:
-    return sorted({run.load for run in runs if run.load is not None})
-
 
 SUITES = Path("suites")
 """Default root of the folders of suites."""
@@ -201,6 +160,7 @@ class _CasePlayer:
 
     def __init__(self, case: Case, series: Series) -> None:
         self._case, self._series = case, series
+        self._summaries: dict[str, RunSummary] = {}
         self._rules_file = series.root / f"{case.name}.rules.yaml"
         is_share = case.search is not None and case.search.quantity == "share"
         self._port_bps = slowest_port_bps(case) if is_share else 0
@@ -209,21 +169,60 @@ class _CasePlayer:
         case, search = self._case, self._case.search
         write_text(self._rules_file, case.rules_text)
         if search is not None:
-            return search_record(case, search, list(self._trials(search)))
+            runs, sets = self._trials(search)
+            return search_record(case, search, runs, sets)
+        if case.repeat > 1:
+            turns = [Turn(case.name, f"{number:02}", self._experiment(None)) for number in range(1, case.repeat + 1)]
+            runs = [run for turn in turns for run in self._runs(turn)]
+            return repeated_record(case, runs, self._as_one(runs))
         turn = Turn("", case.name, self._experiment(None), solo=case.interference is not None)
         return case_record(case, self._runs(turn))
 
-    def _trials(self, search: Search) -> Iterator[RunRecord]:
-        """Runs of a search; those that are complete tell which load comes next, so a search can be resumed."""
+    def _trials(self, search: Search) -> tuple[list[RunRecord], list[SetRecord]]:
+        """Runs of a search; those that are complete tell which load comes next, so a search can be resumed.
+
+        Returns:
+            all runs, and what those of a load come to that were judged as one.
+        """
+        runs: list[RunRecord] = []
+        sets: list[SetRecord] = []
         tried: dict[int, bool] = {}
-        while (load := search.next_load(tried)) is not None:
-            tried[load] = True
-            for number in range(1, search.trials + 1):
-                (record,) = self._runs(Turn(self._case.name, f"{load}-{number}", self._experiment(load)), load)
-                yield record
-                if record.outcome is not Outcome.PASS:
-                    tried[load] = False
+        while (load := next_load(search, tried)) is not None:
+            found, as_one = self._at(search, load)
+            runs += found
+            sets += [as_one] if as_one is not None else []
+            tried[load] = outcomes_of(found, sets)[load] is Outcome.PASS
+        return runs, sets
+
+    def _at(self, search: Search, load: int) -> tuple[list[RunRecord], SetRecord | None]:
+        """The trials of a load until one does not pass; if one leaves it open, more of them, judged as one."""
+        runs: list[RunRecord] = []
+        as_one: SetRecord | None = None
+        is_open = False
+        for number in range(1, max(search.trials, search.most_trials) + 1):
+            if number > search.trials and not is_open:
+                break
+            (record,) = self._runs(Turn(self._case.name, f"{load}-{number}", self._experiment(load)), load)
+            runs.append(record)
+            is_open = is_open or record.is_open
+            if record.problem or (record.outcome is not Outcome.PASS and not is_open):
+                break
+            if is_open and number >= max(search.trials, FEWEST_RUNS):
+                as_one = self._as_one(runs, load)
+                if as_one is not None and not as_one.is_open:
                     break
+        return runs, as_one
+
+    def _as_one(self, runs: Sequence[RunRecord], load: int | None = None) -> SetRecord | None:
+        """What the runs that completed come to as one; None: they are fewer than two."""
+        complete = [one.folder for one in runs if one.run_id is not None and not one.problem]
+        for folder in complete:
+            if folder not in self._summaries:
+                self._summaries[folder] = summarise(read_run(self._series.root / folder))
+        if len(complete) < 2:
+            return None
+        runs_as_one = RunSet("", (), [self._summaries[folder] for folder in complete])
+        return set_record(runs_as_one.judge(self._case.rules), runs_as_one.shown, load=load)
 
     def _runs(self, turn: Turn, load: int | None = None) -> list[RunRecord]:
         """The jobs of a turn by the rules of the case, in their order; also what an aborted one measured."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from emulator.annexes.series.suite_record import BITS_PER_S, SHARE, CaseRecord, SuiteRecord
+from emulator.annexes.series.run_set import stated_cell
+from emulator.annexes.series.suite_record import BITS_PER_S, SHARE, CaseRecord, Check, SuiteRecord
 from emulator.results.run_folder.manifest import RunFigures
 from emulator.results.statistics.metric import Unit
 from emulator.results.verdict.judge import Outcome, gravest
@@ -36,10 +37,29 @@ def load_text(load: float | None, unit: str | None) -> str:
 
 def result_of_case(one: CaseRecord) -> RunResult:
     """What lists show of a case: its outcome, and the figures of the run that decides."""
-    run = one.decisive
+    run, as_one = one.decisive, one.as_one
     if run is None:
         return RunResult(verdict=one.outcome)
-    return RunResult(one.outcome, run.figures or RunFigures(), run.firmware, run.topology)
+    figures = run.figures if as_one is None else as_one.figures
+    return RunResult(one.outcome, figures or RunFigures(), run.firmware, run.topology)
+
+
+def uncertainty_cell(one: CaseRecord) -> str:
+    """U of the figure that decides, `exact`, or `not stated`; a dash of a load, and if nothing was measured."""
+    return check_uncertainty_cell(one.checks[0]) if one.checks else NONE
+
+
+def check_uncertainty_cell(one: Check) -> str:
+    """The same of a check."""
+    if one.value is None:
+        return NONE
+    if one.uncertainty is None and Unit(one.unit) is Unit.COUNT:
+        return "exact"
+    return (
+        stated_cell(one.uncertainty, lambda expanded: metric_cell(expanded, Unit(one.unit)))
+        if one.uncertainty
+        else "not stated"
+    )
 
 
 RESULTS: tuple[Column[CaseRecord], ...] = (
@@ -63,6 +83,13 @@ RESULTS: tuple[Column[CaseRecord], ...] = (
     *result_columns(result_of_case),
     Column("metric", "the deciding metric", cell=lambda one: one.metric or NONE, is_number=False),
     Column("value", "its value", cell=deciding_cell, style=bold),
+    Column(
+        "± U",
+        "expanded uncertainty of the value (k = 2); not stated: suite.json says why; exact: a count",
+        cell=uncertainty_cell,
+        is_optional=True,
+        sacrifice=3,
+    ),
     Column("limit", "its bound", cell=lambda one: one.limit or NONE, is_number=False, is_optional=True),
     Column(
         "why",
@@ -90,7 +117,10 @@ def _outcome_cell(one: CaseRecord | None) -> str:
     """`PASS 98.1 %`."""
     if one is None:
         return NONE
-    return one.outcome.value if one.value is None else f"{one.outcome.value} {deciding_cell(one)}"
+    if one.value is None:
+        return one.outcome.value
+    u = uncertainty_cell(one)
+    return f"{one.outcome.value} {deciding_cell(one)}" + (f" ± {u}" if u[0].isdigit() else "")
 
 
 Records: TypeAlias = Mapping[str, SuiteRecord]

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from emulator.annexes.series.record import SeriesRecord
+from emulator.annexes.series.run_set import RunSet
 from emulator.annexes.series.sweep_grid import GridSweep, Point, apart_from_starts
 from emulator.experiment.series import TurnOutcome
 from emulator.results.comparison import inference
@@ -22,21 +23,30 @@ from emulator.results.comparison.interference import JobInterference, measure_in
 from emulator.results.run_folder.reader import Run
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.bootstrap import Interval, median_interval
+from emulator.results.statistics.metric import Subject
+from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.samples.classes import JCT, ClassKey
 from emulator.results.statistics.samples.iterations import Times, measurements
 from emulator.results.statistics.summary import RunSummary
+from emulator.results.statistics.uncertainty import Budget
 from emulator.results.verdict.judge import Outcome as Verdict
 from emulator.results.verdict.judge import gravest, judge_tester
+from emulator.results.verdict.over_runs import readings_over
 from emulator.results.verdict.session import JudgedRun, judge_run
 from emulator.views.columns.figures import describe_scaling
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A value with its 95 % interval; `low` and `high` are None with too few iterations or runs."""
+    """A value with its 95 % interval by chance; `low` and `high` are None with too few iterations or runs.
+
+    Attributes:
+        uncertainty: its budget: chance and everything else; None: it has none, such as a factor.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
+    uncertainty: Budget | None = None
 
 
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +75,8 @@ class PointRecord(msgspec.Struct, frozen=True, kw_only=True):
         unit: of the intervals: iterations or runs.
         jct_ns: time of an iteration.
         collective: class of `busbw_bytes_per_s`.
-        verdict: by the rules of the run spec, the gravest of the runs; None: it has none.
+        verdict: by the rules of the run spec, over all runs as one; of a session the gravest of jobs and runs; None:
+            it has none.
         scaling: how the runs differ from their trace; "" if they do not.
         tester_limited: why the figures describe the tester rather than the device; "" if nothing is known of it.
         problem: why a run failed; "" if none did.
@@ -192,7 +203,7 @@ def _measured(
     record = replace(
         record,
         unit="iterations" if len(sessions) == 1 else "runs",
-        verdict=_verdict(judged),
+        verdict=_verdict(judged, is_session=len(point.experiment.jobs) > 1),
         scaling=next(filter(None, (describe_scaling(one.summary.scaling) for one in judged)), ""),
     )
     if len(point.experiment.jobs) > 1:
@@ -207,17 +218,23 @@ def _measured(
     busbw = None
     if row is not None and row.busbw_bytes_per_s and row.cct_p50_ns:
         busbw = _inverse(_figure(times, row.key), row.busbw_bytes_per_s * row.cct_p50_ns)
+    summaries = [one.summary for one in judged]
     return replace(
         record,
-        jct_ns=_figure(times, ClassKey(JCT, first.ranks)),
+        jct_ns=_stated(_figure(times, ClassKey(JCT, first.ranks)), "jct", None, summaries),
         collective=None if row is None else str(row.key),
-        busbw_bytes_per_s=busbw,
+        busbw_bytes_per_s=_stated(busbw, "busbw", None if row is None else row.key, summaries),
         tester_limited=_limits(judged, row),
     )
 
 
-def _verdict(judged: Sequence[JudgedRun]) -> Verdict | None:
-    return gravest(one.verdict.outcome for one in judged) if any(one.verdict.findings for one in judged) else None
+def _verdict(judged: Sequence[JudgedRun], *, is_session: bool) -> Verdict | None:
+    if not any(one.verdict.findings for one in judged):
+        return None
+    if is_session:
+        return gravest(one.verdict.outcome for one in judged)
+    runs = RunSet.of([one.run for one in judged], summaries=[one.summary for one in judged])
+    return runs.judge(runs.rules).outcome
 
 
 def _busiest(rows: Sequence[ClassSummary], collective: str | None) -> ClassSummary | None:
@@ -235,6 +252,14 @@ def _figure(found: Sequence[Mapping[ClassKey, Times]], key: ClassKey) -> Figure 
         return _with(medians[0], median_interval(times[0].time_ns, times[0].iteration))
     values = np.array(medians)
     return _with(inference.location(values), inference.location_interval(values))
+
+
+def _stated(figure: Figure | None, metric: str, of: Subject, runs: Sequence[RunSummary]) -> Figure | None:
+    """The same with its budget."""
+    if figure is None:
+        return None
+    known = [one.budget for one in readings_over(METRICS[metric], runs) or () if one.subject == of]
+    return replace(figure, uncertainty=next(iter(known), None))
 
 
 def _with(value: float, interval: Interval | None) -> Figure:

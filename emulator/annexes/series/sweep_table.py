@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from emulator.annexes.series.run_set import stated_cell
 from emulator.annexes.series.sweep_record import Figure, JobFigures, PointRecord, SweepRecord
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, count_of, duration_cell, rate_cell
@@ -86,10 +87,14 @@ def _setting(name: str) -> Column[PointRecord]:
     return Column(name, "value of the setting", cell=lambda one: visible(one.values[name]), is_number=False, folds=20)
 
 
+def _stated(figure: Figure | None, cell: Callable[[float], str]) -> str:
+    return NONE if figure is None else stated_cell(figure.uncertainty, cell)
+
+
 _JUDGED: tuple[Column[PointRecord], ...] = (
     Column(
         "verdict",
-        "by the rules of the run spec (--expect); for several runs, the worst",
+        "by the rules of the run spec (--expect), over all runs as one; of several jobs, the worst",
         cell=lambda one: NONE if one.verdict is None else one.verdict.value,
         is_number=False,
         is_optional=True,
@@ -123,8 +128,13 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
         style=bold,
     ),
     Column(
+        "± U",
+        "expanded uncertainty of the JCT (k = 2), clock, stamps and steal included; not stated: sweep.json says why",
+        cell=lambda one: _stated(one.jct_ns, duration_cell),
+    ),
+    Column(
         "95 % interval",
-        "of the JCT; with iterations as units if there is one run, else with runs as units",
+        "by chance, of the JCT; with iterations as units if there is one run, else with runs as units",
         cell=lambda one: interval_cell(one.jct_ns, duration_cell),
         sacrifice=1,
     ),
@@ -136,8 +146,15 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
         style=bold,
     ),
     Column(
+        "± U ",
+        "expanded uncertainty of the bus bandwidth (k = 2)",
+        cell=lambda one: _stated(one.busbw_bytes_per_s, rate_cell),
+        title="busbw ± U",
+        sacrifice=2,
+    ),
+    Column(
         "95 % interval ",
-        "of the bus bandwidth",
+        "by chance, of the bus bandwidth",
         cell=lambda one: interval_cell(one.busbw_bytes_per_s, rate_cell),
         title="busbw 95 % interval",
         sacrifice=2,

@@ -23,7 +23,9 @@ a suite or a sweep is written anew from its result.
 def add_parser(subparsers: Subparsers) -> None:
     """Add `report` to the command line."""
     parser = subparsers.add_parser("report", description="Write a run as one self-contained HTML file.", epilog=_EPILOG)
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, a session, a suite or a sweep")
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, help="folder of a run, a session, runs of one job, a suite or a sweep"
+    )
     parser.add_argument("--out", metavar="FILE", type=Path, help="the file (default: report.html in the run folder)")
     parser.add_argument("--json", action="store_true", help="print the facts of the report as JSON, write no file")
     parser.set_defaults(handler=_run)

@@ -12,6 +12,7 @@ from emulator import exit_codes
 from emulator.cli.output import print_json, print_line, print_tables
 from emulator.cli.parser import Parser, Subparsers, argument, at_least
 from emulator.errors import InputError
+from emulator.plugins import PluginKind, load
 from emulator.results.run_folder.reader import read_run
 from emulator.results.run_folder.store import RUNS, STATUSES, RunFilter, choose_runs, list_runs, plan_removal, remove
 from emulator.results.statistics.method.distribution import distributions
@@ -152,6 +153,7 @@ def _prune(args: argparse.Namespace) -> None:
 
 _JUDGE_EPILOG = """example:
   charkha runs judge runs/20261121-101500-transformer-8r rules.yaml
+  charkha runs judge runs/ab/fw-a rules.yaml
 
 The first line is the verdict: PASS, FAIL, TESTER-LIMITED or UNDECIDED.
 docs/expect.md describes rules and metrics.
@@ -164,14 +166,15 @@ def add_judge(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "judge", description="Judge a run by rules: bounds on its metrics.", epilog=_JUDGE_EPILOG
     )
-    parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="run folder")
+    several = "run folder, or a folder or a quoted pattern of runs that are judged as one"
+    parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help=several)
     parser.add_argument(
         "rules", metavar="RULES", nargs="?", help="rules file (default: those of the run, else the shipped `example`)"
     )
     parser.add_argument("--metrics", action="store_true", help="list all metrics and exit")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    parser.add_explain("verdict_table")
-    parser.set_defaults(handler=_judge)
+    parser.add_explain("verdict_table", "store_table", after="run")
+    parser.set_defaults(handler=_judge, explain=False)
 
 
 def _judge(args: argparse.Namespace) -> int:
@@ -180,10 +183,15 @@ def _judge(args: argparse.Namespace) -> int:
         return exit_codes.DONE
     if args.run is None:
         raise InputError("give a run folder: charkha runs judge RUN [RULES]")
+    several: int | None = load(PluginKind.HOOKS, "judge_set")(args)
+    if several is not None:
+        return several
     run = read_run(args.run)
     rules = load_rules(args.rules) if args.rules is not None else rules_of(run) or load_rules(EXAMPLE)
     verdict = judge(summarise(run), rules)
-    if args.json:
+    if args.explain:
+        print_tables(render_uncertainty(list(stated_figures(verdict.summary))))
+    elif args.json:
         print_json(verdict_to_json(verdict))
     else:
         print_tables(verdict_table.render(verdict))

@@ -135,7 +135,7 @@ _NOTED: dict[str, Fact] = {
 
 def _differences(groups: Sequence[RunGroup], facts: Mapping[str, Fact]) -> Iterator[RunDifference]:
     """The facts that are not equal in all runs, with the groups that have each value."""
-    runs = [(group.name, run) for group in groups for run in group.runs]
+    runs = [(group.name if groups[1:] else run.folder.name, run) for group in groups for run in group.runs]
     for what, fact in facts.items():
         yield from _difference(what, [(fact(run.manifest), name) for name, run in runs])
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from emulator.results.comparison import inference
 from emulator.results.comparison.inference import Floats
 from emulator.results.statistics.method.bootstrap import Interval
-from emulator.results.statistics.method.descriptive import student_t_quantile
 from emulator.results.statistics.uncertainty import (
     CLOCK,
     COVERAGE_FACTOR,
@@ -23,13 +23,14 @@ from emulator.results.statistics.uncertainty import (
     REPEAT,
     STAMP,
     STEAL,
-    WITHIN_TWO_SIGMA,
     Budget,
     Component,
+    widened,
 )
 
 FEWEST_RUNS = 4
 """With three, half of all U are more than 5 times the error (Student's t), or cover in 89 % of cases (bootstrap)."""
+_SAME_PORTS = "cancels: both groups have the same ports"
 NO_STAMPS = "error of time stamps not known: the runs have none of the kernel, and no calibration"
 
 
@@ -42,15 +43,15 @@ def over_runs(values: Floats, budgets: Sequence[Budget]) -> Budget:
     """
     count, value, chance = len(values), inference.location(values), None
     if count >= FEWEST_RUNS:  # a bootstrap of so few covers less than it says
-        widened = student_t_quantile(WITHIN_TWO_SIGMA, count - 1) / 2
-        chance = widened * float(np.std(np.log(values), ddof=1)) / math.sqrt(count) * value
+        chance = widened(count) / 2 * float(np.std(np.log(values), ddof=1)) / math.sqrt(count) * value
     parts = [Component(REPEAT, chance, "A", _few(count) or f"{count} runs, Student's t")]
     for one in budgets[0].components if budgets else (Component(STAMP, None, "B", NO_STAMPS),):
         if one.name != REPEAT:
             share = _share(one.name, budgets)
             parts.append(Component(one.name, None if share is None else share * value, one.kind, one.source))
     bias = [one.bias / one.value for one in budgets if one.bias is not None]
-    return Budget.of(value, parts, bias=float(np.median(bias)) * value if bias else None, count=count)
+    found = Budget.of(value, parts, bias=float(np.median(bias)) * value if bias else None)
+    return replace(found, runs=count)
 
 
 def of_ratio(
@@ -61,6 +62,7 @@ def of_ratio(
     count: int,
     runs: str,
     why: str = "",
+    other_ports: str = "",
 ) -> Budget:
     """The ratio of a time in two groups.
 
@@ -69,7 +71,8 @@ def of_ratio(
         count: runs of the group that has fewer.
         sides: what is known of the time in each run of the baseline, and of the other group.
         runs: how many, in words.
-        why: what keeps errors of the tester or of ports from being the same in both groups; "": nothing does.
+        why: what keeps errors of the tester from being the same in both groups; "": nothing does.
+        other_ports: what keeps those of the rates of ports from it; "": nothing does.
     """
     few, chance = _few(count), None
     if interval is not None and not few:
@@ -84,7 +87,7 @@ def of_ratio(
             parts.append(Component(name, apart * ratio, "B", f"what does not cancel: {of}"))
         elif name == STAMP:
             parts.append(Component(name, None, "B", of or NO_STAMPS))
-    parts.append(Component(REFERENCE, 0.0, "B", "cancels where both groups have the same ports"))
+    parts.append(Component(REFERENCE, None if other_ports else 0.0, "B", other_ports or _SAME_PORTS))
     return Budget.of(ratio, parts, why=why)
 
 

@@ -328,13 +328,13 @@ def _of_ratio(
     first, second = (side.runs for side in of.sides)
     runs = f"{second} pairs of runs" if is_paired else f"{second} runs against {first}"
     networks = [network_of(run.manifest) for group in groups for run in group.runs]
-    why = ""
+    why, ports = "", ""
     if are_apart(baseline.runs, other.runs):
         why = "one group was measured after the other: a drift of the tester is not known"
-    elif any(one != networks[0] for one in networks):
-        why = "the topologies differ: how far the rates of their ports are off does not cancel"
-    sides = budgets[0], budgets[1]
-    return of_ratio(of.effect.ratio, of.effect.interval, sides, count=min(first, second), runs=runs, why=why)
+    if any(one != networks[0] for one in networks):
+        ports = "the topologies differ: how far the rates of their ports are off does not cancel"
+    count, sides = min(first, second), (budgets[0], budgets[1])
+    return of_ratio(of.effect.ratio, of.effect.interval, sides, count=count, runs=runs, why=why, other_ports=ports)
 
 
 def _reaching(effect: Effect | None, budget: Budget | None) -> Effect | None:

@@ -20,6 +20,7 @@ Research 32 (1984).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -34,6 +35,8 @@ from emulator.trace.meaning.model import IntArray
 
 COVERAGE_FACTOR = 2
 REPEAT, CLOCK, STAMP, REFERENCE, STEAL = COMPONENTS = "repeat", "clock", "stamp", "reference", "steal"
+_MANY_RUNS = 1_000
+"""From so many on, Student's t is the normal distribution."""
 _LAB_RATE = 0.003
 """Most by which the shaper of a lab is off its rate: 0.3 % (docs/lab.md)."""
 _LINE_RATE = 100e-6
@@ -70,7 +73,7 @@ class Budget:
         standard, expanded: combined standard uncertainty u, and U = k u; None: not stated.
         why: why it is not stated; "" if it is.
         bias: what the tester itself added to the figure, with its sign; not in U; None: not known.
-        iterations: behind `repeat`.
+        iterations, runs: behind `repeat`; 0 runs: it is of one run, so that iterations are.
     """
 
     value: float
@@ -81,6 +84,7 @@ class Budget:
     bias: float | None = None
     iterations: int = 0
     k: int = COVERAGE_FACTOR
+    runs: int = 0
 
     @classmethod
     def of(
@@ -110,10 +114,10 @@ class Budget:
         parts = [one.standard or 0.0 for one in self.components if better or not one.only_lengthens]
         return 0.0 if self.expanded is None else COVERAGE_FACTOR * math.hypot(*parts)
 
-    def iterations_to_decide(self, limit: float, *, better: bool) -> int | None:
-        """Iterations after which U would no longer reach a limit; None: more do not help.
+    def needs_to_decide(self, limit: float, *, better: bool) -> int | None:
+        """Runs, or of one run iterations, with which U would no longer reach a limit; None: more do not help.
 
-        Only what comes from chance shrinks, with the root of their number.
+        Only what comes from chance shrinks, with the root of their number; of runs, Student's t shrinks too.
 
         Args:
             better: as for `towards`.
@@ -122,7 +126,13 @@ class Budget:
         chance = 0.0 if repeat is None else repeat.standard or 0.0
         rest = (self.towards(better=better) / COVERAGE_FACTOR) ** 2 - chance**2
         room = (abs(self.value - limit) / COVERAGE_FACTOR) ** 2 - rest
-        return math.ceil(self.iterations * chance**2 / room) if room > 0 and chance else None
+        if room <= 0 or not chance:
+            return None
+        if not self.runs:
+            return math.ceil(self.iterations * chance**2 / room)
+        spread = self.runs * (chance / widened(self.runs)) ** 2 / room
+        found = bisect_left(range(_MANY_RUNS), True, lo=self.runs, key=lambda runs: spread * widened(runs) ** 2 <= runs)
+        return found if found < _MANY_RUNS else math.ceil(spread * COVERAGE_FACTOR**2)
 
 
 def stated(budget: Budget | None) -> float | None:
@@ -302,17 +312,17 @@ def repeat_of(values: Values, iteration: IntArray) -> Repeat:
     independent = float(below.std(ddof=1)) / math.sqrt(count)
     if blocks:
         shares = np.array([one.mean() for one in np.array_split(below, blocks)])
-        of_blocks = _widened(blocks) * float(shares.std(ddof=1)) / math.sqrt(blocks)
+        of_blocks = widened(blocks) * float(shares.std(ddof=1)) / math.sqrt(blocks)
         reach = max(of_blocks, 2 * independent)  # blocks never say less than independence
     else:
-        reach = _widened(count) * independent * math.sqrt((1 + neighbours) / (1 - neighbours))
+        reach = widened(count) * independent * math.sqrt((1 + neighbours) / (1 - neighbours))
     if reach > 0.5:
         return Repeat(None, count, why=f"{count} iterations, and each is much like the one before: play more")
     ends = np.interp(len(values) * np.array([0.5 - reach, 0.5 + reach]) - 0.5, np.arange(len(values)), np.sort(values))
     return Repeat(float(ends[1] - ends[0]) / 4 / centre, count, blocks)
 
 
-def _widened(count: int) -> float:
+def widened(count: int) -> float:
     """What so many trials, instead of many, make of two standard deviations: Student's t."""
     return student_t_quantile(WITHIN_TWO_SIGMA, count - 1)
 

@@ -22,6 +22,7 @@ from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.tester_model import MOST_CORE_WAIT
 from emulator.results.statistics.uncertainty import Budget, stated
+from emulator.results.verdict.over_runs import readings_over
 from emulator.results.verdict.rules import Rule, Rules
 from emulator.units import format_duration
 
@@ -154,6 +155,7 @@ class Finding:
         network: the same of the part of the time that the network had; None: not measured.
         budget: the uncertainty of `value`; None: it has none.
         broken, of: how many of how many iterations or flows do not meet the bound; 0 of 0 for other metrics.
+        needs: if U reaches the bound, runs, or of one run iterations, that would decide, 0: none; None: it does not.
     """
 
     rule: Rule
@@ -166,6 +168,7 @@ class Finding:
     of: int = 0
     network: float | None = None
     budget: Budget | None = None
+    needs: int | None = None
 
     @property
     def uncertainty(self) -> float | None:
@@ -208,7 +211,8 @@ class Verdict:
         rules: name of the rules; None: there were none.
         is_example: they are the shipped example.
         tester: state of the tester.
-        summary: of the run.
+        summary: of the run; of several, the first.
+        runs: how many were judged as one.
     """
 
     outcome: Outcome
@@ -217,6 +221,7 @@ class Verdict:
     is_example: bool
     tester: TesterState
     summary: RunSummary = field(repr=False, compare=False)
+    runs: int = 1
 
     @property
     def exit_code(self) -> int:
@@ -243,31 +248,49 @@ class Verdict:
         return sum(one.outcome is outcome for one in self.findings)
 
 
+def _gravest_first(one: Finding) -> tuple[int, float]:
+    return _GRAVITY.index(one.outcome), -one.distance
+
+
 def gravest(outcomes: Iterable[Outcome]) -> Outcome:
     """The one that decides; PASS if there is none."""
     return min(outcomes, key=_GRAVITY.index, default=Outcome.PASS)
 
 
-def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
-    """Apply rules to a run.
+def judge(summary: RunSummary, rules: Rules | None, *, others: Sequence[RunSummary] = ()) -> Verdict:
+    """Apply rules to a run, or to several that repeat each other.
 
     A run that did not complete never passes. A value passes if it meets its limit although the tester can only have
     made it worse. It fails only if a perfect device would have met the limit with this tester. A share of ideal or a
-    ratio of times does not fail if the limits of the tester are unknown.
+    ratio of times does not fail if the limits of the tester are unknown. Of several runs, medians and what follows from
+    them are judged over all of them; everything else in each, and the gravest decides.
 
     Args:
         summary: of the run.
         rules: None: only the state of the tester is judged.
+        others: of the other runs of the same job.
     """
-    state = judge_tester(summary)
+    runs = (summary, *others)
+    states = [judge_tester(one) for one in runs]
+    verdict = Verdict(Outcome.UNDECIDED, (), None, False, _of_all(states), summary, len(runs))
     if rules is None:
-        return Verdict(Outcome.UNDECIDED, (), None, False, state, summary)
-    findings = [one for rule in rules.rules for one in _apply(rule, summary, state)]
-    findings.sort(key=lambda one: (_GRAVITY.index(one.outcome), -one.distance))
+        return verdict
+    findings = [one for rule in rules.rules for one in _apply(rule, runs, states)]
+    findings.sort(key=_gravest_first)
     outcome = findings[0].outcome
-    if outcome is Outcome.PASS and summary.status != COMPLETE:
+    if outcome is Outcome.PASS and any(one.status != COMPLETE for one in runs):
         outcome = Outcome.UNDECIDED
-    return Verdict(outcome, findings, rules.name, rules.is_example, state, summary)
+    return replace(verdict, outcome=outcome, findings=findings, rules=rules.name, is_example=rules.is_example)
+
+
+def _of_all(states: Sequence[TesterState]) -> TesterState:
+    """What one run has against the tester, all of them have."""
+    if len(states) == 1:
+        return states[0]
+    names = ("core_wait", "steal", "lateness", "drops", "expired")
+    texts = {name: [text for one in states if (text := getattr(one, name))] for name in names}
+    told = {name: f"{found[0]} ({len(found)} of {len(states)} runs)" for name, found in texts.items() if found}
+    return TesterState(all(one.is_calibrated for one in states), has_loss=any(one.has_loss for one in states), **told)
 
 
 _NO_PORT = "nothing crossed a port, and the ideal follows from the rates of ports"
@@ -281,12 +304,25 @@ _NOTHING_TO_JUDGE = defaultdict(
 )
 
 
-def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Finding]:
-    readings = [
-        one
-        for one in rule.metric.read(summary)
-        if not isinstance(one.subject, ClassKey) or rule.where.takes(one.subject)
-    ]
+def _apply(rule: Rule, runs: Sequence[RunSummary], states: Sequence[TesterState]) -> Iterator[Finding]:
+    """The findings of a rule over all runs; or of those of each run the gravest, for every subject that is not many."""
+    readings = readings_over(rule.metric, runs)
+    if readings is not None:
+        yield from _findings(rule, readings, runs[0], _of_all(states))
+        return
+    each: dict[Subject, list[Finding]] = {}
+    for run, state in zip(runs, states, strict=True):
+        for one in _findings(rule, list(rule.metric.read(run)), run, state):
+            each.setdefault(None if rule.metric.scope.is_many else one.subject, []).append(one)
+    for found in each.values():
+        missed = [one for one in found if one.outcome is not Outcome.PASS]
+        worst = min(missed, key=_gravest_first) if missed else min(found, key=lambda one: one.distance)
+        where = f"in {len(missed)} of {len(runs)} runs" if missed else ""
+        yield replace(worst, reason="; ".join(filter(None, (worst.reason, where))))
+
+
+def _findings(rule: Rule, readings: Sequence[Reading], summary: RunSummary, state: TesterState) -> Iterator[Finding]:
+    readings = [one for one in readings if not isinstance(one.subject, ClassKey) or rule.where.takes(one.subject)]
     if not readings:
         why = _NOTHING_TO_JUDGE[rule.metric.scope]
         if rule.metric.field == "ideal_percent" and not summary.crosses_ports:
@@ -322,15 +358,16 @@ def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
     outcome, reason = _weigh(rule, reading, value, state)
     if reading.is_least and outcome in (Outcome.PASS, Outcome.FAIL) and not rule.bound.is_lower:
         outcome, reason = (Outcome.UNDECIDED if outcome is Outcome.PASS else outcome), reading.why
+    found = Finding(rule, subject, value, outcome, reason, perfect, network=reading.network, budget=reading.budget)
     if outcome in (Outcome.PASS, Outcome.FAIL) and (
         across := _across(rule, reading, value, outcome, has_loss=state.has_loss)
     ):
-        outcome, reason = Outcome.UNDECIDED, across
-    return Finding(rule, subject, value, outcome, reason, perfect, network=reading.network, budget=reading.budget)
+        return replace(found, outcome=Outcome.UNDECIDED, reason=across[0], needs=across[1])
+    return found
 
 
-def _across(rule: Rule, reading: Reading, value: float, outcome: Outcome, *, has_loss: bool) -> str:
-    """Why the uncertainty of the figure that decided leaves open whether the bound is met; "" if it does not."""
+def _across(rule: Rule, reading: Reading, value: float, outcome: Outcome, *, has_loss: bool) -> tuple[str, int] | None:
+    """Why the uncertainty of the figure that decided leaves it open, and `Finding.needs`; None if it does not."""
     bound, effect, is_met = rule.bound, rule.metric.effect, outcome is Outcome.PASS
     is_spoilt = effect is not TesterEffect.EITHER and bound.is_lower is (effect is TesterEffect.LOWER)
     deciding = [reading.budget]
@@ -344,17 +381,17 @@ def _across(rule: Rule, reading: Reading, value: float, outcome: Outcome, *, has
     # Late stamps and steal lengthen times: they can have spoilt a value that meets its bound, not made it better.
     counts_all = effect is TesterEffect.EITHER or is_met is not is_spoilt
     doubts = [_reach(one, bound.limit, better=counts_all) for one in deciding]
-    return doubts[0] if all(doubts) else ""
+    return doubts[0] if all(doubts) else None
 
 
-def _reach(budget: Budget | None, limit: float, *, better: bool) -> str:
-    """That U reaches a limit, and what would help; "" if it does not, or is not stated."""
+def _reach(budget: Budget | None, limit: float, *, better: bool) -> tuple[str, int] | None:
+    """That U reaches a limit, and what would help; None if it does not, or is not stated."""
     if budget is None or abs(budget.value - limit) >= budget.towards(better=better):
-        return ""
+        return None
     share = 100 * budget.towards(better=better) / abs(budget.value)
-    needed = budget.iterations_to_decide(limit, better=better)
-    told = f"about {needed:,} iterations would decide" if needed else "more iterations would not decide"
-    return f"the bound is within its uncertainty (U {share:.2g} %): {told}"
+    needed, what = budget.needs_to_decide(limit, better=better), "runs" if budget.runs else "iterations"
+    told = f"about {needed:,} {what} would decide" if needed else f"more {what} would not decide"
+    return f"the bound is within its uncertainty (U {share:.2g} %): {told}", needed or 0
 
 
 def _weigh(rule: Rule, reading: Reading, value: float, state: TesterState) -> tuple[Outcome, str]:

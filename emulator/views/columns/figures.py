@@ -74,10 +74,10 @@ def link_rate_cell(rate_bps: float | None) -> str:
 
 
 def give_or_take(budgets: Mapping[str, Budget], name: str) -> str:
-    """` ± 0.42 %`: U / figure, or U of a figure in percent, to stand behind it; "" if it is not stated."""
+    """` ± 0.42 %`, U / figure, or U of a figure in percent; ` (U not stated: one iteration)`; "" without a budget."""
     budget = budgets.get(name)
     if budget is None or budget.relative is None:
-        return ""
+        return f" (U not stated: {budget.why})" if budget is not None else ""
     return f" ± {number_cell(budget.expanded if name.endswith('_percent') else 100 * budget.relative)} %"
 
 

@@ -174,6 +174,7 @@ VERDICT_COLUMNS: tuple[Column[Finding], ...] = (
         sacrifice=3,
     ),
     unshown("uncertainty_why", lambda one: one.no_uncertainty),
+    unshown("needs", lambda one: one.needs),
     Column(
         "perfect",
         "what a perfect device would have shown with this tester: the ideal time plus the tester's own, as measured, "

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from emulator.results.comparison.verdicts import PairComparison
-from emulator.results.statistics.metric import Unit
+from emulator.results.statistics.metric import Subject, Unit
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.uncertainty import CLOCK, COMPONENTS, REFERENCE, REPEAT, STAMP, Budget
+from emulator.results.verdict.over_runs import readings_over
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, percent_cell
 from emulator.views.verdict_text import metric_cell
@@ -49,14 +51,15 @@ def sources(rows: Sequence[StatedFigure]) -> str:
     return "; ".join(f"{name}: {source}" for name, source in found)
 
 
-def stated_figures(summary: RunSummary) -> Iterator[StatedFigure]:
-    """Those of the iteration, then of the classes, in the order of the table of classes."""
-    every = [("iteration (JCT)", summary.iteration.uncertainty)] if summary.iteration is not None else []
-    every += [(str(one.key), one.uncertainty) for one in summary.classes]
-    for of, budgets in every:
-        for name in _SHOWN:
-            if (budget := budgets.get(METRICS[name].field)) is not None:
-                yield StatedFigure(of, name, budget, METRICS[name].unit)
+def stated_figures(*runs: RunSummary) -> Iterator[StatedFigure]:
+    """Those of a run, or over several of the same job: of the iteration, then of the classes in the order of a run."""
+    found: dict[Subject, list[StatedFigure]] = {}
+    for name in _SHOWN:
+        for one in readings_over(METRICS[name], runs) or ():
+            if one.budget is not None:
+                of = "iteration (JCT)" if one.subject is None else str(one.subject)
+                found.setdefault(one.subject, []).append(StatedFigure(of, name, one.budget, METRICS[name].unit))
+    yield from chain.from_iterable(found.values())
 
 
 def compared_figures(pair: PairComparison) -> Iterator[StatedFigure]:

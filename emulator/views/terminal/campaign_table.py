@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rich.console import RenderableType
 
-from emulator.results.statistics.uncertainty import Budget
 from emulator.views.columns.columns import Column, explain
 from emulator.views.columns.figures import NONE, duration_cell
 from emulator.views.terminal.table import FittedTable
@@ -25,15 +24,6 @@ _RUNS: tuple[Column[_Row], ...] = (
         folds=20,
     ),
 )
-
-
-def over_runs_text(jct: Mapping[str, Budget]) -> Iterator[str]:
-    """`JCT over the runs: 12.3 ms ± 40 µs (k = 2)`, a line per group; or why U is not stated."""
-    for group, one in jct.items():
-        stated = (
-            f"U not stated: {one.why}" if one.expanded is None else f"± {duration_cell(one.expanded)} (k = {one.k})"
-        )
-        yield f"JCT over the runs{visible(group and f' of {group}')}: {duration_cell(one.value)} {stated}"
 
 
 EXPLAIN = explain(_RUNS, title="Runs of the campaign:")

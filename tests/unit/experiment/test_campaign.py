@@ -7,6 +7,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
+from emulator.annexes.series.run_set import campaign_sets
 from emulator.errors import HostError, InputError, RunError, RunInterrupted
 from emulator.experiment.series import CampaignProgress, Turn, play_campaign, schedule
 from emulator.experiment.spec.document import with_absolute_paths
@@ -16,7 +17,6 @@ from emulator.results.run_folder.session import StoredSession, session_of
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.samples.classes import count_classes
 from emulator.trace.meaning.workload import build_workload
-from emulator.views.terminal.campaign_table import over_runs_text
 from tests.support import traces
 from tests.support.runs import manifest, ranks, write_run
 
@@ -177,9 +177,9 @@ def test_the_time_of_an_iteration_has_the_spread_of_its_runs(tmp_path: Path) -> 
     few, progress = campaign(tmp_path / "few", 2), campaign(tmp_path, 4)
     play_campaign(play, few)
     play_campaign(play, progress)
-    (shown,) = over_runs_text(few.jct)
+    (shown,) = campaign_sets(few).lines()
     assert shown == "JCT over the runs: 1.05 ms U not stated: 2 runs, and 4 are the fewest"
-    (plain,) = progress.to_plain()["jct"]
+    (plain,) = campaign_sets(progress).to_json()["jct"]
     assert plain["value"] == pytest.approx(1.15e6, rel=5e-3)
     repeat = plain["components"][0]
     assert (repeat["name"], repeat["kind"], repeat["standard"] > 20_000) == ("repeat", "A", True)

@@ -85,6 +85,7 @@ def test_json_has_every_check_with_unit_bound_and_class(tmp_path: Path) -> None:
             "value": 100.0,
             "uncertainty": None,
             "uncertainty_why": "one iteration",
+            "needs": None,
             "perfect": None,
             "network": None,
             "bound": "at most",

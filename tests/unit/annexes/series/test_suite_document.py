@@ -145,7 +145,8 @@ def test_a_search_that_cannot_be_made_is_refused(old: str, new: str, problem: st
 def test_the_example_of_the_documentation_can_be_read(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "suites.md").read_text(encoding="utf-8")
     suite = read_suite(write(tmp_path, page.partition("```yaml\n")[2].partition("```")[0]))
-    assert [one.name for one in suite.cases] == ["all-reduce", "trace", "load", "two-jobs"]
+    assert [one.name for one in suite.cases] == ["all-reduce", "trace", "latency", "load", "two-jobs"]
+    assert [one.repeat for one in suite.cases] == [1, 1, 6, 1, 1]
     assert suite.cases[1].experiment.job.sweep is None
 
 

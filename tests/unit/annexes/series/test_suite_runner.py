@@ -16,10 +16,12 @@ from emulator.annexes.series.suite_record import (
     SuiteRecord,
     shortfall,
 )
-from emulator.annexes.series.suite_runner import SUITES, latest_folder, play_suites, search_record
-from emulator.annexes.series.suite_table import deciding_cell
+from emulator.annexes.series.suite_runner import SUITES, latest_folder, play_suites
+from emulator.annexes.series.suite_search import search_record
+from emulator.annexes.series.suite_table import deciding_cell, uncertainty_cell
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.spec.spec import Experiment
+from emulator.results.run_folder.manifest import Trials
 from emulator.results.run_folder.session import StoredSession, session_of
 from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.summary import summarise
@@ -378,3 +380,93 @@ def test_nothing_passes() -> None:
 @pytest.mark.parametrize(("outcome", "answer"), [(FAIL, FAIL), (LIMITED, LIMITED)])
 def test_a_load_below_the_one_required_is_judged_by_what_stopped_it(outcome: Outcome, answer: Outcome) -> None:
     assert found(800_000_000, m1000=outcome, m100=PASS, m550=PASS, m775=outcome).outcome is answer
+
+
+class Scattering(Player):
+    """A device that holds 1 ms up to 400 Mbit/s, not from 480 on, and may or may not in between.
+
+    The iterations of a run scatter by 5 %, so that one run of 0.99 ms does not decide. `times_us` are those of the runs
+    in between, over and over.
+    """
+
+    def __init__(self, *times_us: int) -> None:
+        super().__init__()
+        self.times_us = times_us
+
+    def __call__(self, experiment: Experiment, folder: Path, *, solo: bool = False) -> StoredSession:
+        self.played.append((folder.name, experiment))
+        rate = int(str(experiment.network.transport.options.get("rate_cap_bps", "450000000")).removesuffix("bit"))
+        number = int(folder.name.rpartition("-")[2]) - 1
+        between = self.times_us[number % len(self.times_us)]
+        median_ns = 1_000 * (500 if rate <= 4e8 else 2_000 if rate >= 4.8e8 else between)
+        each = [round(median_ns * (1 + 0.05 * at)) for at in (0.1, -0.9, 1, -1, 0.9, -0.1, 0.5, -0.5, 0.8, -0.8)]
+        spans = {at: ranks((1, 1 + jct), (1, 1 + jct // 2)) for at, jct in enumerate(each)}
+        rows = [row for at in range(10) for row in collective([0, 0], [100, 100], iteration=at)]
+        facts = {"calibration": {"timer_ns": 10}, "trials": Trials(attempted=10, warmup=0, included=10)}
+        return session_of(write_run(folder, rows, iterations=spans, run_id=f"run-{folder.name}", **facts))
+
+
+OPEN = HEAD + "  - {name: a, search: {rate: [100Mbit, 1Gbit], resolution: 10 %}}\n"
+
+
+def test_a_load_that_one_run_leaves_open_is_played_until_the_runs_as_one_decide(tmp_path: Path) -> None:
+    play, root = Scattering(990, 989, 991, 990), tmp_path / "out"
+    (case,) = run(suite(tmp_path, OPEN), root, play).cases
+    at = [name for name in play.folders if name.startswith("437500000")]
+    assert at == [f"437500000-{number}" for number in (1, 2, 3, 4)]
+    assert case.runs[4].outcome is Outcome.UNDECIDED
+    (as_one,) = case.sets
+    assert (as_one.load, as_one.runs, as_one.outcome) == (437_500_000, 4, Outcome.PASS)
+    assert (case.outcome, case.value) == (Outcome.PASS, 437_500_000)
+    budget = as_one.checks[0].uncertainty
+    assert budget is not None
+    assert (budget.runs, budget.value) == (4, pytest.approx(990_000, rel=1e-2))
+
+
+def test_a_load_that_stays_undecided_is_neither_passed_nor_failed(tmp_path: Path) -> None:
+    one = suite(tmp_path, OPEN.replace("10 %}", "10 %, most_trials: 5, at_least: 430Mbit}"))
+    play, root = Scattering(990, 1_030, 970, 1_010), tmp_path / "out"
+    (case,) = run(one, root, play).cases
+    assert [name for name in play.folders if name.startswith("437500000")][-1] == "437500000-5"
+    assert (case.outcome, case.value) == (Outcome.UNDECIDED, 381_250_000)
+    assert case.text.startswith("highest rate that passes is 381.2 Mbit/s (at 437.5 Mbit/s undecided: jct is ")
+    assert "the bound is within its uncertainty" in case.text
+    assert "would decide; over 5 runs; 550 Mbit/s fails)" in case.text
+    again = Scattering(1)
+    (resumed,) = run(one, root, again, resume=True).cases
+    assert (resumed, again.folders) == (case, [])
+    search = one.cases[0].search
+    assert search is not None
+    for at_least, outcome in ((300_000_000, Outcome.PASS), (700_000_000, Outcome.FAIL)):
+        other = search_record(one.cases[0], replace(search, at_least=at_least), case.runs, case.sets)
+        assert (other.outcome, other.value) == (outcome, 381_250_000)
+
+
+def test_a_case_that_is_repeated_is_judged_over_its_runs(tmp_path: Path) -> None:
+    for name, times_us, outcome in (
+        ("good", (989, 990, 991, 990), Outcome.PASS),
+        ("open", (980, 1_010, 1_000, 985), Outcome.UNDECIDED),
+        ("bad", (1_010, 1_011, 1_009, 1_010), Outcome.FAIL),
+    ):
+        play = Scattering(*times_us)
+        (case,) = run(suite(tmp_path, HEAD + "  - {name: a, repeat: 4}\n"), tmp_path / name, play).cases
+        assert play.folders == ["01", "02", "03", "04"]
+        assert {one.outcome for one in case.runs} == {Outcome.UNDECIDED}  # each alone
+        assert (case.outcome, case.metric, len(case.runs)) == (outcome, "jct", 4)
+        assert case.text.endswith("; over 4 runs")
+        assert case.checks[0].uncertainty is not None
+        assert uncertainty_cell(case).endswith(" µs")
+        assert SuiteRecord.read(tmp_path / name).cases == (case,)
+    assert "runs would decide" not in case.text
+
+
+def test_a_repeated_case_with_a_run_that_failed_does_not_pass(tmp_path: Path) -> None:
+    play = Player(_1=RunError("an agent is lost"))
+    (case,) = run(suite(tmp_path, HEAD + "  - {name: a, repeat: 3}\n"), tmp_path / "out", play).cases
+    assert (case.outcome, len(case.runs)) == (Outcome.UNDECIDED, 3)
+    assert case.text.endswith("over 2 runs; 1 of 3 runs failed: an agent is lost")
+
+
+def test_only_one_job_without_a_search_is_repeated(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is for one job without a search"):
+        suite(tmp_path, HEAD + "  - {name: a, repeat: 3, search: {rate: [1Mbit, 2Mbit]}}\n")

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.annexes.series.suite_document import Search
+from emulator.annexes.series.suite_search import found, next_load, not_passed
 
 
 def search(low: int = 100, high: int = 1000, resolution: float = 0.01, at_least: int | None = None) -> Search:
@@ -14,7 +15,7 @@ def search(low: int = 100, high: int = 1000, resolution: float = 0.01, at_least:
 def played(one: Search, limit: int) -> dict[int, bool]:
     """All loads of a search on a device that passes every load up to a limit, in order."""
     tried: dict[int, bool] = {}
-    while (load := one.next_load(tried)) is not None:
+    while (load := next_load(one, tried)) is not None:
         assert load not in tried
         tried[load] = load <= limit
     return tried
@@ -28,8 +29,8 @@ def test_the_second_load_is_the_lowest_and_ends_the_search_if_it_fails() -> None
     one = search()
     tried = played(one, limit=50)
     assert tried == {1000: False, 100: False}
-    assert one.found(tried) is None
-    assert one.failed(tried) == 100
+    assert found(tried) is None
+    assert not_passed(tried) == 100
 
 
 def test_then_the_range_is_halved() -> None:
@@ -42,19 +43,19 @@ def test_what_is_found_passes_and_is_within_the_resolution_of_the_limit(
 ) -> None:
     one = search(low, low + width, resolution)
     tried = played(one, limit)
-    found = one.found(tried)
+    highest = found(tried)
     if limit < low:
-        assert found is None
+        assert highest is None
     else:
-        assert found is not None
-        assert found <= limit
-        assert min(limit, one.high) - found <= max(1, resolution * one.high)
+        assert highest is not None
+        assert highest <= limit
+        assert min(limit, one.high) - highest <= max(1, resolution * one.high)
 
 
 def test_a_load_that_passes_above_one_that_failed_does_not_count() -> None:
     """A device that fails now and then: only loads below every failure are found."""
     tried = {1000: False, 100: True, 550: False, 775: True}
-    assert search().found(tried) == 100
+    assert found(tried) == 100
 
 
 @pytest.mark.parametrize("resolution", [0.1, 0.01])

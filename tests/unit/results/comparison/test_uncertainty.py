@@ -49,7 +49,7 @@ def test_over_runs_chance_is_in_their_spread_and_bounds_do_not_shrink() -> None:
     )
     assert found.standard == pytest.approx(wanted.std_dev)
     assert found.expanded == pytest.approx(2 * wanted.std_dev)
-    assert (found.iterations, [one.kind for one in found.components]) == (6, ["A", "B", "B", "B"])
+    assert (found.runs, [one.kind for one in found.components]) == (6, ["A", "B", "B", "B"])
     assert found.components[0].source.startswith("6 runs")
 
 
@@ -167,7 +167,23 @@ def test_groups_of_other_topologies_have_no_stated_uncertainty() -> None:
     other = [replace(one, manifest=replace(one.manifest, topology=slow)) for one in with_budgets("paced", 1)]
     pair = compare_pair(group("a", with_budgets("paced", 0)), group("b", other), RULES)
     assert all(one.uncertainty is not None and one.uncertainty.expanded is None for one in pair.classes)
-    assert "the topologies differ" in (pair.classes[0].uncertainty or known()).why
+    budget = pair.classes[0].uncertainty or known()
+    assert "the topologies differ" in budget.why
+    reference = budget.part("reference")
+    assert reference is not None
+    assert (reference.standard, reference.source) == (None, budget.why)  # it does not cancel
+
+
+def test_the_reference_does_not_cancel_either_if_the_groups_did_not_take_turns() -> None:
+    slow = {"hosts": [{"name": "h0", "interfaces": [{"name": "eth0", "rate_bps": 10**8}]}]}
+    runs = recorded("paced")
+    other = [replace(one, manifest=replace(one.manifest, topology=slow)) for one in runs[4:8]]
+    pair = compare_pair(group("a", runs[:4]), group("b", other), RULES)
+    budget = pair.classes[0].uncertainty or known()
+    assert "one group was measured after the other" in budget.why
+    assert "does not cancel" in budget.components[-1].source
+    same = compare_pair(group("a", runs[:4]), group("b", runs[4:8]), RULES).classes[0].uncertainty or known()
+    assert (same.components[-1].standard, same.components[-1].source[:7]) == (0, "cancels")
 
 
 def test_the_example_of_a_ratio_on_the_page_is_what_the_code_computes() -> None:

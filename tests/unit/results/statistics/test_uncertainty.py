@@ -86,12 +86,12 @@ def test_late_stamps_and_steal_only_hide_that_a_value_is_better() -> None:
 def test_more_iterations_lessen_only_what_comes_from_chance() -> None:
     alone = Sources(0.0, 0.0, "", None, "", None)
     found = budgets(alone, cct_p50_ns=1e6)["cct_p50_ns"]  # U 4,000 ns after 40 iterations
-    assert found.iterations_to_decide(1e6 + 2000, better=True) == 160
-    assert found.iterations_to_decide(1e6 + 1000, better=False) == 640
-    assert found.iterations_to_decide(1e6, better=True) is None
+    assert found.needs_to_decide(1e6 + 2000, better=True) == 160
+    assert found.needs_to_decide(1e6 + 1000, better=False) == 640
+    assert found.needs_to_decide(1e6, better=True) is None
     blurred = budgets(replace(alone, clock_ns=3000.0), cct_p50_ns=1e6)["cct_p50_ns"]
-    assert blurred.iterations_to_decide(1e6 + 2000, better=True) is None
-    assert (blurred.iterations_to_decide(1e6 + 3600, better=True) or 0) > 160
+    assert blurred.needs_to_decide(1e6 + 2000, better=True) is None
+    assert (blurred.needs_to_decide(1e6 + 3600, better=True) or 0) > 160
 
 
 def test_twice_the_standard_uncertainty_covers_what_two_sigma_do() -> None:

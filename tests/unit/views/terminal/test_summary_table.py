@@ -115,7 +115,7 @@ def test_the_numbers_are_those_of_the_run(rich_summary: RunSummary) -> None:
 def test_the_iteration_is_told_below(rich_summary: RunSummary) -> None:
     shown = text(rich_summary)
     for part in (
-        "210 µs median",
+        "210 µs (U not stated: one iteration) median",
         "over 1; ideal 105 µs",
         "60 µs of communication, 29 % of the iteration (rank 1,",
         "90 µs, 60 % of 150 µs of communication; compute 120 µs",
