@@ -1,7 +1,7 @@
 """How much of a collective's time was the network's: from the kernel's time stamps of the messages that ended it.
 
 From the transfer that arrived last, the chain goes back to what each transfer waited for: the last arrival that its
-step needed, or, while the port was still sending an earlier transfer of the collective, that transfer. The network had
+step needed, or, if the port was sending an earlier transfer of the collective after that, this one. The network had
 the collective while a transfer of the chain that crosses a port was on its way: from its first packet at the driver to
 its last packet at the receiving kernel. What is before the last post counts for nobody, as in `cct_ns`. The rest of
 the time is the tester's.
@@ -91,9 +91,8 @@ def split(
             chain.append(last)
             if last.left_ns <= begin_ns:
                 break
-            ahead = _ahead(busy[hosts[last.src]], last, busy_ns)
-            if ahead is not None and (cause is None or ahead.arrived_ns > cause.arrived_ns):
-                before = ahead
+            since_ns = begin_ns if cause is None else cause.arrived_ns
+            before = _ahead(busy[hosts[last.src]], last, since_ns, busy_ns) or cause
         last = before
     return Split(_covered(chain, begin_ns), len(chain))
 
@@ -125,14 +124,25 @@ def _matched(members: Sequence[MemberChain]) -> dict[tuple[_Line, int], _Transfe
     return found if len(found) == len(arrivals) and found else None
 
 
-def _ahead(sent: Sequence[_Transfer], of: _Transfer, busy_ns: float) -> _Transfer | None:
-    """The first transfer from the same host that was still leaving when one left; None: the port was free."""
+def _ahead(sent: Sequence[_Transfer], of: _Transfer, since_ns: int, busy_ns: float) -> _Transfer | None:
+    """What a transfer waited behind at the port of its host, though it could have gone since a time; None: nothing.
+
+    That is the first one that was still leaving. If none was, it is the last one, if the port has been idle since for
+    less than that had taken: agents hand over the next transfer of a flow a little after the one before has arrived.
+    """
+    found = None
     for one in sent:
         if one.left_ns >= of.left_ns:
-            return None
-        if one.arrived_ns >= of.left_ns and of.left_ns - one.left_ns <= busy_ns:
+            break
+        if of.left_ns - one.left_ns > busy_ns or one.arrived_ns <= since_ns:
+            continue
+        if one.arrived_ns >= of.left_ns:
             return one
-    return None
+        if found is None or one.arrived_ns > found.arrived_ns:
+            found = one
+    if found is None or of.left_ns - found.arrived_ns > found.arrived_ns - found.left_ns:
+        return None
+    return found
 
 
 def _covered(chain: Sequence[_Transfer], begin_ns: int) -> int:

@@ -46,6 +46,41 @@ def test_what_waits_behind_an_earlier_transfer_of_its_port_was_in_the_network() 
     assert split(members, TWO_HOSTS, busy_ns=50_000) == Split(900_000 + 200_000, 2)
 
 
+@pytest.mark.parametrize("gap_ns", [-60_000, 0, 60_000])
+@pytest.mark.parametrize(("ranks", "lanes"), [(2, 1), (3, 1), (3, 2), (4, 2), (5, 3)])
+def test_a_port_that_is_never_idle_for_long_had_all_of_its_transfers(ranks: int, lanes: int, gap_ns: int) -> None:
+    """A ring in lanes that share the ports: between two transfers of one, a port is idle for `gap_ns`, or not at all.
+
+    A transfer of a lane waits for the one of the step before; after those, a port has one of each other lane to send.
+    """
+    steps, each_ns = 2 * (ranks - 1), 1_000_000
+    left = [[step * lanes + lane for lane in range(lanes)] for step in range(steps)]
+    times = [[turn * (each_ns + gap_ns) + 1_000_000 for turn in row] for row in left]
+    lane_of, left_ns = [lane for _ in times for lane in range(lanes)], [at for row in times for at in row]
+    came = [at + each_ns for at in left_ns]
+    # The step before of its lane is `lanes` rows earlier; causes count from 1.
+    causes = [max(0, row - lanes + 1) for row in range(len(left_ns))]
+    members = [
+        MemberChain(
+            *(0, 0, rank, 7, 0, 0, [(rank + 1) % ranks] * len(left_ns), lane_of, causes, left_ns),
+            *([(rank - 1) % ranks] * len(left_ns), lane_of, came),
+        )
+        for rank in range(ranks)
+    ]
+    count = len(left_ns)
+    busy_ns = count * each_ns if gap_ns >= 0 else count * each_ns + (count - 1) * gap_ns
+    assert split(members, range(ranks), busy_ns=2 * each_ns) == Split(busy_ns, count)
+
+
+def test_what_waits_for_the_tester_alone_is_not_held_against_an_earlier_transfer() -> None:
+    """The port was free when what the second transfer waits for came, and long before that left."""
+    members = [
+        member(0, [(1, 0, 100_000), (1, 1, 900_000)], [(1, 300_000)]),
+        member(1, [(0, 0, 100_000)], [(0, 250_000), (0, 1_000_000)]),
+    ]
+    assert split(members, TWO_HOSTS) == Split(100_000 + 200_000, 2)
+
+
 def test_transfers_inside_a_host_are_the_testers() -> None:
     members = [
         member(0, [(1, 0, 100_000)], []),
