@@ -4,7 +4,7 @@ From the transfer that arrived last, the chain goes back to what each transfer w
 step needed, or, if the port was sending an earlier transfer of the collective after that, this one. The network had
 the collective while a transfer of the chain that crosses a port was on its way: from its first packet at the driver to
 its last packet at the receiving kernel. What is before the last post counts for nobody, as in `cct_ns`. The rest of
-the time is the tester's.
+the time is the tester's, waits for other collectives at the same port among it: no device could make them shorter.
 """
 
 from __future__ import annotations
