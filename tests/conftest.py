@@ -1,7 +1,5 @@
 """What holds for the whole suite: marks, which tests are measured for coverage, and what is printed at its end."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import inspect

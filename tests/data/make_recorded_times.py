@@ -13,8 +13,6 @@ other work kept busy, runs of several sets in turns:
 Of zmq, only the first iterations are kept, to keep the file small.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

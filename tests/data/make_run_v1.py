@@ -3,8 +3,6 @@
 python -m tests.data.make_run_v1
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from emulator.control.observations import FlowCounters, RankSummary

@@ -1,7 +1,5 @@
 """An address that is removed in mid-run is named: packets to it then take another way, on which they do not fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

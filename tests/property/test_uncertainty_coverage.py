@@ -1,7 +1,5 @@
 """Does value ± U contain what was planted? 40 trials per quantity, by arithmetic: in 35 or more, and not by width."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -8,8 +8,6 @@ host traces and the Kineto traces; `issued.txt` in it has what every rank issued
 Needs torch (tried with 2.13); nothing of Charkha.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

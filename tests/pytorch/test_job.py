@@ -3,8 +3,6 @@
 Needs torch: in the environment of the tests, or in that of the interpreter that CHARKHA_TORCH_PYTHON names.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

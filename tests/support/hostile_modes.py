@@ -4,8 +4,6 @@ A run has a controller and two agents, real ones, in one process over real gRPC 
 hostile one sends is replaced where it is queued.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

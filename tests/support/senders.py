@@ -1,7 +1,5 @@
 """A sender that opens no socket and keeps what it is given."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agents.nic.sockets import Sender

@@ -1,7 +1,5 @@
 """Two ends with two addresses each, whose packets a test carries itself."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from agents.nic.sockets import Sender

@@ -1,7 +1,5 @@
 """docs/limits.md says what the modules enforce."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from emulator.annexes.exports.formats import Format

@@ -1,7 +1,5 @@
 """Typical mistakes: each is one line that names what is wrong and ends with exit code 2, before anything is started."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a session reports, as rows of the run folder, in the order that observers can rely on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from emulator.experiment.spec.parts import build_experiment, merge, part_of

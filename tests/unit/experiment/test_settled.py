@@ -1,7 +1,5 @@
 """What is settled before any traffic, and refused if it cannot be."""
 
-from __future__ import annotations
-
 import pytest
 
 from emulator.controller.assignment import Assignment

@@ -1,7 +1,5 @@
 """Temporary folders: each goes with its command, or with the next one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a limit refused is named with the limit; what is about something else is not."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import resource

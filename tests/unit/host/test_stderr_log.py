@@ -1,7 +1,5 @@
 """What is logged, and how it looks."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

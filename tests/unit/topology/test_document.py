@@ -1,7 +1,5 @@
 """YAML as plain values whose lines are known; what YAML would read in two ways is refused."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from pathlib import Path

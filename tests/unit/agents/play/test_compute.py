@@ -1,7 +1,5 @@
 """Compute nodes on one resource: order, exact schedule."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from emulator.annexes.series.sweep_grid import Axis, parse_axis, parse_range

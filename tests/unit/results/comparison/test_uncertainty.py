@@ -1,7 +1,5 @@
 """Budgets over runs: what comes from their spread, what they have in common, and what cancels in a ratio."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from emulator.results.run_folder.manifest import LAST_DONE

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from emulator.results.statistics.samples.classes import JCT, ClassKey, class_rows, count_classes

@@ -1,7 +1,5 @@
 """The budget of a figure: its parts, their sum, and what is not stated."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
