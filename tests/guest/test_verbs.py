@@ -33,11 +33,7 @@ TOKEN = "a token of at least sixteen characters"
 
 @pytest.fixture(scope="module")
 def guests() -> Iterator[Guest]:
-    machine = Guest(
-        namespace=f"rxp{os.getpid()}",
-        machines=2,
-        memory_mib=1536,
-    )
+    machine = Guest(namespace=f"rxp{os.getpid()}", machines=2, memory_mib=1536)
     try:
         root = machine.folder / "root.tar"
         machine.up()

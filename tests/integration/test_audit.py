@@ -41,11 +41,7 @@ def test_both_sides_of_a_lossy_connection(side: str, data: int, missing: int, du
     assert (flow.data_frames, flow.stats.missing, flow.stats.duplicates) == (data, missing, duplicates)
     assert flow.answers is not None
     assert (flow.answers.acks, flow.answers.naks) == (20, {"sequence error": 9})
-    assert (flow.stats.restarts, flow.stats.restarts_after_nak, flow.stats.go_back_n) == (
-        9,
-        9,
-        "followed",
-    )
+    assert (flow.stats.restarts, flow.stats.restarts_after_nak, flow.stats.go_back_n) == (9, 9, "followed")
     assert flow.messages.sizes == {10_001: 20}
     assert flow.payload_bytes == 20 * 10_001
 

@@ -49,10 +49,7 @@ CASES = {
     "peer absent": Bad("comm_dst 5", [[*GOOD, _send(3, comm_dst=5)], GOOD]),
     "cross-rank deadlock": Bad(
         "wait for each other",
-        [
-            [_grouped(1, "1"), _grouped(2, "2", data_deps=[1])],
-            [_grouped(1, "1", data_deps=[2]), _grouped(2, "2")],
-        ],
+        [[_grouped(1, "1"), _grouped(2, "2", data_deps=[1])], [_grouped(1, "1", data_deps=[2]), _grouped(2, "2")]],
         files={"comm_group.json": GROUPS},
     ),
     "topology too small": Bad(

@@ -41,8 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (found / "t.yaml").write_text(TOPOLOGY)
     for run in (RUN, OTHER):
         finished = charkha(
-            *("run", TRACE, "--topology", "t.yaml", "--iterations", 2, "--agents", 1, "--out", run),
-            cwd=found,
+            *("run", TRACE, "--topology", "t.yaml", "--iterations", 2, "--agents", 1, "--out", run), cwd=found
         )
         assert finished.code == 0, finished.stderr
         assert acts(finished.stdout + finished.stderr + "\n".join(finished.announced).replace("\n", "")) == set()

@@ -33,11 +33,7 @@ def facts(*arguments: str, timeout: int = 60) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("what", "ranks", "network_bytes"),
     [
-        (
-            ["--transformer", "layers=96,hidden=12288,tensor=8,pipeline=8,data=1563,micro_batches=8"],
-            100_032,
-            None,
-        ),
+        (["--transformer", "layers=96,hidden=12288,tensor=8,pipeline=8,data=1563,micro_batches=8"], 100_032, None),
         (
             ["--collective", "all_to_all", "-n", "100000", "--group-size", "1024", "-b", "64M"],
             100_000,

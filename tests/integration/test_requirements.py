@@ -14,7 +14,7 @@ PROJECT = DOCUMENT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DEV = next(Requirement(one).extras for one in EXTRAS["dev"] if one.startswith("charkha["))
 NEEDED: dict[str, list[str]] = {
-    "ci": [*PROJECT["dependencies"], *EXTRAS["dev"][1:], *(one for extra in DEV for one in EXTRAS[extra])],
+    "ci": [*PROJECT["dependencies"], *EXTRAS["dev"][1:], *(one for extra in DEV for one in EXTRAS[extra])]
 } | DOCUMENT["dependency-groups"]
 
 

@@ -100,9 +100,7 @@ def test_one_rank_of_many_is_played_leniently(tmp_path: Path) -> None:
     assert _rows(tmp_path) == ITERATIONS * 7
 
 
-REFUSED = {
-    "legacy-chakra-old": "wire format from before October 2023",
-}
+REFUSED = {"legacy-chakra-old": "wire format from before October 2023"}
 
 
 @pytest.mark.parametrize("folder", REFUSED)

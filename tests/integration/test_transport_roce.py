@@ -359,10 +359,7 @@ def test_calls_can_be_short(call_bytes: int, packets: int, *, agents: int) -> No
     ("before", "says"),
     [
         (0, r"packets of path MTU 1024 do not fit the route to 127\S+ \(MTU \d+\): choose a smaller --path-mtu"),
-        (
-            1,
-            r"packets to 127\S+ fitted and no longer do, as the MTU of the route there is \d+ now: .*",
-        ),
+        (1, r"packets to 127\S+ fitted and no longer do, as the MTU of the route there is \d+ now: .*"),
     ],
 )
 async def test_a_packet_that_the_route_cannot_carry_is_a_failure_that_says_so(
@@ -449,9 +446,7 @@ async def test_ranks_of_one_agent_read_before_many_packets_wait(
     assert least < max(depths) < most
 
 
-async def test_in_traffic_only_ranks_without_unread_data_are_timed_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_in_traffic_only_ranks_without_unread_data_are_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ranks wait for an overdue acknowledgement; the socket of one of them has unread data."""
 
     async with RoceBed(agents=2, qp_timeout=11) as bed:

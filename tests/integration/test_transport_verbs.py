@@ -21,13 +21,7 @@ from tests.support.loopback import NET
 class VerbsBed(SocketBed[VerbsTransport]):
     """A number of agents with the software NIC."""
 
-    def __init__(
-        self,
-        agents: int,
-        *,
-        message_bytes: int = 4096,
-        slots: int = 16,
-    ) -> None:
+    def __init__(self, agents: int, *, message_bytes: int = 4096, slots: int = 16) -> None:
         super().__init__()
         self.message_bytes = message_bytes
         options = VerbsOptions(software_nic="all", ring_slots=slots)

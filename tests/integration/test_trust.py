@@ -173,9 +173,7 @@ def test_a_token_lets_in_whom_it_names(claims: dict[str, Any], says: str | None)
     assert (says or "it worked") in (played.with_agent(None, token) if says is None else refused(played, None, token))
 
 
-def test_a_strangers_token_and_ours_at_a_stranger_are_refused_and_not_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_strangers_token_and_ours_at_a_stranger_are_refused_and_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
 
     def noted(*value: Any) -> bytes:
@@ -242,10 +240,7 @@ def test_a_description_that_the_controller_did_not_make_for_this_run_is_refused(
 
 @pytest.mark.parametrize(
     ("host", "limits", "says"),
-    [
-        ("1.1.1.1", Limits(), "rank 0 is at 1.1.1.1"),
-        ("127.0.0.1", Limits(rate_bps=10**9), "rank 0 has no rate cap"),
-    ],
+    [("1.1.1.1", Limits(), "rank 0 is at 1.1.1.1"), ("127.0.0.1", Limits(rate_bps=10**9), "rank 0 has no rate cap")],
 )
 def test_a_certified_controller_may_not_widen_what_the_agent_allows(
     authority: Path, host: str, limits: Limits, says: str

@@ -286,12 +286,6 @@ FAULTS: tuple[Fault, ...] = (
         STANDSTILL_S + SOON_S,
         _around(("h1", "route add local 198.18.2.0/24 dev eth0 table local")),
     ),
-    Fault(
-        "control network cut",
-        _cut,
-        UNHEARD_S,
-        prepare=_around(("middle", "link set mgmt1 up")),
-        kind=Kind.SERVERS,
-    ),
+    Fault("control network cut", _cut, UNHEARD_S, prepare=_around(("middle", "link set mgmt1 up")), kind=Kind.SERVERS),
     Fault("controller killed", _to_command(signal.SIGKILL), kind=Kind.SERVERS, may_kill_command=True),
 )

@@ -13,11 +13,7 @@ from tests.support.command import charkha, succeed
 from tests.support.full import measures
 from tests.support.labs import forwarding
 
-pytestmark = [
-    pytest.mark.usefixtures("lab_host"),
-    pytest.mark.slow,
-    measures,
-]
+pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow, measures]
 TOPOLOGY = """\
 name: pair
 dut: {kind: switch, nodes: [sw0]}

@@ -18,10 +18,7 @@ DOMAIN = "domain: {rate: 100MB/s, latency: 20us}"
 OWN = {f"198.18.{host + 1}.{rank}": host for host in range(2) for rank in (1, 2)}
 """Address of a rank → its host."""
 HOSTS = "".join(f"  - {{name: h{host}, slots: 2, per_rank: 198.18.{host + 1}.0/24, {DOMAIN}}}\n" for host in range(2))
-SWEEP = (
-    *("all_to_all", "-n", 4, "-b", "64K", "-e", "64K", "--iterations", 2),
-    *("--algorithm", "all_to_all=parallel"),
-)
+SWEEP = (*("all_to_all", "-n", 4, "-b", "64K", "-e", "64K", "--iterations", 2), *("--algorithm", "all_to_all=parallel"))
 
 
 def pairs(capture: Capture) -> Counter[tuple[int, int]]:

@@ -40,11 +40,7 @@ def add_to_loopback(place: Namespace, ends: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("family", "options"),
-    [
-        ("IPv4", "plain"),
-        ("IPv6", "random-1024"),
-        *([("IPv4", "random-1024"), ("IPv6", "plain")] if IS_FULL else []),
-    ],
+    [("IPv4", "plain"), ("IPv6", "random-1024"), *([("IPv4", "random-1024"), ("IPv6", "plain")] if IS_FULL else [])],
 )
 def test_frames_on_loopback(place: Namespace, tmp_path: Path, family: str, options: str) -> None:
     add_to_loopback(place, ENDS[family])

@@ -240,9 +240,7 @@ def depth(shape: Sequence[TreePlace], member: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"),
-    [(kind, name) for kind, name in EVERY if name not in ("direct", "parallel")],
-    ids=ident,
+    ("kind", "name"), [(kind, name) for kind, name in EVERY if name not in ("direct", "parallel")], ids=ident
 )
 def test_a_member_of_a_huge_group_computes_only_the_steps_it_plays(kind: CommKind, name: str) -> None:
     layout = layout_of([rank // 8 for rank in range(100_000)], [rank % 8 for rank in range(100_000)])

@@ -61,15 +61,7 @@ def check(wire: Wire, posted: tuple[list[Message], list[Message]]) -> None:
 )
 @settings(max_examples=examples(60), deadline=None)
 def test_every_message_arrives_once_complete_and_in_order(
-    *,
-    seed: int,
-    path_mtu: int,
-    loss: float,
-    duplication: float,
-    reordering: float,
-    is_ooo: bool,
-    psn: int,
-    window: int,
+    *, seed: int, path_mtu: int, loss: float, duplication: float, reordering: float, is_ooo: bool, psn: int, window: int
 ) -> None:
     connection = ConnectionSettings(
         path_mtu=path_mtu, window_packets=window, ack_interval=max(1, window // 2), retry_count=60, is_ooo=is_ooo

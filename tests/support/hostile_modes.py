@@ -18,14 +18,7 @@ from agents.host.limits import Limits
 from agents.host.ports import Ports
 from emulator.control import conversation as control
 from emulator.control.flows import FlowReport, FlowTask
-from emulator.control.observations import (
-    Completions,
-    ComputeSpans,
-    FlowCounters,
-    FlowEvents,
-    RankSteps,
-    StepRecords,
-)
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, FlowEvents, RankSteps, StepRecords
 from emulator.control.parameter import Parameter
 from emulator.controller.roster.control_service import AgentChannel
 from emulator.controller.roster.listen_address import ListenAddress
@@ -197,9 +190,7 @@ AGENT_MODES: Mapping[str, Mode] = {
         "agent b sent summaries that ended before they began|before the iteration began",
     ),
     "computes for longer than there was": Mode(
-        control.IterationDone,
-        _summaries(compute_ns=FAR),
-        "agent b sent summaries with .* s, longer than the iteration",
+        control.IterationDone, _summaries(compute_ns=FAR), "agent b sent summaries with .* s, longer than the iteration"
     ),
     "has room for another": Mode(
         control.Ready, _beside(control.Credit(0, 1)), "agent b sent Credit for rank 0, which it does not play"

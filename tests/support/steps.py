@@ -11,10 +11,7 @@ from emulator.results.run_folder.writer import RunWriter
 from emulator.results.statistics.worst.worst_steps import WorstStep
 from tests.support.runs import collective, columns, manifest, ranks
 
-NETWORK = {
-    "switches": [{"name": "sw0"}],
-    "links": [{"ends": [f"h{n}:eth0", f"sw0:p{n}"]} for n in range(4)],
-}
+NETWORK = {"switches": [{"name": "sw0"}], "links": [{"ends": [f"h{n}:eth0", f"sw0:p{n}"]} for n in range(4)]}
 TOPOLOGY = {
     "hosts": [{"name": f"h{n}", "interfaces": [{"name": "eth0"}]} for n in range(4)],
     "host_index": [0, 1, 2, 3],

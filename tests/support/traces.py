@@ -125,11 +125,7 @@ def rank_trace(
         ],
         storage=[
             RawStorage(
-                row=row,
-                node_id=item.id,
-                name=item.name or f"node {item.id}",
-                duration_micros=item.duration,
-                **item.raw,
+                row=row, node_id=item.id, name=item.name or f"node {item.id}", duration_micros=item.duration, **item.raw
             )
             for row, item in enumerate(listed)
             if item.type >= NodeType.STORAGE and item.raw

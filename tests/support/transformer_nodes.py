@@ -6,15 +6,7 @@ from emulator.trace.meaning.model import CommKind
 from emulator.trace.synthetic.synthetic import WorkNode
 
 MODEL = Transformer(
-    layers=4,
-    hidden=512,
-    sequence=1024,
-    batch=8,
-    micro_batches=4,
-    vocabulary=4096,
-    tensor=2,
-    pipeline=2,
-    data=2,
+    layers=4, hidden=512, sequence=1024, batch=8, micro_batches=4, vocabulary=4096, tensor=2, pipeline=2, data=2
 )
 FIRST, LAST = 0, 4
 

@@ -48,11 +48,7 @@ def packages() -> set[str]:
 def test_it_has_the_packages_that_an_agent_imports_and_no_others() -> None:
     patterns = {name for name in FOUND if name.endswith("*")}
     listed = set(FOUND) - patterns
-    parents = {
-        "emulator.results",
-        "emulator.results.statistics",
-        "emulator.trace",
-    }  # of listed ones
+    parents = {"emulator.results", "emulator.results.statistics", "emulator.trace"}  # of listed ones
     by_name = {"emulator.annexes", "emulator.annexes.msccl"}  # that a job's algorithms are read with
     assert by_name <= listed
     assert listed - parents - by_name == {

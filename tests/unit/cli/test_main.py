@@ -37,9 +37,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_no_child_of_a_command_inherits_the_token(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_child_of_a_command_inherits_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("emulator.control.authentication._taken", [])
     monkeypatch.setenv("CHARKHA_TOKEN", "a token of the environment")
     assert main(["help", "topics"]) == 0
@@ -66,10 +64,7 @@ def below(words: list[str], parser: Parser) -> Iterator[tuple[list[str], Parser]
                     yield from below([*words, name], inner)
 
 
-@pytest.mark.parametrize(
-    ("words", "parser"),
-    [pytest.param(*leaf, id=" ".join(leaf[0])) for leaf in leaves()],
-)
+@pytest.mark.parametrize(("words", "parser"), [pytest.param(*leaf, id=" ".join(leaf[0])) for leaf in leaves()])
 def test_help_is_short_and_help_all_is_complete(
     words: list[str], parser: Parser, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,8 +218,7 @@ def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
 
 
 @pytest.mark.parametrize(
-    ("words", "parser"),
-    [pytest.param(*leaf, id=" ".join(leaf[0])) for leaf in leaves() if leaf[0][0] != "box"],
+    ("words", "parser"), [pytest.param(*leaf, id=" ".join(leaf[0])) for leaf in leaves() if leaf[0][0] != "box"]
 )
 def test_no_option_can_be_abbreviated(words: list[str], parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _parser(words)

@@ -92,10 +92,7 @@ def test_transfers_inside_a_host_are_the_testers() -> None:
 
 
 def test_nothing_counts_before_the_last_post() -> None:
-    members = [
-        member(0, [(1, 0, 100_000)], [], post_ns=0),
-        member(1, [], [(0, 500_000)], post_ns=400_000),
-    ]
+    members = [member(0, [(1, 0, 100_000)], [], post_ns=0), member(1, [], [(0, 500_000)], post_ns=400_000)]
     assert split(members, TWO_HOSTS) == Split(100_000, 1)
     assert split(members, TWO_HOSTS, is_pair=True) == Split(400_000, 1)  # a send waits for nobody
 
@@ -135,10 +132,7 @@ class Samples:
 
 @pytest.mark.parametrize(("port_ns", "found"), [((500, 700), 700), ((500, 0), 500), ((BEHIND, 700), 0)])
 def test_the_busiest_port_counts_unless_a_member_sent_too_late_to_tell(port_ns: tuple[int, int], found: int) -> None:
-    members = [
-        member(0, [(1, 0, 100_000)], [(1, 300_000)]),
-        member(1, [(0, 0, 100_000)], [(0, 400_000)]),
-    ]
+    members = [member(0, [(1, 0, 100_000)], [(1, 300_000)]), member(1, [(0, 0, 100_000)], [(0, 400_000)])]
     times, samples = NetworkTimes(Catalogue(), TWO_HOSTS), Samples()
     for one, usual_ns in zip(members, port_ns, strict=True):
         times.add(replace(one, port_ns=usual_ns))

@@ -85,12 +85,7 @@ def test_every_run_gets_its_folder_and_its_profile(tmp_path: Path) -> None:
     play, progress, told = Player(), campaign(tmp_path, 2, "a", "b"), []
     play_campaign(play, progress, on_turn=lambda number, turn: told.append((number, str(turn))))
     root = progress.root
-    assert play.played == [
-        (f"{root}/a/01", "a"),
-        (f"{root}/b/01", "b"),
-        (f"{root}/a/02", "a"),
-        (f"{root}/b/02", "b"),
-    ]
+    assert play.played == [(f"{root}/a/01", "a"), (f"{root}/b/01", "b"), (f"{root}/a/02", "a"), (f"{root}/b/02", "b")]
     assert told == [(1, "a 01"), (2, "b 01"), (3, "a 02"), (4, "b 02")]
     assert progress.complete == 4
     assert progress.groups == [root / "a", root / "b"]

@@ -3,13 +3,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError, PlanError
-from emulator.experiment.spec.document import (
-    experiment_of_run,
-    name_of,
-    read_experiment,
-    to_yaml,
-    with_absolute_paths,
-)
+from emulator.experiment.spec.document import experiment_of_run, name_of, read_experiment, to_yaml, with_absolute_paths
 from emulator.experiment.spec.readers import is_algorithm_file
 from emulator.experiment.spec.spec import Agents, Campaign, Experiment, Job, Network, Observe, Trace
 from emulator.planner.algorithms import algorithm_names, choose, loaded_algorithms, parse_overrides

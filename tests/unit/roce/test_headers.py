@@ -28,13 +28,7 @@ u8, u16, u24, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 24
 
 @pytest.mark.parametrize(
     ("field", "byte", "bits"),
-    [
-        ("solicited", 1, 0x80),
-        ("migration", 1, 0x40),
-        ("fecn", 4, 0x80),
-        ("becn", 4, 0x40),
-        ("ack_request", 8, 0x80),
-    ],
+    [("solicited", 1, 0x80), ("migration", 1, 0x40), ("fecn", 4, 0x80), ("becn", 4, 0x40), ("ack_request", 8, 0x80)],
 )
 def test_a_flag_is_one_bit(field: str, byte: int, bits: int) -> None:
     plain, flagged = Bth(0, Psn(0), 0).pack(), Bth(0, Psn(0), 0, **{field: True}).pack()  # type: ignore[arg-type]

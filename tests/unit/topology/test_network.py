@@ -22,10 +22,6 @@ def test_switches_are_found_by_name() -> None:
 
 def test_an_assumed_network_has_a_link_for_every_interface() -> None:
     found = assumed_network({"a": (Interface("x", 5, 1500), Interface("y")), "b": (Interface("x", 7),)})
-    assert [str(link) for link in found.links] == [
-        "a:x - network:port0",
-        "a:y - network:port1",
-        "b:x - network:port2",
-    ]
+    assert [str(link) for link in found.links] == ["a:x - network:port0", "a:y - network:port1", "b:x - network:port2"]
     assert [(link.rate_bps, link.mtu) for link in found.links] == [(5, 1500), (None, None), (7, None)]
     assert not found.is_drawn

@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.trace.analysis.critical_path import (
-    CriticalPath,
-    PathStep,
-    longest_path_ns,
-    traced_ns,
-)
+from emulator.trace.analysis.critical_path import CriticalPath, PathStep, longest_path_ns, traced_ns
 from emulator.trace.meaning.model import Workload
 from emulator.trace.meaning.trace_graphs import Graph, graph_of
 from emulator.trace.meaning.workload import build_workload
@@ -38,8 +33,7 @@ def test_critical_path_takes_the_slowest_member_and_the_shortest_recorded_durati
 
 def test_critical_path_of_a_message() -> None:
     workload = build(
-        [node(1, duration=5), send(2, 1, duration=7, deps=[1])],
-        [recv(2, 0), node(3, duration=3, deps=[2])],
+        [node(1, duration=5), send(2, 1, duration=7, deps=[1])], [recv(2, 0), node(3, duration=3, deps=[2])]
     )
     assert longest_path_ns(workload, communication_ns=[100]) == 5_000 + 100 + 3_000
     assert traced_ns(workload).tolist() == [7_000]

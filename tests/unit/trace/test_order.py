@@ -152,13 +152,7 @@ def test_the_order_of_any_two_is_that_of_the_whole_graph(seed: int) -> None:
 
 def test_paths_join() -> None:
     assert waits(
-        *(
-            coll(1, "barrier"),
-            coll(2, "barrier"),
-            node(3, deps=[1]),
-            node(4, ctrl=[2, 3]),
-            coll(5, "barrier", deps=[4]),
-        ),
+        *(coll(1, "barrier"), coll(2, "barrier"), node(3, deps=[1]), node(4, ctrl=[2, 3]), coll(5, "barrier", deps=[4]))
     ) == [(), (), (0, 1)]
 
 

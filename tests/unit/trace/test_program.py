@@ -26,7 +26,7 @@ def test_resources_and_durations() -> None:
         coll(7, "all_reduce", duration=7),
     ).programs[0]
     assert [Resource(number).name for number in program.resource] == [
-        *("DEVICE", "CPU", "DEVICE", "CPU", "NONE", "NONE", "NETWORK"),
+        *("DEVICE", "CPU", "DEVICE", "CPU", "NONE", "NONE", "NETWORK")
     ]
     assert program.duration_ns.tolist() == [1000, 2000, 3000, 4000, 0, 0, 0]
     assert list(program.communications) == [6]

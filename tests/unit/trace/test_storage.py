@@ -37,11 +37,7 @@ def test_operations_go_to_the_storage_host_of_their_rank() -> None:
         for program in workload.programs
     ]
     for rank, peer in enumerate((3, 4, 3)):
-        assert found[rank] == [
-            ("storage_write", 100, peer, 0),
-            ("all_reduce", 8, -1, 0),
-            ("storage_read", 70, peer, 1),
-        ]
+        assert found[rank] == [("storage_write", 100, peer, 0), ("all_reduce", 8, -1, 0), ("storage_read", 70, peer, 1)]
 
 
 def test_every_operation_is_an_instance_of_its_own() -> None:

@@ -96,11 +96,7 @@ def nics(
 
 
 def test_each_interface_is_listed_once_and_by_name() -> None:
-    assert nics(["192.0.2.2", "127.0.0.1", "192.0.2.1", "192.0.2.7"], {"192.0.2.7": "eth1"}) == [
-        "eth0",
-        "eth1",
-        "lo",
-    ]
+    assert nics(["192.0.2.2", "127.0.0.1", "192.0.2.1", "192.0.2.7"], {"192.0.2.7": "eth1"}) == ["eth0", "eth1", "lo"]
 
 
 def test_known_interfaces_come_before_those_that_hold_the_address() -> None:

@@ -101,8 +101,7 @@ def test_drops_of_closed_sockets_still_count(senders: Senders) -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_v6", "level", "kind"),
-    [(False, socket.IPPROTO_IP, socket.IP_TOS), (True, socket.IPPROTO_IPV6, IPV6_TCLASS)],
+    ("is_v6", "level", "kind"), [(False, socket.IPPROTO_IP, socket.IP_TOS), (True, socket.IPPROTO_IPV6, IPV6_TCLASS)]
 )
 def test_a_datagram_may_have_a_traffic_class_of_its_own(is_v6: bool, level: int, kind: int) -> None:
     assert traffic_class_message(0xC0, is_v6=is_v6) == ((level, kind, struct.pack("=i", 0xC0)),)

@@ -62,10 +62,7 @@ def test_nothing_to_move_is_done_at_once() -> None:
 
 
 def test_without_credits_sends_go_at_once_and_the_next_step_waits_for_all_receives() -> None:
-    execution, posts = started(
-        [step([to(1), to(2, 9)], [to(1), to(2)]), step([to(3)])],
-        with_credits=False,
-    )
+    execution, posts = started([step([to(1), to(2, 9)], [to(1), to(2)]), step([to(3)])], with_credits=False)
     assert posts.take() == [(11, "lane 0", 8), (12, "lane 0", 9)]
     execution.has_posted = False
     execution.arrived(11, 0, 8, 100)
@@ -158,9 +155,7 @@ def test_transfers_that_come_together_are_those_that_come_one_by_one(count: int)
 
 def test_lanes_run_side_by_side() -> None:
     execution, posts = started(
-        [step((), [to(1)]), step([to(2)])],
-        [step((), [to(1)]), step([to(2, 9)])],
-        with_credits=False,
+        [step((), [to(1)]), step([to(2)])], [step((), [to(1)]), step([to(2, 9)])], with_credits=False
     )
     execution.arrived(11, 1, 8, 1)
     assert posts.take() == [(12, "lane 1", 9)]

@@ -82,11 +82,7 @@ networks = st.fixed_dictionaries(
         "message_bytes": st.sampled_from([64, 1 << 20]),
         "seed": st.integers(0, 2**16),
     },
-    optional={
-        "loss": st.floats(0, 0.2),
-        "duplication": st.floats(0, 0.2),
-        "reordering": st.floats(0, 0.2),
-    },
+    optional={"loss": st.floats(0, 0.2), "duplication": st.floats(0, 0.2), "reordering": st.floats(0, 0.2)},
 )
 
 

@@ -181,10 +181,6 @@ def test_two_communications_at_once_count_once() -> None:
 def test_late_alarms_leave_compute_exact_and_shift_only_communication() -> None:
     # The alarm at 10 comes at 60: the device ran 10-40 meanwhile, the send began at 60, so nothing overlapped.
     nodes = [node(1, duration=10), send(2, 1, 8, deps=[1]), node(3, duration=30, deps=[1])]
-    played = play(
-        [rank_trace(0, nodes), rank_trace(1, [recv(1, 0, 8)])],
-        lateness_ns=(50 * US, 50 * US),
-        latency_ns=US,
-    )
+    played = play([rank_trace(0, nodes), rank_trace(1, [recv(1, 0, 8)])], lateness_ns=(50 * US, 50 * US), latency_ns=US)
     assert played.post(0, 2) == 60 * US
     assert usage(played) == (40 * US, 2 * US, 0)

@@ -44,10 +44,7 @@ def test_collectives_of_a_group_wait_for_the_one_before() -> None:
 def test_a_receive_ends_when_the_message_is_there_and_it_is_ready() -> None:
     assert played(
         [node(1, duration=9), send(2, 1, deps=[1])], [recv(1, 0), node(2, duration=1, deps=[1])], lasting=[3]
-    ) == [
-        [(0, 9), (9, 12)],
-        [(0, 12), (12, 13)],
-    ]
+    ) == [[(0, 9), (9, 12)], [(0, 12), (12, 13)]]
     assert played([send(1, 1)], [node(1, duration=30), recv(2, 0, deps=[1])], lasting=[3])[1] == [(0, 30), (30, 30)]
 
 

@@ -41,12 +41,6 @@ def test_jobs_on_the_command_line_are_those_of_a_session(capsys: pytest.CaptureF
     first = f"a={EXAMPLE},ranks=8,start=+3ms,iterations=4"
     printed = spec(capsys, "run", "--job", first, "--job", f"b={EXAMPLE},until=others,pace=continuous", "-w", 0)
     assert yaml.safe_load(printed)["jobs"] == [
-        {
-            "name": "a",
-            "trace": {"path": str(EXAMPLE), "ranks": 8},
-            "iterations": 4,
-            "warmup": 0,
-            "start": "3ms",
-        },
+        {"name": "a", "trace": {"path": str(EXAMPLE), "ranks": 8}, "iterations": 4, "warmup": 0, "start": "3ms"},
         {"name": "b", "trace": {"path": str(EXAMPLE)}, "warmup": 0, "until": "others", "pace": "continuous"},
     ]

@@ -43,13 +43,7 @@ ANN, BOB, SERVICE = Party(1000), Party(1001), Party(0, "/srv/lab")
     ],
 )
 def test_nobody_plays_in_the_lab_of_somebody_else(
-    tmp_path: Path,
-    topology: Topology,
-    *,
-    me: Party,
-    owner: Party,
-    named: bool,
-    remedy: str,
+    tmp_path: Path, topology: Topology, *, me: Party, owner: Party, named: bool, remedy: str
 ) -> None:
     labs = Labs(LabStore(tmp_path / "labs"))
     stored(labs.store, topology, "x", belongs_to=owner)

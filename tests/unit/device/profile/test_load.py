@@ -128,11 +128,7 @@ def test_frames_are_selected_by_psn_and_only_once(tmp_path: Path, text: str, psn
             "rules[0].opcode: selects frames, but shape applies to a whole port",
         ),
         ("{drop: {every: 2}, source: 10.0.0.1/8}", 2, "rules[0].source: '10.0.0.1/8' is not an address or prefix"),
-        (
-            "{drop: {every: 2}, opcode: ack, traffic: any}",
-            2,
-            "rules[0].traffic: is any, but only RoCEv2",
-        ),
+        ("{drop: {every: 2}, opcode: ack, traffic: any}", 2, "rules[0].traffic: is any, but only RoCEv2"),
         ("{drop: {every: 2}, source: }", 2, "rules[0].source: has no value: give one, or delete the key"),
         ("{drop: {every: 2}, start: 3, end: 3}", 2, "rules[0].end: is not after its start"),
         ("{drop: {every: 2}, port: p1}", 2, "rules[0].port: 'p1' is not a port: write switch:port"),

@@ -13,13 +13,7 @@ from typing import cast
 import pytest
 
 from emulator.device.counters.counters import CounterReading
-from emulator.device.counters.watch import (
-    DutWatch,
-    NamespaceCounters,
-    describe_profile,
-    event_rows,
-    parse_net_dev,
-)
+from emulator.device.counters.watch import DutWatch, NamespaceCounters, describe_profile, event_rows, parse_net_dev
 from emulator.device.lab.link_news import LinkNews, LinkNote, QdiscNote, RouteNote
 from emulator.device.lab.model import Node
 from emulator.device.lab.state import LabStore

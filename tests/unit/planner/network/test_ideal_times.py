@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from emulator.planner.network.header_overhead import TCP_1500, WireOverhead
-from emulator.planner.network.ideal_times import (
-    UNKNOWN_NS,
-    group_times_ns,
-    ideal_per_instance,
-    serialisation_ns,
-)
+from emulator.planner.network.ideal_times import UNKNOWN_NS, group_times_ns, ideal_per_instance, serialisation_ns
 from emulator.planner.traffic.operation import Operation
 from emulator.topology.model import Domain, Host, Topology
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload

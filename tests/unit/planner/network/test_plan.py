@@ -13,12 +13,7 @@ from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
 from emulator.planner.traffic.from_trace import traffic_of_workload
-from emulator.planner.traffic.operation import (
-    Operation,
-    Traffic,
-    check_size,
-    traffic_of_collective,
-)
+from emulator.planner.traffic.operation import Operation, Traffic, check_size, traffic_of_collective
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.meaning.model import CommKind, Communication, Group, RankProgram, Workload
 from tests.support.topologies import SHIPPED, drawn, shipped_topology
@@ -40,11 +35,7 @@ def collective(
     kind: CommKind, algorithm: str, *, ranks: int, size_bytes: int, group_size: int | None = None
 ) -> Traffic:
     return traffic_of_collective(
-        kind,
-        ranks=ranks,
-        size_bytes=size_bytes,
-        group_size=group_size or ranks,
-        overrides={kind.label: algorithm},
+        kind, ranks=ranks, size_bytes=size_bytes, group_size=group_size or ranks, overrides={kind.label: algorithm}
     )
 
 
@@ -245,10 +236,7 @@ def test_loopback_has_no_network_at_all() -> None:
 
 def test_the_last_group_may_be_smaller() -> None:
     traffic = collective(CommKind.ALL_REDUCE, "ring", ranks=10, size_bytes=400, group_size=4)
-    assert [operation.ranks.tolist() for operation in traffic.operations] == [
-        [[0, 1, 2, 3], [4, 5, 6, 7]],
-        [[8, 9]],
-    ]
+    assert [operation.ranks.tolist() for operation in traffic.operations] == [[[0, 1, 2, 3], [4, 5, 6, 7]], [[8, 9]]]
 
 
 def test_what_nobody_would_wait_for_is_refused() -> None:

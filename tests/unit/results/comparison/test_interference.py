@@ -63,8 +63,7 @@ def test_without_a_job_alone_there_is_no_factor(tmp_path: Path) -> None:
 def test_runs_are_the_units_of_several_sessions(tmp_path: Path) -> None:
     sessions = [
         write_jobs(
-            tmp_path / str(number),
-            {name: PlayedJob(0, [2_000_000 + 1_000 * number] * 9, ALONE) for name in "ab"},
+            tmp_path / str(number), {name: PlayedJob(0, [2_000_000 + 1_000 * number] * 9, ALONE) for name in "ab"}
         )
         for number in range(4)
     ]

@@ -66,13 +66,7 @@ def test_what_one_run_does_not_know_is_not_known_of_all() -> None:
 AROUND = Interval(1.09, 1.11)
 
 
-def compared(
-    baseline: Budget,
-    other: Budget,
-    *,
-    value: float = 1.1,
-    why: str = "",
-) -> Budget:
+def compared(baseline: Budget, other: Budget, *, value: float = 1.1, why: str = "") -> Budget:
     return of_ratio(value, AROUND, ([baseline] * 6, [other] * 6), count=6, runs="6 runs against 6", why=why)
 
 

@@ -15,8 +15,7 @@ def times(count: int) -> Times:
 
 
 @pytest.mark.parametrize(
-    ("count", "known"),
-    [(9, []), (10, ["p90_ns"]), (20, ["p90_ns", "p95_ns"]), (100, ["p90_ns", "p95_ns", "p99_ns"])],
+    ("count", "known"), [(9, []), (10, ["p90_ns"]), (20, ["p90_ns", "p95_ns"]), (100, ["p90_ns", "p95_ns", "p99_ns"])]
 )
 def test_a_percentile_is_there_when_the_samples_carry_it(count: int, known: list[str]) -> None:
     found = distribution(ClassKey(JCT, 2), times(count))
@@ -50,11 +49,7 @@ def test_warm_up_and_excluded_iterations_do_not_count(tmp_path: Path) -> None:
         trials=Trials(attempted=4, warmup=1, included=2, excluded=(Exclusion(1, "a rank was late"),)),
     )
     found = {one.key: one for one in distributions(measurements(run))}
-    assert set(found) == {
-        ClassKey(JCT, 2),
-        ClassKey("all_reduce", 2, 1000, "ring"),
-        ClassKey("send_recv", 2, 8, ""),
-    }
+    assert set(found) == {ClassKey(JCT, 2), ClassKey("all_reduce", 2, 1000, "ring"), ClassKey("send_recv", 2, 8, "")}
     reduce = found[ClassKey("all_reduce", 2, 1000, "ring")]
     assert (reduce.samples, reduce.iterations, reduce.p50_ns, reduce.max_ns) == (2, 2, 100, 120)
     assert (found[ClassKey(JCT, 2)].p50_ns, found[ClassKey(JCT, 2)].max_ns) == (310, 330)

@@ -99,10 +99,7 @@ def test_the_iteration_is_a_class_over_all_ranks(tmp_path: Path) -> None:
 
 
 def test_a_time_of_zero_counts_and_a_negative_one_does_not(tmp_path: Path) -> None:
-    rows = [
-        *collective([10, 10], [10, 10], iteration=0),
-        *collective([10, 11], [10, 10], iteration=1),
-    ]
+    rows = [*collective([10, 10], [10, 10], iteration=0), *collective([10, 11], [10, 10], iteration=1)]
     times = measurements(write_run(tmp_path / "run", rows)).classes[ALL_REDUCE]
     assert (times.time_ns.tolist(), times.negative, len(times)) == ([0], 1, 1)
 

@@ -49,10 +49,7 @@ def test_a_limit_is_read_in_the_unit_of_its_metric(text: str, limit: float, tmp_
         ("metric: jct_to_ideal, at_most: nan", "'nan' is not a number of at least 0"),
         ("metric: jct", "a rule needs exactly one of at_most, at_least, below and above"),
         ("metric: jct, at_most: 1 s, below: 1 s", "a rule needs exactly one of"),
-        (
-            "metric: jct, at_most: 1 s, where: {ranks: 8}",
-            "the whole run: only those of classes have a `where`",
-        ),
+        ("metric: jct, at_most: 1 s, where: {ranks: 8}", "the whole run: only those of classes have a `where`"),
         ("metric: frames_lost, at_most: 0, where: {ranks: 8}", "frames_lost is a metric of every device"),
         ("metric: flow_rtt, at_most: 1 ms, where: {ranks: 8}", "flow_rtt is a metric of every flow"),
         ("metric: busbw, at_least: 1 GB/s, where: {min_size: big}", "'big' is not a size"),

@@ -185,10 +185,7 @@ def test_a_cut_anywhere_but_between_records_is_an_error(tmp_path: Path) -> None:
 
 def process_groups(node_id: int, text: str) -> et_pb2.Node:
     return et_pb2.Node(
-        id=node_id,
-        name="## process_group:init ##",
-        type=et_pb2.METADATA_NODE,
-        inputs=et_pb2.IOInfo(values=text),
+        id=node_id, name="## process_group:init ##", type=et_pb2.METADATA_NODE, inputs=et_pb2.IOInfo(values=text)
     )
 
 

@@ -2,14 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.annexes.verbs.dialect import (
-    LOWEST_BITS,
-    MOST_IN_FLIGHT,
-    Arrived,
-    MessageKind,
-    VerbsIncoming,
-    VerbsOutgoing,
-)
+from agents.annexes.verbs.dialect import LOWEST_BITS, MOST_IN_FLIGHT, Arrived, MessageKind, VerbsIncoming, VerbsOutgoing
 from emulator.roce.connection.messages import Message
 
 ADDRESS, RKEY = 0x7F00_0000_1000, 0x1234

@@ -84,10 +84,7 @@ class Sending:
     def __init__(self, *, window_bytes: int = 4000, budget_bytes: int = 1 << 20) -> None:
         self.socket, self.owner = MemorySocket(), Owner()
         self.exchange = ZmqExchange(
-            cast(Any, self.socket),
-            message_bytes=MESSAGE_BYTES,
-            window_bytes=window_bytes,
-            budget_bytes=budget_bytes,
+            cast(Any, self.socket), message_bytes=MESSAGE_BYTES, window_bytes=window_bytes, budget_bytes=budget_bytes
         )
         self.flow = self.to(1)
 
@@ -146,11 +143,7 @@ def test_a_connection_is_named_by_run_and_ranks() -> None:
 def test_a_transfer_is_cut_into_messages() -> None:
     sending = Sending()
     sending.post((7, 2500))
-    assert sending.messages() == [
-        (7, 2500, 0, PART, 1000),
-        (7, 2500, 1, PART, 1000),
-        (7, 2500, 2, END, 500),
-    ]
+    assert sending.messages() == [(7, 2500, 0, PART, 1000), (7, 2500, 1, PART, 1000), (7, 2500, 2, END, 500)]
     assert (sending.flow.counters.bytes, sending.flow.counters.messages) == (2500, 3)
 
 

@@ -37,10 +37,7 @@ def test_stretches_hold_every_row_once() -> None:
     assert np.array_equal(np.sort(np.concatenate([one.rows for one in found])), np.arange(3_000))
 
 
-@pytest.mark.parametrize(
-    ("gap", "joined"),
-    [(0, [(0, 4), (5, 6), (20, 21)]), (1, [(0, 6), (20, 21)]), (14, [(0, 21)])],
-)
+@pytest.mark.parametrize(("gap", "joined"), [(0, [(0, 4), (5, 6), (20, 21)]), (1, [(0, 6), (20, 21)]), (14, [(0, 21)])])
 def test_intervals_nearer_than_the_gap_become_one(gap: float, joined: list[tuple[int, int]]) -> None:
     start, end = np.array([20, 0, 1, 5]), np.array([21, 3, 4, 6])
     assert joined_intervals(start, end, gap=gap) == joined
