@@ -1,6 +1,7 @@
 """What a terminal of some width shows."""
 
 import io
+from collections.abc import Mapping
 
 from rich.console import Console, RenderableType
 
@@ -17,3 +18,8 @@ def rows_of(text: str) -> list[list[str]]:
     lines = text.splitlines()
     rule = next(at for at, line in enumerate(lines) if line.startswith("─"))
     return [line.split() for line in lines[rule + 1 :]]
+
+
+def told(cases: Mapping[str, RenderableType], *, width: int = 120) -> str:
+    """What is shown in each case, below its name."""
+    return "\n\n".join(f"== {name}\n{shown(one, width=width)}" for name, one in cases.items()) + "\n"

@@ -1,6 +1,6 @@
-"""Results as JSON documents."""
+"""Documents of `--json` as somebody has read and approved them: their keys are a promise to scripts."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,13 @@ import pytest
 
 from emulator.results.comparison.groups import RunGroup
 from emulator.results.comparison.verdicts import GroupComparison
-from emulator.results.run_folder.manifest import Manifest, Scaling
+from emulator.results.run_folder.manifest import RUNNING, RunFigures, Scaling
 from emulator.results.run_folder.store import UNREADABLE, StoredRun
+from emulator.results.statistics.events import Migrations
 from emulator.results.statistics.method.distribution import distributions
 from emulator.results.statistics.samples.iterations import measurements
 from emulator.results.statistics.summary import summarise
+from emulator.results.statistics.worst.stragglers import lateness
 from emulator.views.as_json import (
     comparison_to_json,
     runs_to_json,
@@ -20,145 +22,64 @@ from emulator.views.as_json import (
     summary_to_json,
     verdict_to_json,
 )
-from emulator.views.columns.figures import NONE
-from tests.support.recorded import compared, recorded, slower_firmware
-from tests.support.runs import collective, manifest, ranks, write_run
+from tests.support.approved import approved, json_text
+from tests.support.recorded import compared, recorded, slower_firmware, too_few_runs
+from tests.support.runs import collective, manifest, write_run
+from tests.unit.views.terminal.test_approved import rich_summary
 from tests.unit.views.terminal.test_verdict_table import rule, verdict
 
 
-def document(comparison: GroupComparison) -> dict[str, Any]:
-    found = json.loads(json.dumps(comparison_to_json(comparison), allow_nan=False))
-    assert isinstance(found, dict)
-    return found
+def comparison(_: Path) -> dict[str, Any]:
+    def short(found: GroupComparison) -> Any:
+        (first,) = found.pairs
+        return comparison_to_json(replace(found, pairs=[replace(first, classes=first.classes[:2])]))
 
-
-def test_groups_list_their_runs_and_those_left_out_with_the_reason() -> None:
-    first, second = document(slower_firmware())["groups"]
-    assert (first["name"], first["attempted"], first["left_out"]) == ("fw-a", 6, [])
-    assert first["runs"][0] == {"folder": "paced-0", "run_id": "paced-0"}
-    assert (second["attempted"], second["left_out"]) == (7, [{"folder": "paced-20", "why": "aborted: lost"}])
-
-
-def test_a_slower_class_has_times_in_ns_an_effect_and_fails_both_gates() -> None:
-    found = document(slower_firmware())
-    assert (found["passes_gate"], found["passes_strict_gate"], found["forced"]) == (False, False, False)
-    (pair,) = found["pairs"]
-    assert (pair["baseline"], pair["other"]) == ("fw-a", "fw-b")
-    assert pair["verdicts"] == {"slower": 5} | {name: 0 for name in pair["verdicts"] if name != "slower"}
-    for one in pair["classes"]:
-        assert one["ratio_low"] < one["ratio"] < one["ratio_high"]
-        assert one["ratio"] == pytest.approx(1.2, abs=0.05)
-        assert one["baseline"]["runs"] == len(one["baseline"]["values_ns"]) == 6
-        assert one["other"]["median_ns"] > one["baseline"]["median_ns"] > 1000
-        assert (one["verdict"], one["why"]) == ("slower", None)
-
-
-def test_too_few_runs_have_how_many_are_needed_and_pass_only_the_lenient_gate() -> None:
     runs = recorded("paced")
-    found = document(compared(RunGroup("a", runs[0:4:2]), RunGroup("b", runs[1:4:2])))
-    assert (found["passes_gate"], found["passes_strict_gate"]) == (True, False)
-    classes = found["pairs"][0]["classes"]
-    assert {one["verdict"] for one in classes} == {"inconclusive"}
-    assert all(one["needs_runs"] is None or one["needs_runs"] > 2 for one in classes)
+    return {
+        "a slower firmware, and a run left out": short(slower_firmware()),
+        "too few runs pass only the lenient gate": short(too_few_runs()),
+        "one run each: what is unknown is null": short(compared(RunGroup("a", runs[0:1]), RunGroup("b", runs[1:2]))),
+    }
 
 
-def test_what_is_unknown_is_null() -> None:
-    runs = recorded("paced")
-    found = document(compared(RunGroup("a", runs[0:1]), RunGroup("b", runs[1:2])))
-    one = found["pairs"][0]["classes"][0]
-    assert one["ratio_low"] is None
-    assert found["groups"][0]["firmware"] is None
+def verdicts(folder: Path) -> dict[str, Any]:
+    return {
+        "a class that fails": verdict_to_json(verdict(folder / "class", rule("cct_p50", 10))),
+        "an iteration that passes": verdict_to_json(verdict(folder / "run", rule("jct", 900))),
+        "no rules": verdict_to_json(verdict(folder / "none")),
+    }
 
 
-def test_json_has_every_check_with_unit_bound_and_class(tmp_path: Path) -> None:
-    document = verdict_to_json(verdict(tmp_path, rule("cct_p50", 10)))
-    assert document["outcome"] == "FAIL"
-    assert document["checks"] == [
-        {
-            "outcome": "FAIL",
-            "metric": "cct_p50",
-            "unit": "ns",
-            "device": None,
-            "iteration": None,
-            "flow": None,
-            "class": {"collective": "all_reduce", "members": 2, "size_bytes": 1000, "algorithm": "ring", "where": ""},
-            "value": 100.0,
-            "uncertainty": None,
-            "uncertainty_why": "one iteration",
-            "needs": None,
-            "perfect": None,
-            "network": None,
-            "bound": "at most",
-            "limit": 10,
-            "reason": "",
-            "broken": 0,
-            "of": 0,
-        }
-    ]
+def summary(folder: Path) -> dict[str, Any]:
+    rich = rich_summary(folder / "rich")
+    moved = (Migrations("h0:eth0", "migration to eth1", 3, 1_500_000_000, 2 * 10**9),)
+    odd = replace(rich, migrations=moved, scaling=Scaling(bytes=0.5, compute="skip"), classes=())
+    return {
+        "a run with everything": summary_to_json(replace(rich, classes=rich.classes[:2])),
+        "a port that moved, sizes and compute scaled": summary_to_json(odd),
+        "no iteration": summary_to_json(summarise(write_run(folder / "bare", collective([0, 0], [100, 100])))),
+    }
 
 
-def test_without_rules_the_document_has_neither_outcome_nor_checks(tmp_path: Path) -> None:
-    document = verdict_to_json(verdict(tmp_path))
-    assert (document["outcome"], document["rules"], document["checks"]) == (None, None, [])
-    assert document["text"].startswith("Played ")
-
-
-def test_a_rule_for_the_run_has_neither_class_nor_device(tmp_path: Path) -> None:
-    [check] = verdict_to_json(verdict(tmp_path, rule("jct", 900)))["checks"]
-    assert (check["outcome"], check["class"], check["device"], check["value"]) == ("PASS", None, None, 500)
-    assert (check["bound"], check["limit"]) == ("at most", 900)
-
-
-def document_of_summary(folder: Path, **facts: Any) -> dict[str, Any]:
-    run = write_run(folder / "run", collective([0, 0], [100, 100]), **facts)
-    found = json.loads(json.dumps(summary_to_json(summarise(run)), allow_nan=False))
-    assert isinstance(found, dict)
-    return found
-
-
-def test_the_scaling_of_sizes_is_named_as_a_factor(tmp_path: Path) -> None:
-    found = document_of_summary(tmp_path, scaling=Scaling(bytes=0.5, compute="skip"))["scaling"]
-    assert (found["bytes_factor"], found["compute"]) == (0.5, "skip")
-    assert "bytes" not in found
-
-
-def test_exposed_communication_is_what_compute_does_not_hide(tmp_path: Path) -> None:
-    spent = ranks((0, 500), (0, 400), compute=300, communication=200, overlap=50)
-    found = document_of_summary(tmp_path, iterations={0: spent})["iteration"]
-    assert (found["exposed_ns"], found["overlap_fraction"]) == (150, 0.25)
-
-
-def test_a_run_without_iterations_has_null(tmp_path: Path) -> None:
-    assert document_of_summary(tmp_path)["iteration"] is None
-
-
-def test_each_class_says_whether_the_tester_limited_it(tmp_path: Path) -> None:
-    [one] = document_of_summary(tmp_path)["classes"]
-    assert one["tester_limited"] in (None, False)
-
-
-ROOT = Path("runs")
-
-
-def stored(name: str, found: Manifest | None = None, status: str = "complete") -> StoredRun:
-    return StoredRun(ROOT / name, found, status, None if found else "manifest.json is missing")
-
-
-def test_the_document_of_a_run_has_its_problem_or_its_facts() -> None:
-    broken, good = runs_to_json(
-        [stored("x", None, UNREADABLE), stored("y", manifest(status="complete", dut={"firmware": "1.2"}))]
+def runs(_: Path) -> list[Any]:
+    figures = RunFigures(verdict="TESTER-LIMITED", jct_ns=188_000_000, lost=1204)
+    judged = manifest(status="complete", figures=figures, topology={"name": "loopback"}, dut={"firmware": "1.2"})
+    return runs_to_json(
+        [
+            StoredRun(Path("runs/a"), judged, "complete", None),
+            StoredRun(Path("runs/b"), manifest(status=RUNNING), RUNNING, None),
+            StoredRun(Path("runs/x"), None, UNREADABLE, "manifest.json is missing"),
+        ]
     )
-    assert broken == {"folder": "runs/x", "status": UNREADABLE, "problem": "manifest.json is missing"}
-    assert (good["folder"], good["firmware"], good["transport"]) == ("runs/y", "1.2", NONE)
-    assert good["trials"]["included"] == 2
 
 
-def test_statistics_have_a_class_per_entry_with_null_for_what_the_samples_do_not_allow(tmp_path: Path) -> None:
-    samples = [row for n in range(20) for row in collective([0, 0], [100 + n] * 2, iteration=n)]
-    found = distributions(measurements(write_run(tmp_path / "run", samples)))
-    document = json.loads(json.dumps(statistics_to_json(found, [], incomplete=2), allow_nan=False))
-    one = document["classes"][0]
-    assert (one["collective"], one["members"], one["size_bytes"], one["algorithm"]) == ("all_reduce", 2, 1000, "ring")
-    assert (one["samples"], one["p50_ns"], one["max_ns"], one["p99_ns"]) == (20, 109, 119, None)
-    assert one["median_interval_ns"]["low"] <= one["p50_ns"] <= one["median_interval_ns"]["high"]
-    assert (document["incomplete"], document["lateness"]) == (2, [])
+def statistics(folder: Path) -> dict[str, Any]:
+    many = [row for n in range(20) for row in collective([0, 0], [100 + n] * 2, iteration=n)]
+    late = [row for n in range(12) for row in collective([0, 0, 0, 900], [2000] * 4, iteration=n, name="grad")]
+    found = distributions(measurements(write_run(folder / "many", many)))
+    return statistics_to_json(found, [lateness(write_run(folder / "late", late), "post")], incomplete=2)
+
+
+@pytest.mark.parametrize("make", [comparison, verdicts, summary, runs, statistics], ids=lambda one: one.__name__)
+def test_a_document_is_what_was_approved(make: Any, tmp_path: Path) -> None:
+    approved(f"json/{make.__name__}", json_text(make(tmp_path)).replace(str(tmp_path), "FOLDER"))

@@ -7,57 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 from emulator.results.comparison.groups import RunGroup
-from emulator.results.comparison.verdicts import ClassVerdict, ComparisonRules, GroupComparison
-from emulator.views.columns.comparison_columns import (
-    interval_text,
-    needs_text,
-    ratio_text,
-    statistic_name,
-    verdict_text,
-)
-from emulator.views.columns.figures import NONE
-from emulator.views.comparison_text import fact_lines, trend_rows, write_comparison
-from tests.support.recorded import compared, recorded, slower_firmware, three_versions, too_few_runs
-
-
-def test_facts_name_groups_counts_rules_and_runs_left_out() -> None:
-    facts = dict(fact_lines(slower_firmware()))
-    assert facts["A, the baseline"].startswith("fw-a, 6 runs, ")
-    assert facts["B"].startswith("fw-b, 6 of 7 runs count, ")
-    assert facts["Verdicts"] == "5 slower"
-    assert "a run is represented by its p50 of the class" in facts["Rules"]
-    assert "the margin of 3 %" in facts["Rules"]
-    assert facts["Left out"] == "paced-20: aborted: lost"
-
-
-def test_an_inconclusive_class_says_how_many_runs_would_decide() -> None:
-    one = too_few_runs().pairs[0].classes[0]
-    assert verdict_text(one) == f"inconclusive (n=2, needs {needs_text(one)})"
-    assert needs_text(one).startswith("≥ ")
-    assert needs_text(replace(one, is_too_few=False, needs=12)) == "12"
-    assert needs_text(replace(one, needs=None)) == "> 100"
-    assert needs_text(replace(one, verdict=ClassVerdict.SLOWER)) == NONE
-    without = replace(one, effect=None)
-    assert verdict_text(without) == "inconclusive (n=2)"
-    assert verdict_text(replace(without, other=replace(one.other, values_ns=(1.0,)))) == "inconclusive (n=2 and 1)"
-    assert "Inconclusive" in dict(fact_lines(too_few_runs()))
-
-
-def test_without_an_effect_there_are_dashes() -> None:
-    assert (ratio_text(None), interval_text(None)) == (NONE, NONE)
-
-
-@pytest.mark.parametrize(("quantile", "name"), [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")])
-def test_the_statistic_is_named_after_its_quantile(quantile: float, name: str) -> None:
-    assert statistic_name(ComparisonRules(quantile=quantile)) == name
-
-
-def test_a_verdict_about_the_tail_does_not_mention_the_tail_apart() -> None:
-    runs = recorded("paced")
-    groups = [RunGroup("a", runs[0:4]), RunGroup("b", runs[4:8])]
-    tail = dict(fact_lines(compared(*groups, rules=ComparisonRules(resamples=199, quantile=0.99))))["Rules"]
-    assert "p99 ratio does not affect" not in tail
-    assert "p99 ratio does not affect" in dict(fact_lines(compared(*groups)))["Rules"]
+from emulator.results.comparison.verdicts import GroupComparison
+from emulator.views.comparison_text import trend_rows, write_comparison
+from tests.support.recorded import compared, recorded, three_versions
 
 
 def test_a_class_that_a_version_lacks_is_a_dash() -> None:

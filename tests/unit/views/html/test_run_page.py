@@ -14,9 +14,8 @@ from emulator.results.statistics.summary import summarise
 from emulator.results.statistics.sweep import sweep_table
 from emulator.trace.meaning.model import CommKind
 from emulator.views.as_json import summary_to_json
-from emulator.views.columns.figures import NONE
 from emulator.views.html.facts import PageFacts, read_facts
-from emulator.views.html.page.document import Block, Chart, Figures, Page, Table, render
+from emulator.views.html.page.document import Block, Chart, Page, Table, render
 from emulator.views.html.run_page import facts_to_json, run_page
 from emulator.views.html.sections.overview import sentence
 from emulator.views.terminal.summary_table import render as render_summary
@@ -32,11 +31,6 @@ def golden() -> PageFacts:
 
 def block(page: Page, identifier: str) -> Block:
     return next(one for section in page.sections for one in section.blocks if one.identifier == identifier)
-
-
-def figures(page: Page) -> dict[str, str]:
-    found = (block(page, name) for name in ("key-figures", "loss-figures"))
-    return {figure.name: figure.value for one in found if isinstance(one, Figures) for figure in one.figures}
 
 
 def test_the_json_has_the_facts_of_the_run_and_more() -> None:
@@ -79,13 +73,6 @@ def test_names_from_a_trace_are_text(tmp_path: Path) -> None:
     html = render(run_page(read_facts(run)), with_library=False)
     assert "<img" not in html
     assert html.count("onerror") > 4
-
-
-def test_what_was_not_measured_is_a_dash(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", collective([0, 0], [10, 10]), iterations={0: ranks((0, 10), (0, 10))})
-    found = figures(run_page(read_facts(run)))
-    lost = ("Ideal", "Retransmissions", "Timeouts", "ECN marks", "CNPs", "Drops")
-    assert {name: found[name] for name in lost} == dict.fromkeys(lost, NONE)
 
 
 def test_a_run_without_iterations_has_a_report(tmp_path: Path) -> None:

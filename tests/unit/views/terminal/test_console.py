@@ -19,7 +19,7 @@ def test_names_in_tables_do_not_control_the_terminal(is_terminal: bool, monkeypa
     assert r"a\x1b[2J" in out
 
 
-def test_an_address_is_not_an_emoji(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_not_an_emoji() -> None:
     table = Table("fd00:1234::", ":a:")
     table.add_row("fd00:ab:1::2", ":1234:")
     out = io.StringIO()
@@ -28,7 +28,7 @@ def test_an_address_is_not_an_emoji(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(text in out.getvalue() for text in ("fd00:1234::", ":a:", "fd00:ab:1::2", ":1234:"))
 
 
-def test_no_line_ends_in_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_ends_in_blanks() -> None:
     lines = _print("a much longer line", is_terminal=False).splitlines()
 
     assert [line.split() for line in lines] == [["short"], ["a", "much", "longer", "line"], ["last"]]
