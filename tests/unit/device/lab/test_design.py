@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from emulator.device.lab.design import LabNextHops, RouteStep, make_design
-from emulator.device.lab.model import Forward, Hop, LabRoute, Neighbour
 from emulator.errors import PlanError
 from emulator.planner.network.ecmp import hash_seed
 from emulator.topology.load import load_topology
@@ -21,42 +20,6 @@ def network_of(name: str) -> Network:
 
 def end(text: str) -> End:
     return End(*text.split(":"))
-
-
-def test_a_bridge_is_not_a_hop() -> None:
-    hops = LabNextHops(network_of("two-hosts-switch"))
-    found = hops.from_host(end("h0:eth0"), end("h1:eth0"))
-    assert found == RouteStep(end("h0:eth0"), end("h1:eth0"))
-
-
-def test_frames_of_a_bridge_reach_every_host_through_the_port_of_its_cable() -> None:
-    network = network_of("eight-hosts-switch")
-    steps = list(LabNextHops(network).behind("sw0"))
-    assert {step.to for step in steps} == {End(host, "eth0") for host in network.interfaces}
-    cables = {frozenset(link.ends) for link in network.links}
-    assert all(frozenset((step.out, step.to)) in cables for step in steps)
-
-
-def test_a_router_has_every_spine_as_a_hop_of_equal_cost() -> None:
-    network = network_of("leaf-spine-2x2")
-    far = next(
-        End(host, "eth0")
-        for host in network.interfaces
-        if not any({one.node for one in link.ends} == {host, "leaf0"} for link in network.links)
-    )
-    steps = LabNextHops(network).from_router("leaf0", far)
-    assert [step.to.node for step in steps] == ["spine0", "spine1"]
-    assert {step.out.node for step in steps} == {"leaf0"}
-
-
-def test_a_router_hands_packets_to_its_own_host_directly() -> None:
-    network = network_of("leaf-spine-2x2")
-    own = next(
-        one for link in network.links for one in link.ends if one.node != "leaf0" and one.node in network.interfaces
-        and link.other(one.node).node == "leaf0"
-    )  # fmt: skip
-    (step,) = LabNextHops(network).from_router("leaf0", own)
-    assert step.to == own
 
 
 def test_without_a_path_there_is_no_hop() -> None:
@@ -111,27 +74,9 @@ def shipped(name: str):
     return make_design(shipped_topology(name), "x")
 
 
-def test_hosts_behind_a_bridge_reach_each_other_directly() -> None:
-    design = shipped("two-hosts-switch")
-    one, other, switch = design.nodes
-    (port,), (far,) = one.ports, other.ports
-    assert (port.device, port.mtu, port.addresses, port.local) == ("eth0", 1500, ["198.18.1.1/32"], ["198.18.1.0/24"])
-    assert one.routes == [LabRoute("198.18.2.0/24", [Hop("eth0", "198.18.2.1")])]
-    assert one.neighbours == [Neighbour("eth0", "198.18.2.1", far.mac)]
-    assert set(switch.forwards) == {Forward("p0", port.mac), Forward("p1", far.mac)}
-    assert [node.namespace for node in design.nodes] == ["charkha-x-h0", "charkha-x-h1", "charkha-x-sw0"]
-
-
 def test_every_end_of_a_cable_has_a_mac_of_its_own() -> None:
     macs = [port.mac for node in shipped("rail-4x4").nodes for port in node.ports]
     assert len(set(macs)) == len(macs) == 2 * 20
-
-
-def test_flows_between_leaves_have_every_spine_and_flows_within_none() -> None:
-    leaf = shipped("leaf-spine-2x2").node("leaf0")
-    hops = {route.prefix: [hop.device for hop in route.hops] for route in leaf.routes}
-    assert hops["198.18.2.0/24"] == ["p1"]
-    assert hops["198.18.5.0/24"] == ["u0", "u1"]
 
 
 def test_hops_of_a_router_have_addresses_in_the_order_of_links_by_which_frr_sorts_them(tmp_path: Path) -> None:
@@ -161,12 +106,6 @@ def test_routes_of_the_topology_go_before_equal_cost(tmp_path: Path) -> None:
         route.prefix: [hop.device for hop in route.hops] for route in design_of(tmp_path, text).node("leaf0").routes
     }
     assert (hops["198.18.5.0/24"], hops["198.18.6.0/24"]) == (["u1"], ["u0", "u1"])
-
-
-def test_ports_of_a_host_with_several_have_routes_of_their_own() -> None:
-    host = shipped("rail-4x4").node("h0")
-    to_a_neighbour = [route for route in host.routes if route.prefix == "198.18.2.4/32"]
-    assert {route.source: route.hops[0].device for route in to_a_neighbour} == {f"eth{n}": f"eth{n}" for n in range(4)}
 
 
 def test_a_router_between_bridges_is_the_way_from_one_to_the_other(tmp_path: Path) -> None:

@@ -112,7 +112,6 @@ def test_a_standing_lab_is_mended_only_for_its_owner_and_from_its_file(known: La
     assert known.standing(topology, "y", party=state.belongs_to) is None
     assert known.standing(replace(topology, digest="another"), "x", party=state.belongs_to) is None
     found = known.standing(topology, "x", party=state.belongs_to)
-    assert found is not None
     assert found.up_command == f"charkha lab up {state.topology} --id x"
     with pytest.raises(PlanError, match=r"lab x is up and belongs to .*: give yours another name with --id"):
         known.standing(topology, "x", party=Party(4242424))

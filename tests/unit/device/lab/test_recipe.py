@@ -1,12 +1,12 @@
-"""From a design to batches of commands."""
+"""From a design to batches of commands, as somebody has read and approved them; tests/lab has the kernel's part."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from emulator.device.lab.design import make_design
-from emulator.device.lab.model import Node
 from emulator.device.lab.recipe import (
     cables,
     node_batches,
@@ -15,67 +15,44 @@ from emulator.device.lab.recipe import (
     shaping_batch,
     version_batch,
 )
-from emulator.device.lab.shaping import shape
 from emulator.host.tools import CommandBatch
 from emulator.topology.load import load_topology
+from tests.support.approved import approved
 from tests.support.topologies import shipped_topology
 
+FOLDER = Path("/run/charkha/x/sw0")
 SHIPPED = Path(__file__).parents[4] / "topologies"
+IPV6_ROUTER = """
+hosts:
+  - {name: h0, per_rank: "2001:db8:1::/64"}
+  - {name: h1, per_rank: "2001:db8:2::/64"}
+switches: [{name: sw0, kind: router}]
+links:
+  - {endpoints: ["h0:eth0", "sw0:p0"]}
+  - {endpoints: ["h1:eth0", "sw0:p1"]}
+"""
 
 
-def lines_of(name: str, node: str) -> list[str]:
-    design = make_design(shipped_topology(name), "x")
-    return [line for batch in node_batches(design.node(node), design) for line in batch.lines]
-
-
-def test_cables_begin_and_end_in_namespaces() -> None:
-    batch = cables(make_design(shipped_topology("two-hosts-switch"), "x"))
-    assert batch.lines[:3] == ["netns add charkha-x-h0", "netns add charkha-x-h1", "netns add charkha-x-sw0"]
-    assert batch.lines[3].startswith(
-        "link add name eth0 mtu 1500 address 02:c4:00:00:00:00 netns charkha-x-h0 type veth"
-    )
-    assert batch.lines[3].endswith("peer name p0 mtu 1500 address 02:c4:00:00:00:01 netns charkha-x-sw0")
-
-
-def test_a_bridge_forwards_without_asking_other_filters() -> None:
-    design = make_design(shipped_topology("two-hosts-switch"), "x")
-    asked = [batch.command for batch in node_batches(design.node("sw0"), design)]
-    (command,) = [one for one in asked if "net.bridge.bridge-nf-call-iptables=0" in one]
-    assert {"net.bridge.bridge-nf-call-ip6tables=0", "net.bridge.bridge-nf-call-arptables=0"} < set(command)
-    assert "-e" in command, "where br_netfilter is not loaded there is no such setting"
+def text_of(batches: Iterable[CommandBatch]) -> str:
+    """Batches as text: the command, and what it reads."""
+    return "\n".join("\n".join(["$ " + " ".join(one.command), *one.lines]) for one in batches)
 
 
 @pytest.mark.parametrize(
-    ("name", "node", "rate_bps"),
-    [("eight-hosts-switch", "h0", 10**8), ("eight-hosts-switch", "sw0", 10**8), ("two-hosts-switch", "sw0", 10**9)],
+    ("topology", "names"),
+    [
+        ("two-hosts-switch", ("h0", "sw0")),  # a fast host counts what is handed over as one, a switch the wire
+        ("eight-hosts-switch", ("h0", "sw0")),  # a slow host counts the wire, too
+        ("rail-4x4", ("h0",)),  # several ports: chosen by source, or by nobody's address
+        ("leaf-spine-2x2", ("leaf0",)),  # spreads by ports, with the seed of the topology; has no frames of its own
+        ("leaf-spine-bgp", ("leaf0",)),
+    ],
 )
-def test_slow_hosts_and_switches_cut_to_frames_before_they_count(name: str, node: str, rate_bps: int) -> None:
-    cutter, shaper, *_ = shaping_batch(make_design(shipped_topology(name), "x").node(node)).lines
-    assert "root handle 1: tbf" in cutter
-    assert "burst 1514 " in cutter
-    assert f"parent 1:1 handle 2: tbf rate {rate_bps}bit" in shaper
-    assert shaper.endswith("overhead 24")
-
-
-def test_a_fast_host_counts_what_is_handed_over_as_one_in_proportion() -> None:
-    cutter, shaper = shaping_batch(make_design(shipped_topology("two-hosts-switch"), "x").node("h0")).lines
-    burst = shape(10**9, mtu=1500, is_host=True).burst_bytes  # type: ignore[union-attr]
-    assert f"root handle 1: tbf rate 100000000000bit burst {burst} " in cutter
-    assert f"parent 1:1 handle 2: tbf rate {10**9 * 1082 // 1106}bit burst {burst} " in shaper  # of 1,024 B of payload
-    assert shaper.endswith("overhead 0")
-
-
-def test_hosts_with_several_ports_choose_by_source() -> None:
-    lines = lines_of("rail-4x4", "h0")
-    assert "rule add from 198.18.2.1/32 table 1002" in lines
-    routes = [line.split() for line in lines if line.startswith("route replace 198.18.3.4/32")]
-    assert [(words[words.index("dev") + 1], words[-1]) for words in routes] == [
-        ("eth0", "1000"),
-        ("eth1", "1001"),
-        ("eth2", "1002"),
-        ("eth3", "1003"),
-        ("eth0", "onlink"),  # who is bound to no address
-    ]
+def test_commands_of_a_node_are_what_was_approved(topology: str, names: tuple[str, ...]) -> None:
+    design = make_design(shipped_topology(topology), "x")
+    texts = [f"== {name}\n{text_of([*node_batches(design.node(name), design)])}" for name in names]
+    texts += [f"== rates of {name}\n{text_of([shaping_batch(design.node(name))])}" for name in names]
+    approved(f"recipes/{topology}", "\n\n".join(texts) + "\n")
 
 
 def test_rules_of_ipv6_are_a_batch_of_their_own_and_no_line_has_options(tmp_path: Path) -> None:
@@ -90,131 +67,30 @@ def test_rules_of_ipv6_are_a_batch_of_their_own_and_no_line_has_options(tmp_path
     assert not any(line.startswith("rule") for one in batches if one is not rules for line in one.lines)
 
 
-def test_a_router_spreads_by_ports_with_the_seed_of_the_topology() -> None:
-    design = make_design(shipped_topology("leaf-spine-2x2"), "x")
-    node = design.node("leaf0")
-    settings = next(node_batches(node, design)).command
-    assert "net.ipv4.fib_multipath_hash_policy=1" in settings
-    assert f"net.ipv4.fib_multipath_hash_seed={node.hash_seed}" in settings
-    assert "net.ipv6.conf.all.disable_ipv6=1" in settings  # the kernel's own frames would be counted by the DUT
-    route = next(line for line in lines_of("leaf-spine-2x2", "leaf0") if line.startswith("route replace 198.18.5.0/24"))
-    assert route.count("nexthop via") == 2
-
-
-def test_a_port_that_was_down_gets_back_what_the_kernel_deleted_with_it() -> None:
-    host = make_design(shipped_topology("two-hosts-switch"), "x").node("h0")
-    neighbour = host.neighbours[0]
-    assert list(restored(host, {"eth0"})) == [
-        "address replace 198.18.1.1/32 dev eth0",
-        "route replace local 198.18.1.0/24 dev eth0 table local",
-        f"neighbour replace 198.18.2.1 lladdr {neighbour.mac} dev eth0 nud permanent",
-        "route replace 198.18.2.0/24 via 198.18.2.1 dev eth0 onlink",
-    ]
-    assert list(restored(host, set())) == []
-
-
-def test_no_route_leads_through_a_port_that_is_still_down() -> None:
-    leaf = make_design(shipped_topology("leaf-spine-2x2"), "x").node("leaf0")
-    up = {port.device for port in leaf.ports} - {"u1"}
-    lines = list(restored(leaf, up))
-    assert "route replace 198.18.5.0/24 via 169.254.0.10 dev u0 onlink" in lines
-    assert not any("dev u1" in line for line in lines)
-
-
-def test_routes_that_a_protocol_finds_are_not_written() -> None:
-    leaf = make_design(shipped_topology("leaf-spine-bgp"), "x").node("leaf0")
-    assert list(restored(leaf, {port.device for port in leaf.ports})) == [
-        "address replace 169.254.0.1/32 dev p0",
-        "address replace 169.254.0.3 peer 169.254.0.4/32 dev u0",
-        "address replace 169.254.0.5 peer 169.254.0.6/32 dev u1",
-        "neighbour replace 198.18.1.1 lladdr 02:c4:00:00:00:00 dev p0 nud permanent",
-        "neighbour replace 169.254.0.4 lladdr 02:c4:00:00:00:05 dev u0 nud permanent",
-        "neighbour replace 169.254.0.6 lladdr 02:c4:00:00:00:07 dev u1 nud permanent",
-        "route replace 198.18.1.0/24 via 198.18.1.1 dev p0 onlink",
-    ]
-
-
-IPV6_ROUTER = """
-hosts:
-  - {name: h0, per_rank: "2001:db8:1::/64"}
-  - {name: h1, per_rank: "2001:db8:2::/64"}
-switches: [{name: sw0, kind: router}]
-links:
-  - {endpoints: ["h0:eth0", "sw0:p0"]}
-  - {endpoints: ["h1:eth0", "sw0:p1"]}
-"""
-
-
-def test_a_router_of_ipv6_gets_its_addresses_back(tmp_path: Path) -> None:
-    path = tmp_path / "t.yaml"
-    path.write_text(IPV6_ROUTER)
-    node = make_design(load_topology(path, ranks=0, allow_networks=["2001:db8::/32"]), "test").node("sw0")
-    lines = list(restored(node, {"p1"}))
-    assert {f"address replace {one} dev p1 nodad" for one in node.port("p1").addresses if ":" in one} < set(lines)
-    assert any(line.startswith("neighbour replace 2001:db8:2:") for line in lines)
-    assert any(line.startswith("route replace 2001:") for line in lines)
-    assert not any(" p0" in line for line in lines)
-
-
-FOLDER = Path("/run/charkha/x/sw0")
-
-
-@pytest.fixture
-def switch() -> Node:
+def test_cables_begin_and_end_in_namespaces() -> None:
     design = make_design(shipped_topology("two-hosts-switch"), "x")
-    return design.node("sw0")
+    approved("recipes/cables", text_of([cables(design)]) + "\n")
 
 
-def batches(switch: Node) -> list[CommandBatch]:
-    return list(ovs_batches(switch, FOLDER))
+def test_a_port_that_was_down_gets_back_what_the_kernel_deleted_with_it(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(IPV6_ROUTER)
+    ipv6 = make_design(load_topology(tmp_path / "t.yaml", ranks=0, allow_networks=["2001:db8::/32"]), "x").node("sw0")
+    host = make_design(shipped_topology("two-hosts-switch"), "x").node("h0")
+    leaf = make_design(shipped_topology("leaf-spine-2x2"), "x").node("leaf0")
+    learning = make_design(shipped_topology("leaf-spine-bgp"), "x").node("leaf0")
+    devices, learned = ({port.device for port in node.ports} for node in (leaf, learning))
+    cases = {
+        "a host": restored(host, {"eth0"}),
+        "no route leads through a port that is still down": restored(leaf, devices - {"u1"}),
+        "routes that a protocol finds are not written": restored(learning, learned),
+        "a router of IPv6": restored(ipv6, {"p1"}),
+    }
+    assert list(restored(host, set())) == []
+    text = "\n\n".join("\n".join([f"== {name}", *lines]) for name, lines in cases.items())
+    approved("recipes/restored", text + "\n")
 
 
-def tool_of(batch: CommandBatch) -> str:
-    return next(word for word in batch.command if word.startswith(("ovsdb-", "ovs-")))
-
-
-def test_the_database_serves_before_the_switch_starts(switch: Node) -> None:
-    assert [tool_of(one) for one in batches(switch)] == [
-        "ovsdb-tool",
-        "ovsdb-server",
-        "ovs-vsctl",
-        "ovs-vswitchd",
-        "ovs-vsctl",
-        "ovs-ofctl",
-    ]
-
-
-def test_every_command_runs_in_the_namespace_with_a_folder_of_its_own(switch: Node) -> None:
-    for one in batches(switch):
-        assert one.command[:4] == ("ip", "netns", "exec", "charkha-x-sw0")
-        assert {f"OVS_RUNDIR={FOLDER}", f"OVS_LOGDIR={FOLDER}"} < set(one.command)
-
-
-def test_files_of_both_daemons_are_in_the_folder_of_the_lab(switch: Node) -> None:
-    daemons = [one.command for one in batches(switch) if "--detach" in one.command]
-    files = [
-        word.partition("=")[2] for words in daemons for word in words if word.startswith(("--pid", "--log", "--u"))
-    ]
-    assert len(files) == 6
-    assert len(set(files)) == 6
-    assert all(Path(file).parent == FOLDER for file in files)
-
-
-def test_ports_are_plugged_into_the_userspace_datapath_by_number(switch: Node) -> None:
-    plug = " ".join(batches(switch)[4].command)
-    assert "datapath_type=netdev" in plug
-    for number, port in enumerate(switch.ports, start=1):
-        assert f"set interface {port.device} ofport_request={number}" in plug
-
-
-def test_frames_leave_by_the_port_of_their_destination(switch: Node) -> None:
-    flows = batches(switch)[5].lines
-    number = {port.device: at for at, port in enumerate(switch.ports, start=1)}
-    assert len(flows) == len(switch.forwards) > 0
-    assert list(flows) == [
-        f"priority=1,dl_dst={one.mac},actions=output:{number[one.device]}" for one in switch.forwards
-    ]
-
-
-def test_the_version_is_that_of_the_switch() -> None:
-    assert version_batch().command == ("ovs-vswitchd", "--version")
+def test_open_vswitch_runs_in_the_namespace_with_a_folder_of_its_own() -> None:
+    """The database serves before the switch starts; frames leave by the port of their destination."""
+    switch = make_design(shipped_topology("two-hosts-switch"), "x").node("sw0")
+    approved("recipes/open-vswitch", text_of([*ovs_batches(switch, FOLDER), version_batch()]) + "\n")

@@ -66,8 +66,6 @@ def test_counters_are_read_before_and_after_the_run() -> None:
         assert monitor.counters() is None
         monitor.end()
         last = monitor.counters()
-    assert first is not None
-    assert last is not None
     assert (first["value"], last["value"], source.is_closed) == ([1], [2], True)
     assert monitor.facts() == {"counters": {"period_s": HOUR_S, "problems": []}}
 
@@ -191,8 +189,6 @@ def test_every_change_during_the_run_has_its_time_and_who_says_so(tmp_path: Path
     wait_for(lambda: schedule.timings[0].ended_ns)
     schedule.end()
     start, end = schedule.timings[0].start, schedule.timings[0].end
-    assert start is not None
-    assert end is not None
     news = LinkNews([])
     news._notes.append(LinkNote(start.asked_ns + 400, "sw0", "p1", False))
     news._notes.append(LinkNote(end.done_ns + 5, "sw0", "p1", True))  # heard late: the call had returned before
@@ -229,9 +225,6 @@ def test_a_shaped_port_has_the_time_at_which_the_kernel_changed_its_queueing_dis
     wait_for(lambda: schedule.timings[0].ended_ns and schedule.timings[1].started_ns)
     schedule.end()
     slow, lost = schedule.timings
-    assert slow.start is not None
-    assert slow.end is not None
-    assert lost.start is not None
     news = LinkNews([])
     news._qdiscs += [
         QdiscNote(slow.start.asked_ns + 300, "sw0", "p0"),  # of another port
