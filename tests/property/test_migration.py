@@ -2,25 +2,20 @@
 
 import heapq
 import types
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
 import pytest
 
-from agents.nic.channel import Agenda, Channel, QueuePairOwner
-from agents.nic.context import make_context
-from agents.nic.migrating import PathChannel, RankPaths
-from agents.nic.sockets import Senders
+from agents.nic.channel import Channel
 from agents.transports.roce import link
-from agents.transports.roce.endpoint import ConnectionId, qp_facts
 from agents.transports.roce.link import RankLink
 from emulator.roce.connection.migration import ALTERNATE, PRIMARY
-from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
 from tests.support.full import variant
 from tests.support.virtual_clock import VirtualClock
-from tests.support.wired_paths import HOSTS, WiredSender
+from tests.support.wired_paths import HOSTS, WiredEnd, WiredSender
 
 PATHS = [(HOSTS[end][path], HOSTS[1 - end][path]) for end in range(2) for path in range(2)]
 Transfer: TypeAlias = tuple[int, int]  # tag, bytes
@@ -74,20 +69,14 @@ class Net:
             end.time_out()
 
 
-class End:
+class End(WiredEnd):
     """A rank and its link to the other one."""
 
     def __init__(self, net: Net, rank: int, options: RoceOptions) -> None:
-        self.net, self.rank, self.options, self.agenda = net, rank, options, Agenda()
-        self.reasons = list[str]()
+        super().__init__(net, rank, options)
+        self.qps = options.qps
         self.arrived_: list[tuple[int, int]] = []
         self.acknowledged_: list[int] = []
-        self.senders = Senders(traffic_class=0, make=WiredSender)
-        self.context = make_context(options=options, clock=net.clock, senders=self.senders, payload_seed=None)
-        self.context.is_cutting = False
-        self.paths = RankPaths(net.clock, lambda: None)
-        self.channels: dict[tuple[str, int], PathChannel] = {}
-        self.settings = options.connection(window_packets=16)
         self.link = RankLink(
             rank,
             1 - rank,
@@ -95,26 +84,10 @@ class End:
             qps=options.qps,
             settings=self.settings,
             message_bytes=5000,
-            make_channel=self._make,
+            make_channel=lambda owner, index: self.make(owner, index, self.qps, is_control=not index)[0],
             events=self,
             fail=self.reasons.append,
         )
-        net.ends |= dict.fromkeys(HOSTS[rank], self)
-
-    def _make(self, owner: QueuePairOwner, index: int) -> Channel:
-        rank = self.rank
-        connection = ConnectionId(rank, HOSTS[rank][0], 1 - rank, HOSTS[1 - rank][0], index, self.options.qps)
-        facts = qp_facts(connection, port_policy="fold", seed=0, rkey=7)
-        pair = QueuePair(self.settings, send_psn=facts.psn, expect_psn=facts.peer_psn)
-        other = replace(facts, host=HOSTS[rank][1], peer_host=HOSTS[1 - rank][1])
-        ends = [
-            PathChannel(self.context, self.agenda, owner, one, pair, index=index, is_control=not index)
-            for one in (facts, other)
-        ]
-        self.paths.join(*ends)
-        for one in ends:
-            self.channels[one.host, one.facts.qpn] = one
-        return ends[0]
 
     def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
         self.arrived_ += [(tag, size)] * count
@@ -134,19 +107,9 @@ class End:
 
     def receive(self, to: str, source: str, port: int, packet: bytes) -> None:
         qpn = int.from_bytes(packet[4:8]) & 0xFFFFFF
-        if (to, qpn) not in self.channels:
-            self.link.channel((qpn - 16) % (self.options.qps + 1))
-        channel = self.channels[to, qpn]
-        assert channel.facts.peer_host == source
-        if not channel.is_dead:
-            assert not channel.receive(memoryview(packet), len(packet), port, self.net.clock.now())
-
-    def time_out(self) -> None:
-        for channel in list(self.agenda.active):
-            if channel.is_idle or channel.is_dead:
-                self.agenda.active.discard(channel)
-            elif channel.deadline_ns <= self.net.clock.now():
-                channel.handle_timer(self.net.clock.now())
+        if (to, qpn) not in self.by_address:
+            self.link.channel((qpn - 16) % (self.qps + 1))
+        super().receive(to, source, port, packet)
 
 
 def bad_weather(net: Net, length_ns: int, *, are_both_lost: bool) -> None:

@@ -3,21 +3,15 @@
 import errno
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 
-from agents.nic.channel import Agenda
-from agents.nic.context import make_context
-from agents.nic.migrating import PathChannel, RankPaths
-from agents.nic.sockets import Senders
-from agents.transports.roce.endpoint import ConnectionId, qp_facts
+from agents.nic.migrating import RankPaths
 from emulator.roce.connection.messages import Delivered, Message, Verb
 from emulator.roce.connection.migration import ALTERNATE, PEER_RETURNS_NS, PRIMARY, PROBE_INTERVAL_NS, PROBES_TO_RETURN
-from emulator.roce.connection.queue_pair import QueuePair
 from emulator.roce.options import RoceOptions
 from tests.support.virtual_clock import VirtualClock
-from tests.support.wired_paths import HOSTS, WiredSender
+from tests.support.wired_paths import HOSTS, WiredEnd, WiredSender
 
 OPTIONS = RoceOptions.parse({"path_mtu": 1024, "retry_count": 2})
 QPS = 2
@@ -56,27 +50,14 @@ class Net:
             self.carry()
 
 
-class End:
+class End(WiredEnd):
     """A rank with two queue pairs to its peer."""
 
     def __init__(self, net: Net, rank: int) -> None:
-        self.net, self.agenda, self.reasons = net, Agenda(), list[str]()
+        super().__init__(net, rank, OPTIONS)
         self.delivered_: list[Delivered] = []
         self.completed_: list[Message] = []
-        self.senders = Senders(traffic_class=0, make=WiredSender)
-        context = make_context(options=OPTIONS, clock=net.clock, senders=self.senders, payload_seed=None)
-        context.is_cutting = False
-        self.paths = RankPaths(net.clock, lambda: None)
-        self.channels: list[tuple[PathChannel, PathChannel]] = []
-        for index in range(QPS):
-            connection = ConnectionId(rank, HOSTS[rank][0], 1 - rank, HOSTS[1 - rank][0], index, QPS)
-            facts = qp_facts(connection, port_policy="fold", seed=0, rkey=7)
-            pair = QueuePair(OPTIONS.connection(window_packets=16), send_psn=facts.psn, expect_psn=facts.peer_psn)
-            other = replace(facts, host=HOSTS[rank][1], peer_host=HOSTS[1 - rank][1])
-            ends = [PathChannel(context, self.agenda, self, one, pair, index=index) for one in (facts, other)]
-            self.paths.join(*ends)
-            self.channels.append((ends[0], ends[1]))
-        net.ends |= dict.fromkeys(HOSTS[rank], self)
+        self.channels = [self.make(self, index, QPS) for index in range(QPS)]
 
     def post(self, *sizes: int, index: int = 0) -> None:
         channel = self.channels[index][PRIMARY]  # as a link does, whatever the path
@@ -84,19 +65,6 @@ class End:
             channel.post(Message(Verb.WRITE_IMM, size, imm=1, rkey=7))
         channel.send(self.net.clock.now())
         self.net.carry()
-
-    def receive(self, to: str, source: str, port: int, packet: bytes) -> None:
-        for channel in (one for pair in self.channels for one in pair):
-            is_it = int.from_bytes(packet[4:8]) & 0xFFFFFF == channel.facts.qpn and channel.host == to
-            if is_it and channel.facts.peer_host == source:
-                assert not channel.receive(memoryview(packet), len(packet), port, self.net.clock.now())
-
-    def time_out(self) -> None:
-        for channel in list(self.agenda.active):
-            if channel.is_idle:
-                self.agenda.active.discard(channel)
-            elif channel.deadline_ns <= self.net.clock.now():
-                channel.handle_timer(self.net.clock.now())
 
     @property
     def moves(self) -> list[int]:
@@ -319,7 +287,6 @@ def test_what_was_to_leave_on_the_lost_path_leaves_once(net: Net, ends: tuple[En
     ready: list[object] = []
     channel = a.channels[0][PRIMARY]
     assert channel.post_single(Message(Verb.WRITE_IMM, 200, imm=1, rkey=7), ready, net.clock.now())  # type: ignore[arg-type]
-    assert channel.paths is not None
     assert channel.paths.exhausted(channel, net.clock.now())
     assert channel not in a.agenda.active
     channel.send_ready()
