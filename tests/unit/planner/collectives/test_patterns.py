@@ -31,7 +31,6 @@ from emulator.planner.collectives.patterns import (
     powers_below,
     ring_pass,
     star,
-    two_trees,
 )
 from emulator.planner.schedule import Step, Transfer
 from tests.support.schedules import steps_of
@@ -196,16 +195,6 @@ def test_an_in_order_tree_is_binary_of_least_height_and_sorted(members: int) -> 
         left = [child for child in place.children if child < member]
         assert len(left) <= 1
         assert all(below < member for child in left for below in subtree(places, child))
-
-
-@pytest.mark.parametrize("members", [2, 3, 6, 7, 8, 9, 16, 31])
-def test_two_trees_have_different_inner_members(members: int) -> None:
-    both = [two_trees(members, member) for member in range(members)]
-    for number in (0, 1):
-        places = [place[number] for place in both]
-        (root,) = (member for member, place in enumerate(places) if place.parent is None)
-        check_is_a_tree(places, root)
-    assert not any(first.children and second.children for first, second in both)
 
 
 ROOT, MIDDLE, LEAF = TreePlace(None, [1, 2]), TreePlace(7, [8]), TreePlace(7, ())
