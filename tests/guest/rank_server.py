@@ -43,7 +43,6 @@ class Server:
             options = VerbsOptions(path_mtu=argument["path_mtu"], ring_slots=argument["slots"])
             self._transport = VerbsTransport(message_bytes=argument["message_bytes"], options=options, run="guest")
         elif verb == "open":
-            assert self._transport is not None
             self._endpoints[rank] = await self._transport.open(rank, argument)
             return self._endpoints[rank].address
         elif verb == "connect":
@@ -61,14 +60,12 @@ class Server:
                 endpoint.nic.poll()
             self._send(["settled"])
         elif verb == "facts":
-            assert self._transport is not None
             return {name: one.value for name, one in self._transport.facts().items()}
         elif verb == "close":
             self._endpoints[rank].close()
         return None
 
     def _send(self, event: Any) -> None:
-        assert self._events is not None
         self._events.write(json.dumps(event).encode() + b"\n")
 
 

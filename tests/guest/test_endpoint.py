@@ -35,8 +35,7 @@ def _this_end(guest: Guest, scenario: str, ip: int, path_mtu: int) -> dict[str, 
         _command(guest, scenario, ip, path_mtu), capture_output=True, text=True, timeout=60, check=False
     )
     assert not done.returncode, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return json.loads(done.stdout)
 
 
 def _command(guest: Guest, scenario: str, ip: int, path_mtu: int) -> list[str]:

@@ -56,12 +56,10 @@ def test_an_agent_serves_metrics_from_run_to_run(folder: Path) -> None:
     target = f"unix:{folder}/control"
     agent = ("agent", "--controller", target, "--name")
     with started(*agent, "west", "--metrics", 0, cwd=folder) as west, started(*agent, "east", cwd=folder):
-        assert west.process.stderr is not None
         url = re.findall(r"metrics at (http://127\.0\.0\.1:\S+)", west.process.stderr.readline())[0]
 
         def scraped() -> str:
-            text: str = urllib.request.urlopen(url, timeout=60).read().decode()
-            return text
+            return urllib.request.urlopen(url, timeout=60).read().decode()
 
         assert "charkha_agent_runs_total 0.0" in scraped()
         assert bench(folder, target).code == 0

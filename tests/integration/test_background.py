@@ -164,7 +164,6 @@ def test_a_run_plays_it_beside_its_job_and_counts_it_apart(tmp_path: Path) -> No
     assert run.manifest.parameters["background.0"].value == (
         "rank 1 to rank 0 over udp, 30 Mbit/s on the wire, poisson, fixed sizes of 1000 B in the mean, DSCP 0"
     )
-    assert run.manifest.spec is not None
     (spec,) = run.manifest.spec["background"]
     assert (spec["from"], spec["rate"]) == ("rank 1", 30_000_000)
     assert summarise(run).totals.payload_bytes == 2 * 64 * 1024

@@ -22,8 +22,7 @@ def _bench(folder: Path, *arguments: object) -> str:
 
 
 def _bench_json(folder: Path, *arguments: object) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(_bench(folder, *arguments, "--json"))
-    return document
+    return json.loads(_bench(folder, *arguments, "--json"))
 
 
 def test_the_table_has_a_row_per_size(tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ def test_the_jct_of_every_run(store: list[Run]) -> None:
     assert set(found) == {str(run.folder) for run in store}
     for run in store:
         row, iteration = found[str(run.folder)], summarise(run).iteration
-        assert iteration is not None
         assert (row["iterations"], row["firmware"]) == (iteration.count, run.manifest.dut.get("firmware"))
         assert row["jct_ms"] == pytest.approx(iteration.jct_ns / 1e6)
         assert row["jct_max_ms"] == pytest.approx(iteration.jct_max_ns / 1e6)

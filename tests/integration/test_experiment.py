@@ -17,8 +17,7 @@ OPTIONS = (EXAMPLE, *SMALL, "--qps", 2, "--seed", 7, "--algorithm", "all_reduce=
 
 
 def manifest(folder: Path) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = json.loads((folder / "manifest.json").read_text())
-    return found
+    return json.loads((folder / "manifest.json").read_text())
 
 
 def keys(folder: Path) -> object:

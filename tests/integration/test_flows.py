@@ -67,7 +67,6 @@ def test_a_flow_lasts_as_long_as_the_job_and_both_ends_count_the_same(tmp_path: 
     assert first <= row["start_ns"] + 30_000_000_000  # a busy machine begins to play late
     assert row["start_ns"] + row["duration_ns"] >= last  # the last message was under way when the job ended
     spec = read_run(tmp_path / "run").manifest.spec
-    assert spec is not None
     assert spec["flows"] == [{"kind": "perftest", "host": "here", "peer": "nic", "size_bytes": 8192, "qps": 2}]
     again = experiment_of_run(read_run(tmp_path / "run"))
     assert again.to_plain()["flows"] == spec["flows"]

@@ -20,8 +20,7 @@ DLRM, THREE_D = "real-dlrm-8r", "self-pytorch-3d-8r"
 
 def checked(trace: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(["trace", "check", str(trace), "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    return json.loads(capsys.readouterr().out)
 
 
 def operations(summary: dict[str, Any]) -> Counter[tuple[str, int, int, int]]:

@@ -24,8 +24,7 @@ def plan(*arguments: str, timeout: int = 60) -> subprocess.CompletedProcess[str]
 def facts(*arguments: str, timeout: int = 60) -> dict[str, Any]:
     done = plan(*arguments, "--json", timeout=timeout)
     assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @pytest.mark.slow

@@ -235,7 +235,6 @@ async def test_repeated_or_early_packets_of_the_peer_cost_only_retransmissions()
 @pytest.mark.parametrize("opcode", [Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST_IMM], ids=lambda opcode: opcode.name)
 async def test_a_packet_in_turn_that_does_not_continue_a_message_ends_the_connection(opcode: Opcode) -> None:
     """As hardware does: a peer that sends this cannot be trusted with the rest."""
-
     async with RoceBed().ranks() as (bed, a, b):
         flow = Flow(a)
         peer, stranger = senders()

@@ -24,8 +24,7 @@ Rows = list[dict[str, Any]]
 
 
 def _rows(folder: Path, name: str = "samples") -> Rows:
-    rows: Rows = pq.read_table(folder / f"{name}.parquet").to_pylist()
-    return rows
+    return pq.read_table(folder / f"{name}.parquet").to_pylist()
 
 
 def _play(folder: Path, *options: object, trace: Path = EXAMPLE) -> Finished:
@@ -33,8 +32,7 @@ def _play(folder: Path, *options: object, trace: Path = EXAMPLE) -> Finished:
 
 
 def _play_json(folder: Path, *options: object, trace: Path = EXAMPLE) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(_play(folder, "--json", *options, trace=trace).stdout)
-    return document
+    return json.loads(_play(folder, "--json", *options, trace=trace).stdout)
 
 
 @pytest.fixture(scope="module")

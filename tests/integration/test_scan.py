@@ -141,12 +141,10 @@ def grpc_answer(port: int, method: str, *messages: bytes) -> grpc.StatusCode:
     """How a call of a stranger ends."""
     with grpc.insecure_channel(f"localhost:{port}") as channel, pytest.raises(grpc.RpcError) as ended:
         list(channel.stream_stream(method)(iter(messages), timeout=60))  # type: ignore[call-arg]
-    code: grpc.StatusCode = ended.value.code()
-    return code
+    return ended.value.code()
 
 
 def test_an_agent_that_waits_listens_at_nothing(tmp_path: Path) -> None:
     with started("agent", "start", "--controller", f"unix:{tmp_path}/none", "--name", "west", cwd=tmp_path) as agent:
-        assert agent.process.stderr is not None
         assert "waiting for a run" in agent.process.stderr.readline()
         assert listening(agent.process.pid) == set()

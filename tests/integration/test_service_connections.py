@@ -107,7 +107,6 @@ async def test_a_half_request_ends_at_its_deadline(monkeypatch: pytest.MonkeyPat
 
 def test_a_crowd_that_comes_at_once_leaves_the_service_its_descriptors(tmp_path: Path) -> None:
     with started("serve", "service", "--listen", "0", cwd=tmp_path, prefix=["prlimit", "--nofile=256"]) as command:
-        assert command.process.stderr is not None
         said = iter(command.process.stderr.readline, "")
         port = next(int(found[1]) for line in said if (found := re.search(r"serves .*:(\d+)/", line)))
         command.process.send_signal(signal.SIGSTOP)

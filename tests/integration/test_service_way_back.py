@@ -38,7 +38,6 @@ async def test_a_report_links_to_its_run_by_name(tmp_path: Path) -> None:
         status, text, headers = await ask("GET", "/runs/1/report")
         assert (status, headers["Content-Security-Policy"]) == (200, "sandbox allow-scripts")
         link = re.search(r'<body data-x="y">.*?<a id="way-back" href="/back\?to=/runs/1">← (.*?)</a>', text)
-        assert link is not None
         assert link[1] == "Run 1: A &lt;b&gt; &amp; C"
 
 

@@ -51,8 +51,7 @@ def _play(trace: Path, folder: Path, *options: object, timeout_s: float = 100, i
 
 
 def _rows(folder: Path) -> int:
-    rows: int = pq.read_metadata(folder / "run" / "samples.parquet").num_rows
-    return rows
+    return pq.read_metadata(folder / "run" / "samples.parquet").num_rows
 
 
 @pytest.mark.parametrize("name", ["real-dlrm-8r", "stage-llama-8r-dp2tp2pp2"])

@@ -38,8 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, out: str, *options: object, trace: str = "trace") -> dict[str, list[Any]]:
     """The samples of a run."""
     succeed("run", trace, "--iterations", 2, "--warmup", 1, *options, "--out", out, cwd=folder, quiet=True)
-    columns: dict[str, list[Any]] = pq.read_table(folder / out / "samples.parquet").to_pydict()
-    return columns
+    return pq.read_table(folder / out / "samples.parquet").to_pydict()
 
 
 def flows_of(run_folder: Path) -> Counter[tuple[int, int]]:

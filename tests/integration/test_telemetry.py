@@ -119,7 +119,6 @@ def test_watch_names_a_broker_that_is_not_there(tmp_path: Path) -> None:
 def test_prometheus_sees_the_run(tmp_path: Path) -> None:
     slow = ("--compute", "20", "--out", tmp_path / "run")
     with started("run", EXAMPLE, "--metrics", "0", *slow, cwd=tmp_path) as command:
-        assert command.process.stderr is not None
         url = re.findall(r"metrics at (\S+)", command.process.stderr.readline())[0]
 
         def scrape() -> str | None:

@@ -90,7 +90,6 @@ async def test_a_silent_peer_is_reported_until_it_responds() -> None:
         after = time.monotonic_ns()
         await bed.until(lambda: (a.endpoint.counters()[0].timeouts or 0) >= 2)
         silence = transport.silence()
-        assert silence is not None
         assert silence[:2] == (0, 1)
         assert before <= silence.since_ns <= after
         assert a.endpoint.acknowledged_bytes == 0
@@ -112,7 +111,6 @@ async def test_every_error_that_means_no_cutting_is_recognised(error: int, monke
 
 async def test_payload_lost_in_the_kernel_is_retransmitted() -> None:
     """Both directions use a receive buffer of a few packets; the drop counts agree with those of the kernel."""
-
     async with RoceBed().ranks() as (bed, a, b):
         for listener in (a, b):
             listener.endpoint.nic._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8000)  # type: ignore[attr-defined]
@@ -147,7 +145,6 @@ async def test_merged_runs_after_a_gap_are_received_as_runs(options: dict[str, o
 
     Which ones is drawn: every 7th would meet the same packet again and again where a repetition takes 7 calls.
     """
-
     async with RoceBed(message_bytes=100_000, **options).ranks() as (bed, a, b):
         a.send(1, [(1, 1)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
@@ -179,7 +176,6 @@ async def test_merged_runs_after_a_gap_are_received_as_runs(options: dict[str, o
 
 async def test_packets_posted_together_leave_together() -> None:
     """60 full packets to a call, over the end of the PSNs' lower 16 bits; every 8th call is compared in full."""
-
     async with RoceBed(window_bytes="4M", qp_timeout=22, verify_every=8).ranks() as (bed, a, b):
         one = a.endpoint._make_link(1).channel(1)  # type: ignore[attr-defined]
         other = b.endpoint._make_link(0).channel(1)  # type: ignore[attr-defined]
@@ -237,7 +233,6 @@ async def test_only_the_damaged_packet_of_a_merged_batch_is_dropped(damage: str,
 
 async def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
     """Calls cut into pieces shorter than a packet, with the expected headers spread over them, and empty datagrams."""
-
     async with RoceBed(qp_timeout=22).ranks() as (bed, a, b):
         a.send(1, [(4, 256)])
         await bed.until(lambda: a.acknowledgements(1) == [4])
@@ -277,8 +272,7 @@ async def test_a_packet_of_another_transport_version_is_dropped_in_spite_of_a_co
                 header = data[:1] + bytes([data[1] | 1]) + data[2:header_bytes]
                 icrc = ICRC.pack(framing.icrc(header, len(data) - header_bytes - 4))
                 data = header + data[header_bytes:-4] + icrc
-            sent: int = send(data, to)
-            return sent
+            return send(data, to)
 
         sender._sendto = call
         a.send(1, [(2, 3000)])
@@ -448,7 +442,6 @@ async def test_ranks_of_one_agent_read_before_many_packets_wait(
 
 async def test_in_traffic_only_ranks_without_unread_data_are_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ranks wait for an overdue acknowledgement; the socket of one of them has unread data."""
-
     async with RoceBed(agents=2, qp_timeout=11) as bed:
         a, b, c = await bed.listeners(3)
         transport, deaf = bed.transports

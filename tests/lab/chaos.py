@@ -104,8 +104,6 @@ def _folder(path: Path) -> Iterator[Path]:
 
 def _read(command: Command, pool: ThreadPoolExecutor) -> Future[str]:
     """What it says on stderr; nothing waits for a reader."""
-    assert command.process.stdout is not None
-    assert command.process.stderr is not None
     pool.submit(command.process.stdout.read)
     return pool.submit(command.process.stderr.read)
 

@@ -171,7 +171,6 @@ def _small_disk(scene: Scene) -> Iterator[Prefix]:
 def _held_port(scene: Scene) -> Iterator[Prefix]:
     words = [*scene.site.nodes["h1"], sys.executable, "-c", _PORT_HOLDER]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
         holder.stdout.readline()
         try:
             yield ()

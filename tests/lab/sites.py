@@ -65,7 +65,6 @@ def lab() -> Iterator[Site]:
     """A lab whose agents the command starts."""
     with star_lab(2, rate="1Gbit") as one:
         state = LabStore().read(one.id)
-        assert state is not None
 
         def renew() -> None:
             one.down()

@@ -37,8 +37,7 @@ def starts(lab: Lab, values: str, *options: object) -> list[dict[str, Any]]:
     swept = ("sweep", "-f", "session.yaml", "--vary", f"job.start={values}", *TRANSPORT, *options, "--json")
     finished = lab.play(*swept, out="out", timeout_s=900)
     assert finished.code == 0, finished.stderr
-    found: list[dict[str, Any]] = json.loads(finished.stdout)["points"]
-    return found
+    return json.loads(finished.stdout)["points"]
 
 
 @pytest.mark.timeout(300)

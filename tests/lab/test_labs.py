@@ -25,8 +25,7 @@ def two_hosts(host: Machine, kind: str) -> Path:
 
 
 def status(host: Machine) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(host.charkha("lab", "status", "--json").stdout)
-    return found
+    return json.loads(host.charkha("lab", "status", "--json").stdout)
 
 
 def bench(topology: Path, *options: object) -> tuple[object, ...]:

@@ -50,8 +50,7 @@ def waiting(servers: Rack) -> Iterator[None]:
 
 
 def manifest(servers: Rack, out: str = "run") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((servers.folder / out / "manifest.json").read_text())
-    return found
+    return json.loads((servers.folder / out / "manifest.json").read_text())
 
 
 @pytest.mark.slow

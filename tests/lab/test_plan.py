@@ -40,8 +40,7 @@ def raised(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pat
 
 
 def planned(folder: Path, *options: object) -> dict[str, Any]:
-    found: dict[str, Any] = succeed("plan", "--collective", *WHAT, *options, "--json", cwd=folder).document
-    return found
+    return succeed("plan", "--collective", *WHAT, *options, "--json", cwd=folder).document
 
 
 @pytest.mark.parametrize(

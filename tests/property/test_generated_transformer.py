@@ -56,7 +56,6 @@ def transformers(draw: st.DrawFn) -> Transformer:
 
 
 def _role(model: Transformer, rank: int, node: WorkNode) -> GroupRole:
-    assert node.kind is not None
     if node.kind.is_collective:
         return model.layout.role(node.group)
     is_in_stage = model.layout.coordinates(rank).pipeline == model.layout.coordinates(node.peer).pipeline

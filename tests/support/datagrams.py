@@ -45,8 +45,6 @@ def exchange(
     here = [sys.executable, "-m", "tests.support.datagrams"]
     command = [*receiver, *here, "receive", ends[1]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as listener:
-        assert listener.stdin is not None
-        assert listener.stdout is not None
         assert listener.stdout.readline() == "ready\n"
         words = [*sender, *here, "send", *ends, str(count), str(opcode), str(syndrome)]
         subprocess.run(words, check=True, timeout=60)

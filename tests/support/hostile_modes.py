@@ -460,7 +460,6 @@ def session_plan(folder: Path) -> SessionPlan:
 async def play(plan: SessionPlan, mode: Mode, *, is_agent: bool) -> Ends:
     """Play a run in which an agent, or the controller towards one, is hostile."""
     session = JobSession(plan, [Observer()])  # type: ignore[list-item]
-    assert plan.listening is not None
     if not is_agent:
         _make_hostile(session, mode)
     target = plan.listening.target

@@ -81,7 +81,6 @@ def machine(folder: Path) -> Iterator[Machine]:
     own = ("--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
     with subprocess.Popen(["unshare", *own, "sh", "-c", _FIRST], stdout=subprocess.PIPE, text=True) as outer:
         try:
-            assert outer.stdout is not None
             assert outer.stdout.readline() == "ready\n"
             yield Machine(_child(outer.pid), folder)
         finally:

@@ -821,7 +821,6 @@ class _Served:
         atexit.register(self._stop)
 
     def _stop(self) -> None:
-        assert self._loop is not None
         self._loop.run_until_complete(self._open.aclose())
         self._loop.close()
         self._folder.cleanup()

@@ -34,8 +34,7 @@ class TraceProcessor:
     def query(self, sql: str) -> list[list[str]]:
         answer = self._browser.driver.execute_async_script(_QUERY, sql)
         assert "error" not in answer, answer
-        rows: list[list[str]] = answer["rows"]
-        return rows
+        return answer["rows"]
 
 
 @contextmanager

@@ -192,7 +192,6 @@ class StandInCluster:
 
 async def _feed(socket: web.WebSocketResponse, process: asyncio.subprocess.Process) -> None:
     """What kubectl sends goes to stdin, which ends when kubectl closes the channel, or is gone."""
-    assert process.stdin is not None
     with suppress(ConnectionError):
         async for message in socket:
             if message.type is not WSMsgType.BINARY or message.data[0] == _CLOSE:

@@ -53,7 +53,6 @@ def test_a_run_spec_can_name_them_next_to_its_own_files(elsewhere: Path) -> None
         "charkha: 1\njobs: [{trace: {path: transformer-8r}}]\nnetwork: {topology: mine.yaml}\n"
     )
     found = read_experiment(elsewhere / "specs" / "run.yaml")
-    assert found.job.trace is not None
     assert found.job.trace.path == str(ROOT / "lab" / "examples" / "transformer-8r")
     assert found.network.topology == str(elsewhere / "specs" / "mine.yaml")
 
@@ -62,7 +61,6 @@ def test_a_stored_run_spec_has_the_paths_that_were_meant() -> None:
     network = Network(topology="two-hosts-switch")
     stored = with_absolute_paths(Experiment.of_trace("transformer-8r", network=network))
     assert stored.network.topology == str(SWITCH)
-    assert stored.job.trace is not None
     assert stored.job.trace.path == str(ROOT / "lab" / "examples" / "transformer-8r")
 
 

@@ -18,8 +18,7 @@ IMPORTED_AS = {"grpcio": "grpc", "prometheus-client": "prometheus_client", "prot
 
 
 def read(path: str) -> Mapping[str, Any]:
-    document: Mapping[str, Any] = tomllib.loads((ROOT / path).read_text())
-    return document
+    return tomllib.loads((ROOT / path).read_text())
 
 
 WHOLE, AGENT = read("pyproject.toml"), read("packaging/agent/pyproject.toml")

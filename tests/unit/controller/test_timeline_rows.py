@@ -31,8 +31,7 @@ def outcome(**timelines: Timeline | None) -> RunOutcome:
 
 
 def table(of: RunOutcome) -> list[dict[str, int]]:
-    rows: list[dict[str, int]] = to_batch(TIMELINE_SCHEMA, timeline_rows(of)).to_pylist()
-    return rows
+    return to_batch(TIMELINE_SCHEMA, timeline_rows(of)).to_pylist()
 
 
 def test_without_timelines_there_is_no_table() -> None:

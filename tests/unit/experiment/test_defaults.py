@@ -70,7 +70,6 @@ def test_the_topology_names_transport_and_parameters() -> None:
 def test_the_command_line_goes_before_the_topology() -> None:
     named = topology({"name": "roce", "qps": 4, "message_bytes": 100})
     found = resolved(["--qps", "2", "--message-bytes", "1K"], named)
-    assert found.roce is not None
     assert (found.roce.qps, found.message_bytes) == (2, 1024)
     assert source(found, "roce.qps") == source(found, "message_bytes") == "asked"
     assert resolved(["--transport", "zmq"], named).message_bytes == 1 << 20  # they are roce's parameters
@@ -314,7 +313,6 @@ def test_an_mtu_of_the_run_replaces_that_of_the_links_and_the_path_mtu_chosen_fo
     place = topology({"name": "roce", "path_mtu": 4096})
     found = resolve(Experiment.of_trace("t", network=Network(mtu=1500)), place)
     assert found.mtu == 1500
-    assert found.roce is not None
     assert found.roce.path_mtu == 1024
     assert (
         next(one.reason for one in found.settings if one.name == "roce.path_mtu")
@@ -354,5 +352,4 @@ def test_the_window_follows_the_slowest_port(rate_bps: int, window_bytes: int) -
     hosts = (Host("h0", rate_bps), Host("h1", 10**10))
     place = Topology("t", hosts, (0, 1), ("127.0.0.1", "127.0.0.2"))
     found = resolve(Experiment.of_trace("t"), place)
-    assert found.roce is not None
     assert found.roce.window_bytes == window_bytes

@@ -60,7 +60,6 @@ def test_an_address_with_a_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret-secret-secret\n")
     (tmp_path / "token").chmod(0o600)
     found = listening(Agents(listen="127.0.0.1:4790", token_file=str(tmp_path / "token")))
-    assert found is not None
     assert found.target == "127.0.0.1:4790"
 
 

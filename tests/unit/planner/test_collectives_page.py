@@ -33,7 +33,6 @@ def rows_of(heading: str) -> list[list[str]]:
 
 def code_of(language: str) -> str:
     found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    assert found is not None
     return found[1]
 
 

@@ -48,7 +48,6 @@ def test_equal_layouts_are_one() -> None:
 def test_a_topology_has_hosts_as_nodes_and_interfaces_as_rails() -> None:
     layouts = layouts_on(shipped_topology("rail-4x4", ranks=16))
     layout = layouts.of(range(16))
-    assert layout is not None
     assert layout.nodes == tuple(tuple(range(4 * host, 4 * host + 4)) for host in range(4))
     one_rail = layouts.of([1, 5, 9, 13])
     assert one_rail is apart(4)

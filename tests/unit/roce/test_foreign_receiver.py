@@ -104,7 +104,6 @@ def test_a_read_request_owes_responses_of_the_length_requested() -> None:
     end.receive(end.packet(Opcode.RC_READ_REQUEST, Reth(1 << 40, RKEY, 600)))
     assert end.pair.responder.owes_responses
     run = end.pair.responder.next_response(99)
-    assert run is not None
     assert (run.psn, run.packets, run.total, run.last_bytes) == (PSN, 3, 3, 88)
     assert not end.pair.responder.owes_responses
 

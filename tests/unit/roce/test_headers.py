@@ -119,7 +119,6 @@ def test_without_credits_one_packet_asks_for_an_answer() -> None:
     one = requester(Verb.SEND, Verb.SEND, size=700)
     one.acknowledge(Psn(0), credit_code(0), 1, 1)
     run = one.next_run(2, 64)
-    assert run is not None
     assert (run.psn, run.packets, run.ack_request) == (1, 1, True)
     assert one.next_run(2, 64) is None
     one.acknowledge(Psn(1), Syndrome.RNR | 1, 3)

@@ -68,7 +68,6 @@ def test_a_peer_that_answers_on_neither_path_has_failed() -> None:
     requester.migrate(now)
     assert requester.failure is None
     run = requester.next_run(now, 8)  # at once, not after another timeout
-    assert run is not None
     assert (run.psn, run.is_again) == (requester.oldest_psn, True)
     while requester.failure is None:
         while requester.next_run(now, 8) is not None:
@@ -82,7 +81,6 @@ def test_a_refused_queue_pair_does_not_migrate() -> None:
     requester = Requester(SETTINGS)
     requester.post(Message(Verb.WRITE_IMM, 100, address=1, imm=1))
     run = requester.next_run(0, 1)
-    assert run is not None
     requester.acknowledge(run.psn, 0x62, 1)
     requester.migrate(2)
     assert requester.failure is not None

@@ -79,7 +79,6 @@ def test_without_a_rate_only_the_window_limits() -> None:
     pair = posted(QueuePair(ConnectionSettings(path_mtu=1024, window_packets=20)), 100 * 1024)
     assert not pair.is_paced
     run = pair.next_run(0, 1000)
-    assert run is not None
     assert run.packets == 20
     assert pair.next_run(0, 1000) is None
     assert pair.paced_until == NEVER  # an answer opens the window, no time does
@@ -90,7 +89,6 @@ def test_a_fixed_rate_spaces_runs_by_their_bytes_with_headers() -> None:
     pair = posted(QueuePair(ConnectionSettings(path_mtu=1024), congestion=FixedRate(rate_bps)), 5 * 1024)
     assert pair.is_paced
     run = pair.next_run(0, 2)
-    assert run is not None
     assert run.packets == 2
     span_ns = 2 * (1024 + PACKET_OVERHEAD_BYTES)
     later = pair.pacer.next_ns
@@ -103,7 +101,6 @@ def test_a_fixed_rate_spaces_runs_by_their_bytes_with_headers() -> None:
 def test_the_last_packet_of_a_message_is_charged_with_its_own_length() -> None:
     pair = posted(QueuePair(ConnectionSettings(path_mtu=1024), congestion=FixedRate(8e9)), 1024 + 10)
     run = pair.next_run(0, 2)
-    assert run is not None
     assert run.ends_message
     assert pair.pacer.next_ns == 1024 + 10 + 2 * PACKET_OVERHEAD_BYTES
 

@@ -90,7 +90,6 @@ def test_a_plan_has_stand_ins(tmp_path: Path) -> None:
 def test_how_many_agents_a_file_waits_for(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(TWO)
     wanted = joining_hosts(tmp_path / "t.yaml")
-    assert wanted is not None
     assert wanted.count == 2
     (tmp_path / "t.yaml").write_text("hosts: [{name: a, address: 10.0.0.1}]\n")
     assert joining_hosts(tmp_path / "t.yaml") is None

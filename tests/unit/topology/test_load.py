@@ -118,8 +118,6 @@ def dut_of(tmp_path: Path, text: str) -> Dut | None:
 
 def test_the_boundary_is_where_links_leave_the_device() -> None:
     leaf_spine, nic = shipped_topology("leaf-spine-2x2").dut, shipped_topology("nic-back-to-back").dut
-    assert leaf_spine is not None
-    assert nic is not None
     assert [str(port) for port in leaf_spine.ports] == [f"leaf{h // 4}:p{h % 4}" for h in range(8)]
     assert nic.ports == (End("server", "eth1"),)
 
@@ -146,7 +144,6 @@ def test_switches_may_report_counters_over_gnmi(tmp_path: Path) -> None:
         "{kind: fabric, gnmi: [{device: s0, address: '10.0.0.9:57400', username_env: U, password_env: P, ca: c.pem},"
         " {device: s1, address: '[fd00::1]:1', insecure: true, queues: 20ms}]}",
     )
-    assert found is not None
     assert found.gnmi == (
         GnmiTarget("s0", "10.0.0.9:57400", "U", "P", ca="c.pem"),
         GnmiTarget("s1", "[fd00::1]:1", insecure=True, queues="20ms"),

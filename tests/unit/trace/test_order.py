@@ -17,8 +17,7 @@ from tests.support.traces import Node, coll, node, rank_trace
 
 
 def ids(trace: RankTrace, *, lenient: bool = False) -> list[int]:
-    played: list[int] = trace.node_id[canonical_order(trace, lenient=lenient).order].tolist()
-    return played
+    return trace.node_id[canonical_order(trace, lenient=lenient).order].tolist()
 
 
 def test_file_order_does_not_matter_and_ids_are_unsigned() -> None:

@@ -116,7 +116,6 @@ SEARCH = "  - name: gather\n    search: {rate: [100Mbit, 1Gbit], resolution: 2 %
 def test_a_search_has_loads_in_bits_per_second_and_a_resolution(tmp_path: Path) -> None:
     suite = read_suite(write(tmp_path, SUITE.replace("  - name: gather\n", SEARCH)))
     found = suite.cases[1].search
-    assert found is not None
     assert (found.quantity, found.low, found.high, found.at_least) == ("rate", 10**8, 10**9, 950 * 10**6)
     assert (found.resolution, found.trials) == (pytest.approx(0.02), 2)
     assert suite.cases[0].search is None

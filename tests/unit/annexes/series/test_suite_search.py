@@ -45,7 +45,6 @@ def test_what_is_found_passes_and_is_within_the_resolution_of_the_limit(
     if limit < low:
         assert highest is None
     else:
-        assert highest is not None
         assert highest <= limit
         assert min(limit, one.high) - highest <= max(1, resolution * one.high)
 

@@ -85,7 +85,6 @@ def test_recorded_times_begin_at_the_first_start_of_the_set() -> None:
         rank_trace(1, [node(1, start=1003, duration=5), coll(2, "barrier", 0, start=1011, duration=3)]),
     ]
     line = recorded_time_line(build_workload(traces), traces)
-    assert line is not None
     assert line.is_recorded
     assert [one.tolist() for one in line.start_ns] == [[0, 10_000], [3_000, 11_000]]
     assert line.length_ns == 14_000

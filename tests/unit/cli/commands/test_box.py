@@ -73,12 +73,10 @@ def test_a_box_of_another_network_namespace_is_left_alone(
 def test_a_box_of_an_older_version_is_a_lab_between_its_ports(store: LabStore, tmp_path: Path) -> None:
     old_box(store, tmp_path, "a")
     state = Labs(store).get("a")
-    assert state.between is not None
     assert (state.between.names, state.between.rate_bps, state.between.profile) == (("eth1", "eth2"), 10**9, "p")
     assert [port.is_up for port in state.between.ports] == [True, False]
     store.write(state)
     again = store.read("a")
-    assert again is not None
     assert again.between == state.between
     store.forget("a")
     assert not (tmp_path / "boxes").exists()

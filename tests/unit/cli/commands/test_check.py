@@ -27,8 +27,7 @@ def test_payload_is_scaled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     def payload(*options: str) -> int:
         assert main(["trace", "check", str(tmp_path), "--json", *options]) == 0
         (operation,) = json.loads(capsys.readouterr().out)["operations"]
-        size: int = operation["payload_bytes"]
-        return size
+        return operation["payload_bytes"]
 
     plain = payload()
     assert payload("--scale-bytes", "1/2") == plain // 2

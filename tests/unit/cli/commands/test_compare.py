@@ -26,8 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compared(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> dict[str, Any]:
     assert main(["compare", *map(str, arguments), "--json"]) == code
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    return json.loads(capsys.readouterr().out)
 
 
 def verdicts(found: dict[str, Any]) -> set[str]:

@@ -20,7 +20,6 @@ def signer(folder: Path, role: Role, *, addresses: tuple[str, ...] = ("lab.test"
         make_authority(folder, name="lab")
     path = issue(folder, f"{role}-1", role=role, addresses=addresses, valid=DAY).path
     parts = TlsFiles(identity=path).parts()
-    assert parts is not None
     return Signer.of(parts[0], parts[1]), parts[2]
 
 

@@ -239,7 +239,6 @@ def test_no_network_is_faster(data: st.DataObject) -> None:
     one, places, posts = drawn(data)
     left = LateRanks(one, topology(places), NO_OVERHEAD).remaining_ns(0, posts)
     last = Playout(one, places, posts, random.Random(data.draw(st.integers(0, 99)))).last_arrival_ns()
-    assert left is not None
     assert left <= max(0, last - max(posts))
 
 
@@ -250,11 +249,8 @@ def test_it_is_between_all_bytes_and_all_that_the_skew_leaves(data: st.DataObjec
     on = topology(places)
     (whole,) = group_times_ns(found, on, NO_OVERHEAD)
     left = LateRanks(found, on, NO_OVERHEAD).remaining_ns(0, posts)
-    assert whole is not None
-    assert left is not None
     assert max(0, whole - (max(posts) - min(posts))) <= left <= whole
     last = posts.index(max(posts))
     later = [post + 10_000 * (member == last) for member, post in enumerate(posts)]
     more = LateRanks(found, on, NO_OVERHEAD).remaining_ns(0, later)
-    assert more is not None
     assert more <= left

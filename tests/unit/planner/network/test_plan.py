@@ -298,5 +298,4 @@ def test_instances_of_a_trace_have_their_times() -> None:
         workload, name_of=lambda node: "pairwise" if node.kind is CommKind.ALL_TO_ALL else "ring"
     )
     found = instance_ns(traffic, plan_of(topology, traffic))
-    assert found is not None
     assert found.tolist() == [50 * 80, 1000 * 80, 8 * 80]  # 100 Mbit/s

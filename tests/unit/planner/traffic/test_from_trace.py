@@ -76,7 +76,6 @@ def test_an_uneven_all_to_all_is_an_operation_of_its_own_with_its_transfers() ->
         [communication(CommKind.ALL_REDUCE, 0), splits(1, 0, 0, 5, 9)],
     )
     _, uneven = traffic.operations
-    assert uneven.splits is not None
     columns = uneven.splits.senders, uneven.splits.receivers, uneven.splits.sizes
     assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == [
         (0, 1, 1),

@@ -21,14 +21,11 @@ def test_two_jobs_that_share_all_the_time_take_twice_as_long(tmp_path: Path) -> 
     assert [one.name for one in found.jobs] == ["a", "b"]
     job = found.jobs[0]
     assert (job.covered, job.left_out, job.has_solo) == (8, 0, True)
-    assert job.jct is not None
-    assert job.jct.effect is not None
     assert job.jct.effect.ratio == pytest.approx(2)
     assert job.jct.effect.interval == pytest.approx((2, 2))
     assert (job.jct.solo_ns, job.jct.shared_ns) == (1_000_000, 2_000_000)
     assert found.fairness == pytest.approx(1)
     _, all_reduce = job.classes
-    assert all_reduce.effect is not None
     assert (all_reduce.key.collective, all_reduce.effect.ratio) == ("all_reduce", pytest.approx(1.4e6 / 0.4e6))
 
 
@@ -41,8 +38,6 @@ def test_iterations_that_the_other_job_does_not_cover_are_left_out_and_counted(t
     a, b = measure_interference([write_jobs(tmp_path, jobs)]).jobs
     assert (a.covered, a.left_out) == (6, 4)
     assert (b.covered, b.left_out) == (5, 0)
-    assert a.jct is not None
-    assert a.jct.effect is not None
     assert a.jct.effect.ratio == pytest.approx(2)
     assert a.jct.shared_samples == 6
 
@@ -55,7 +50,6 @@ def test_one_job_that_keeps_its_rate_is_not_fair(tmp_path: Path) -> None:
 
 def test_without_a_job_alone_there_is_no_factor(tmp_path: Path) -> None:
     found = measure_interference([write_jobs(tmp_path, {"a": PlayedJob(0, TWICE), "b": PlayedJob(0, TWICE, ALONE)})])
-    assert found.jobs[0].jct is not None
     assert (found.jobs[0].jct.effect, found.jobs[0].jct.shared_ns, found.jobs[0].has_solo) == (None, 2_000_000, False)
     assert found.fairness is None
 
@@ -69,9 +63,6 @@ def test_runs_are_the_units_of_several_sessions(tmp_path: Path) -> None:
     ]
     found = measure_interference(sessions)
     jct = found.jobs[0].jct
-    assert jct is not None
-    assert jct.effect is not None
-    assert jct.effect.interval is not None
     assert 2.0 <= jct.effect.interval.low < jct.effect.ratio < jct.effect.interval.high <= 2.0031
     assert (found.sessions, jct.shared_samples) == (4, 32)
 
@@ -86,7 +77,6 @@ def test_an_iteration_counts_if_every_other_job_was_there_all_the_time() -> None
 
 def test_few_iterations_have_no_interval() -> None:
     found = factor([times(1, 1, 1)], [times(2, 2, 2)])
-    assert found is not None
     assert (found.ratio, found.interval) == (pytest.approx(2), None)
     assert factor([times(1)], [times()]) is None
 
@@ -95,6 +85,4 @@ def test_a_drift_within_a_session_widens_the_interval() -> None:
     """Stretches of iterations are the units: a thousand iterations that drift are not a thousand independent ones."""
     steady, drifting = times(*[1_000] * 1_000), times(*range(1_000, 2_000))
     found = factor([steady], [drifting])
-    assert found is not None
-    assert found.interval is not None
     assert found.interval.high - found.interval.low > 0.15

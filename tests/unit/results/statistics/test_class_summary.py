@@ -192,13 +192,11 @@ def test_the_networks_part_has_times_and_bandwidths_of_its_own_and_the_rest_is_t
         network_crossings=2, stalled_ns=0, core_wait_ns=0,
     )  # fmt: skip
     found = split_of(rows)
-    assert found.network is not None
     assert found.network_p50_ns == 550_000
     assert found.tester_percent == pytest.approx(50)
     assert found.network_ideal_percent == pytest.approx(100 * 500 / 550)
     assert found.network_busbw_bytes_per_s == pytest.approx(1_000_000 / 550e-6)
     assert (found.ideal_percent, found.cct_p50_ns) == (pytest.approx(100 * 500 / 1_100), 1_100_000)
-    assert found.network.at_best is not None
     assert found.network.at_best.cct_p50_ns == 550_000 - 2 * STAMP_ERROR_NS
 
 
@@ -209,9 +207,6 @@ def test_waits_for_a_core_may_have_made_the_networks_part_longer_unless_losses_d
         core_wait_ns=100_000, ideal_ns=500_000,
     )  # fmt: skip
     network = split_of(rows, lost=lost).network
-    assert network is not None
-    assert network.at_best is not None
-    assert network.perfect is not None
     assert network.at_best.cct_max_ns == 900_000 - off_ns
     assert network.perfect.cct_max_ns == 500_000 + off_ns
 
@@ -223,9 +218,6 @@ def test_few_waits_are_spread_over_the_time_at_the_median_but_not_in_a_tail(wait
         core_wait_ns=waited_ns, ideal_ns=100_000,
     )  # fmt: skip
     network = split_of(rows).network
-    assert network is not None
-    assert network.at_best is not None
-    assert network.perfect is not None
     assert network.at_best.cct_p50_ns == max(400_000 - off_ns, 100_000)
     assert network.perfect.cct_p50_ns == 100_000 + off_ns
     assert network.at_best.cct_max_ns == max(400_000 - 2 * waited_ns, 100_000), "a stall of two agents can all be in it"
@@ -248,9 +240,6 @@ def test_what_a_port_takes_at_its_usual_pace_is_the_devices_however_long_agents_
         core_wait_ns=50_000, ideal_ns=145_000, port_ns=port_ns,
     )  # fmt: skip
     network = split_of(rows).network
-    assert network is not None
-    assert network.at_best is not None
-    assert network.perfect is not None
     assert network.at_best.cct_p50_ns == at_best_ns
     assert network.perfect.cct_p50_ns == perfect_ns
 

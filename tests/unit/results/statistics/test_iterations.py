@@ -23,7 +23,6 @@ def test_an_iteration_lasts_from_its_first_start_to_its_last_end(tmp_path: Path)
     found = summarise(
         write_run(tmp_path / "run", [], iterations=spans, roofline_ns=155, sequential_roofline_ns=310)
     ).iteration
-    assert found is not None
     assert (found.count, found.jct_ns, found.jct_min_ns, found.jct_max_ns) == (3, 310, 100, 800)
     assert (found.roofline_ratio, found.sequential_roofline_ratio) == (2, 1)
     assert (found.slowest_rank, found.exposed_ns, found.overlap_ns) == (0, 60, 90)
@@ -41,7 +40,6 @@ def test_iterations_that_follow_each_other_on_the_ranks_last_as_long_as_the_run_
     run = write_run(tmp_path / "run", [], iterations=spans, parameters={"pace": Parameter("continuous")})
     assert iteration_durations(run.table(RunTable.ITERATIONS), run.manifest) == {0: 110, 1: 120, 2: 70}
     found = summarise(run).iteration
-    assert found is not None
     assert (found.count, found.jct_ns, found.jct_max_ns) == (3, 110, 120)
 
 

@@ -219,7 +219,6 @@ def test_a_run_has_a_budget_of_every_class_and_of_its_iterations(tmp_path: Path)
     assert 0.001 < (cct.relative or 0) < 0.008
     assert one.uncertainty["busbw_bytes_per_s"].relative == pytest.approx(cct.relative)
     assert (one.uncertainty["ideal_percent"].relative or 0) > (cct.relative or 0)
-    assert summary.iteration is not None
     assert 0.001 < (summary.iteration.uncertainty["jct_ns"].relative or 0) < 0.008
     document = json.loads(json.dumps(summary_to_json(summary), allow_nan=False))
     stated = document["classes"][0]["uncertainty"]["cct_p50_ns"]
@@ -237,8 +236,6 @@ def test_the_networks_part_has_a_budget_of_its_own(tmp_path: Path) -> None:
     ]
     split = {"parameters": {"roce.split": Parameter("on")}}
     (one,) = summarise(write_run(tmp_path / "run", rows, topology=topology(10**9) | LAB, **split)).classes
-    assert one.network is not None
-    assert one.network.at_best is not None
     stamps = {
         name: {part.name: part.standard for part in budget.components}["stamp"]
         for name, budget in (

@@ -30,7 +30,6 @@ def test_a_run_without_steps_has_none(tmp_path: Path) -> None:
 
 def test_steps_belong_to_an_instance_and_its_class(tmp_path: Path) -> None:
     steps = read_steps(run(tmp_path / "run", RING))
-    assert steps is not None
     (one,) = steps.instances
     assert str(one.key) == "all_reduce, 4 ranks, 1000 B, ring, between hosts"
     assert (one.iteration, one.instance, one.ranks, one.zero_ns, one.cct_ns) == (3, 7, (0, 1, 2, 3), 100, 900)
@@ -38,7 +37,6 @@ def test_steps_belong_to_an_instance_and_its_class(tmp_path: Path) -> None:
 
 def test_waiting_for_the_last_rank_is_not_the_transfers_time(tmp_path: Path) -> None:
     steps = read_steps(run(tmp_path / "run", [step(0, 1, 0, 150), step(1, 2, 300, 350), step(2, 3, 300, None)]))
-    assert steps is not None
     assert steps.time_ns.tolist() == [50, 50, -1]
 
 
@@ -72,7 +70,6 @@ def test_an_acknowledgement_that_everything_waited_for_is_named(tmp_path: Path) 
 def test_a_pair_is_done_when_it_has_arrived(tmp_path: Path) -> None:
     samples = pair(10, 300, received_post=200, iteration=3, instance=7)
     steps = read_steps(run(tmp_path / "run", [step(0, 1, 10, 300, acknowledged_ns=990)], samples=samples))
-    assert steps is not None
     assert (steps.instances[0].zero_ns, steps.instances[0].cct_ns, steps.time_ns.tolist()) == (10, 290, [290])
     assert worst(read_run(tmp_path / "run")) == ()
 
@@ -98,5 +95,4 @@ def test_a_device_that_was_not_monitored_is_not_known_to_have_dropped_nothing(tm
 def test_an_instance_that_not_all_completed_is_left_out(tmp_path: Path) -> None:
     samples = collective(POSTS, [END] * 4, iteration=3, instance=7)[:3]
     steps = read_steps(run(tmp_path / "run", RING, samples=samples))
-    assert steps is not None
     assert steps.instances == []

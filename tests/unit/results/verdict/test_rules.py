@@ -127,7 +127,6 @@ def test_a_run_keeps_the_rules_that_it_was_played_with(tmp_path: Path) -> None:
     assert rules_of(run) is None
     (run.folder / RULES_FILE).write_text("charkha_rules: 1\nrules: [{metric: jct, at_most: 1 s}]\n")
     found = rules_of(run)
-    assert found is not None
     assert [str(one) for one in found.rules] == ["jct at most 1 s"]
 
 

@@ -76,7 +76,6 @@ def test_a_retired_path_is_probed_with_a_duplicate_and_used_again() -> None:
     assert dealt(one, now=1) == {0: [0, 2, 4, 6, 8], 2: [1, 3, 5, 7]}
     one.post(Message(Verb.WRITE, 512))
     run = one.next_run(one.health.probe_ns[1], 9)
-    assert run is not None
     (probe,) = (burst for burst in run.bursts if not burst.packets)
     assert (probe.path, probe.psn) == (1, 100 - 1 - 1)
     one.acknowledge_selectively(ack(99, 0, Report(Reason.DUPLICATE, probe.psn)), MS)

@@ -46,7 +46,6 @@ def test_an_acknowledgement_is_no_packet_of_a_known_service() -> None:
     assert packed[0] == SELECTIVE_ACK == 0xD1
     assert parse_packet(packed) is Problem.OPCODE
     found = SelectiveAck.parse(packed)
-    assert found is not None
     assert (found.psn, found.syndrome, found.msn, found.bitmap) == (8, 0x1F, 4, b"\x06\0\0\0")
     assert found.reports == [Report(Reason.TRIMMED, Psn(9))]
     assert SelectiveAck.parse(packed[:-4]) is None
@@ -62,7 +61,6 @@ def test_icrcs_of_a_run_follow_from_the_first(stride: int) -> None:
     ]
     whole = b"".join(packet + bytes(4) for packet in packets)
     changes = icrc_changes(words_of(whole, len(packets), 288), 288)
-    assert changes is not None
     first = icrc(PATH, packets[0])
     assert (changes ^ np.uint32(first)).tolist() == [icrc(PATH, packet) for packet in packets]
 

@@ -231,8 +231,7 @@ def last(part: Generator[Swap, bytes, Any], answers: list[bytes]) -> Any:
 
 def greeted(test: PeerTest, *, path_mtu: int = 4096, cycle: int = 4096) -> Greeting:
     sizes = [encode_int(cycle), encode_int(64), encode_path_mtu(path_mtu)]
-    found: Greeting = last(greet(test), [encode_version("26.01.5"), *sizes])
-    return found
+    return last(greet(test), [encode_version("26.01.5"), *sizes])
 
 
 def test_the_smaller_path_mtu_and_the_larger_buffer_count() -> None:
