@@ -12,10 +12,7 @@ import numpy as np
 
 from agents.nic.stamps import STAMP_BYTES, STAMP_SPACE
 from agents.nic.system_calls import (
-    CONTROL_HEADER,
     IPV6_TCLASS,
-    MESSAGE,
-    PIECE,
     SO_RXQ_OVFL,
     UDP_GRO,
     V4_NAME_BYTES,
@@ -23,8 +20,8 @@ from agents.nic.system_calls import (
     SocketAddress,
     address_of,
     name_bytes,
-    recvmmsg,
 )
+from emulator.host.batches import CONTROL_HEADER, MESSAGE, PIECE, recvmmsg
 from emulator.roce.tuning import KNOWN_PORTS, LARGEST_RECEPTION_BYTES
 
 KNOWN_SIZES: Final = 64

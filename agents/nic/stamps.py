@@ -23,16 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.nic.sockets import Sender
-from agents.nic.system_calls import (
-    CONTROL_HEADER,
-    MESSAGE,
-    SO_TIMESTAMPING,
-    ControlMessages,
-    SocketAddress,
-    address_of,
-    recvmmsg,
-)
+from agents.nic.system_calls import SO_TIMESTAMPING, ControlMessages, SocketAddress, address_of
 from emulator.control.parameter import Parameter
+from emulator.host.batches import CONTROL_HEADER, MESSAGE, recvmmsg
 from emulator.host.delays import NewestDelays
 from emulator.results.statistics.method.descriptive import median, percentile
 from emulator.roce.connection.messages import FirstSent

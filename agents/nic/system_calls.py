@@ -1,11 +1,7 @@
-"""sendmmsg(2) and recvmmsg(2), which Python lacks, and the C structures they take, as numpy types.
-
-A batch sends several calls, which the kernel cuts into datagrams, with one system call.
-"""
+"""What sockets take, and batches: several calls, which the kernel cuts into datagrams, with one system call."""
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import struct
 from collections.abc import Sequence
@@ -14,6 +10,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from emulator.host.batches import CONTROL_HEADER, MESSAGE, PIECE, sendmmsg
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.wire.payload import Staging
 
@@ -31,28 +28,6 @@ ControlMessages: TypeAlias = Sequence[tuple[int, int, bytes]]
 
 V4_NAME_BYTES: Final = 16
 V6_NAME_BYTES: Final = 28
-CONTROL_HEADER: Final = struct.Struct("@Nii")
-"""struct cmsghdr: length, level, type."""
-
-PIECE: Final = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
-"""struct iovec."""
-_HEADER: Final = np.dtype(
-    [
-        ("name", np.uintp), ("name_length", "u4"), ("pieces", np.uintp), ("piece_count", np.uintp),
-        ("control", np.uintp), ("control_length", np.uintp), ("flags", "i4"),
-    ],
-    align=True,
-)  # fmt: skip
-MESSAGE: Final = np.dtype([("header", _HEADER), ("bytes", "u4")], align=True)
-"""struct mmsghdr: a struct msghdr, and the bytes received."""
-
-_libc = ctypes.CDLL(None)
-sendmmsg = _libc.sendmmsg
-sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
-sendmmsg.restype = ctypes.c_int
-recvmmsg = _libc.recvmmsg
-recvmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p)
-recvmmsg.restype = ctypes.c_int
 
 
 def address_of(buffer: memoryview | bytearray) -> int:

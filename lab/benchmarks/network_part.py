@@ -10,9 +10,9 @@ entered the switch and when its last frame left it. Along the chain that ends la
 network had; the run says the same by the kernels' time stamps. Exit code 1 if the medians differ by more than 20 µs and
 2 %, or the 99th percentiles by more than 60 µs.
 
-With --delay, a forwarder of the test's own takes the place of the switch, and compares groups of 6 runs of 4 KiB in
-turns: the same forwarder twice, and one that holds the frames of one direction for 100 µs more, which one of the two
-steps of an all-reduce crosses. The difference of the network's parts is to be 100 ± 15 µs; the same is to show none.
+With --delay, a process takes the place of the bridge. Groups of 6 runs of 4 KiB in turns are compared: with the
+same process twice, and with one that holds the frames of one direction for 100 µs more, which one of the two steps of
+an all-reduce crosses. The difference of the network's parts is to be 100 ± 15 µs; the same is to show none.
 
 With --cost, it plays large and small all-reduces with and without the split in turns, and prints both times.
 """
@@ -35,14 +35,12 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
+from emulator.annexes.bench_kit.delay_line import LEAST_US, delay_line
 from emulator.topology.load import load_topology
-from lab.benchmarks.verdicts.delay import forwarder
 from lab.benchmarks.verdicts.trials import TOPOLOGY, charkha, raised
 
 SIZES, PORTS = (4 << 10, 64 << 10, 1 << 20), ("p0", "p1")
 PLANTED_US, MOST_PLANTED_ERROR_US, _RUNS = 100, 15.0, 6
-_HELD_MS = 0.2
-"""By every forwarder: longer than it takes to wake up."""
 MOST_MEDIAN_US, MOST_MEDIAN_SHARE, MOST_P99_US = 20.0, 0.02, 60.0
 _TRANSFERS = 2
 """Of either rank in an all-reduce of two: one to reduce, one to gather."""
@@ -222,9 +220,9 @@ def _compared(folder: Path, topology: Path, held_us: int) -> dict[str, Any]:
     """The row of 4 KiB of a comparison of 6 runs in turns, without and with a delay."""
     switch = f"charkha-{load_topology(topology, ranks=2).name}-sw0"
     for number in range(_RUNS):
-        for name, milliseconds in (("a", 0.0), ("b", held_us / 1000)):
+        for name, longer_us in (("a", 0), ("b", held_us)):
             options = ("-n", 2, "-b", SIZES[0], "-e", SIZES[0], "--iterations", 100, "--topology", topology)
-            with forwarder(_HELD_MS + milliseconds, _HELD_MS, switch=switch):
+            with delay_line(switch, PORTS, (LEAST_US + longer_us, LEAST_US)):
                 charkha("bench", "all_reduce", *options, "--out", folder / name / str(number), "--no-report")
     document = json.loads(charkha("compare", folder / "a", folder / "b", "--json"))
     rows: list[dict[str, Any]] = document["pairs"][0]["classes"]

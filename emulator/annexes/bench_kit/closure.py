@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from emulator.annexes.bench_kit.delay_line import delay_line
+from emulator.annexes.bench_kit.delay_line import LEAST_US, delay_line
 from emulator.annexes.bench_kit.port_stamps import port_stamps
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.model import BRIDGE, Node
@@ -51,8 +51,8 @@ from emulator.views.verdict_text import metric_cell
 
 PORT = "sw0:p1"
 SHARE, EVERY, OUTAGE_MS, HELD_US = 50, 50, 200, 200
-"""Planted: percent of the port's rate, one data frame of so many, how long the link is down and how long a frame waits
-at least."""
+"""Planted: percent of the port's rate, one data frame of so many, how long the link is down and how much longer a
+frame waits."""
 QUEUE, PATIENT = "64M", 19
 """Of the port that is slowed: nothing is dropped, and no time-out comes (2.1 s) while frames wait in it."""
 FASTEST_BPS = 10**9
@@ -188,7 +188,7 @@ class ClosureBed:
         return ClosureTest("outage", Unit.NS.value, found.event.lasted_ns, value, COVERAGE_FACTOR * standard, "")
 
     def delay(self, *, held_us: int = HELD_US) -> ClosureTest:
-        """A switch that holds frames: the difference of the network's parts with and without.
+        """A switch that holds frames of one direction longer: the difference of the network's parts with and without.
 
         What it really holds them for is what the kernel stamps at its ports say, of other messages of the same runs.
         """
@@ -197,7 +197,7 @@ class ClosureBed:
             return ClosureTest("delay", Unit.NS.value, None, None, None, why)
         sides = []
         for held in (0, held_us):
-            with delay_line(self.switch.namespace, self._devices, held):
+            with delay_line(self.switch.namespace, self._devices, (LEAST_US + held, LEAST_US)):
                 sides.append(self._small())
         return delay_between(*sides)
 

@@ -1,55 +1,83 @@
 """A switch that holds frames: packet sockets take the place of the bridge between two ports.
 
 The kernel of a lab may lack netem. This is a process of its own in the namespace of the switch: it reads the frames of
-one port, and sends them from the other when they are due. It is made for a few small frames at a time.
+one port, and sends them from the other when they are due.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import socket
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
-from emulator.errors import HostError
+import numpy as np
+from numpy.typing import NDArray
 
-_ALL_PROTOCOLS: Final = 3
+from emulator.annexes.bench_kit.port_stamps import STAMP_SPACE, open_port
+from emulator.errors import HostError
+from emulator.host.batches import CONTROL_HEADER, MESSAGE, PIECE, recvmmsg, sendmmsg
+
+LEAST_US: Final = 200
+"""Both directions are to be held for so long, with and without what is planted: longer than it takes to wake up."""
+_NAPS, _WAKE_UP_S = 8, 50e-6
+"""A nap is this part of the delay: shorter ones take a core from the agents. What a sleeper wakes up late by."""
+_SET_TIMER_SLACK = 29  # prctl(2): 50 µs by default
 _SOL_PACKET, _IGNORE_OUTGOING = 263, 23
-_ETHER_TYPE, _IPV4, _IP_PROTOCOL, _ADDRESSES, _IP_END = slice(12, 14), b"\x08\x00", 23, slice(26, 34), 34
-_UDP_LENGTH, _UDP_CHECKSUM = slice(38, 40), slice(40, 42)
-_LONGEST, _READY = 1 << 16, "forwards"
+_SLOTS, _MOST_AT_ONCE, _AROUND = 1 << 13, 256, 18
+"""Frames of a ring, those of a batch, and what a frame has beside the MTU of its port: Ethernet and a VLAN tag."""
+_TIME = np.dtype(
+    {
+        "names": ("seconds", "nanoseconds"),
+        "formats": ("i8", "i8"),
+        "offsets": (CONTROL_HEADER.size, CONTROL_HEADER.size + 8),
+        "itemsize": STAMP_SPACE,
+    }
+)
+"""A control message with a struct timespec."""
+_LOOKED_AT, _UDP_BITS = slice(12, 24), np.frombuffer(bytes.fromhex("ffffff00000000003fff00ff"), np.uint8)
+_UDP = np.frombuffer(bytes.fromhex("080045000000000000000011"), np.uint8)
+"""Of a frame with UDP in IPv4: the Ethernet type, a header without options, no fragment, and the protocol."""
+_IP_END = 34
+_ADDRESSES, _UDP_LENGTH, _CHECKSUM = 13, 19, 20  # in words of 16 bits
+_READY = "forwards"
 
 
 @contextmanager
-def delay_line(namespace: str, ports: tuple[str, str], held_us: int) -> Iterator[None]:
-    """Take two ports out of the bridge of a switch, and hold every frame from the first to the second.
+def delay_line(namespace: str, ports: tuple[str, str], held_us: tuple[float, float]) -> Iterator[None]:
+    """Take two ports out of the bridge of a switch, and hold every frame.
 
     Args:
         namespace: of the switch.
         ports: devices of a bridge, which they return to.
-        held_us: how long a frame waits at least, µs; 0: it is only passed on.
+        held_us: how long a frame from the first and from the second port waits at least, µs; see LEAST_US.
 
     Raises:
-        HostError: frames are not passed on.
+        HostError: frames are not passed on, or one is longer than the MTU of its port allows.
     """
-    command = ["ip", "netns", "exec", namespace, sys.executable, "-m", __name__, *ports, str(held_us)]
+    command = ["ip", "netns", "exec", namespace, sys.executable, "-m", __name__, *ports, *map(str, held_us)]
     bridge = _bridge_of(namespace, ports[0])
     for port in ports:
         subprocess.run(["ip", "-n", namespace, "link", "set", port, "nomaster"], check=True)
     try:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as line:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as line:
             try:
                 if line.stdout is None or line.stdout.readline().strip() != _READY:
-                    raise HostError("closure: the frames of the lab's switch cannot be passed on from a process")
+                    raise HostError("frames of the lab's switch cannot be passed on by a process")
                 yield
             finally:
                 line.kill()
+                _, said = line.communicate()
+                if line.returncode > 0:
+                    (*_, why) = said.strip().split("\n")
+                    raise HostError(f"frames of the lab's switch are not passed on: {why}")
     finally:
         for port in ports:
             subprocess.run(["ip", "-n", namespace, "link", "set", port, "master", bridge], check=True)
@@ -63,46 +91,111 @@ def _bridge_of(namespace: str, port: str) -> str:
     return words[words.index("master") + 1]
 
 
-def with_checksum(frame: bytes) -> bytes:
-    """A UDP frame over IPv4 with its checksum, which the sending kernel has left to the NIC.
+def put_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.uint32]) -> None:
+    """Put in the checksums of UDP over IPv4, which the sending kernel has left to the NIC.
 
     Without one, the receiving kernel would not merge frames as it usually does.
+
+    Args:
+        frames: (frame, byte), of an even number of bytes a row.
+        lengths: bytes of each frame; those after them are of earlier ones.
     """
-    if frame[_ETHER_TYPE] != _IPV4 or frame[_IP_PROTOCOL] != socket.IPPROTO_UDP:
-        return frame
-    udp = frame[_IP_END : _IP_END + int.from_bytes(frame[_UDP_LENGTH])]
-    covered = frame[_ADDRESSES] + bytes([0, socket.IPPROTO_UDP]) + frame[_UDP_LENGTH] + udp[:6] + bytes(2) + udp[8:]
-    covered += bytes(len(covered) % 2)
-    # The sum of 16-bit words with carries added is the number modulo 65,535 (RFC 1071).
-    checksum = 0xFFFF - int.from_bytes(covered) % 0xFFFF or 0xFFFF
-    return frame[: _UDP_CHECKSUM.start] + checksum.to_bytes(2) + frame[_UDP_CHECKSUM.stop :]
+    words = frames.view(np.uint16)
+    ends = _IP_END + words[:, _UDP_LENGTH].byteswap().astype(np.int64)
+    is_udp = (frames[:, _LOOKED_AT] & _UDP_BITS == _UDP).all(axis=1)
+    (rows,) = (is_udp & (ends <= lengths) & (ends > 2 * _CHECKSUM + 1)).nonzero()
+    if not len(rows):
+        return
+    ends, longest = ends[rows], int(ends[rows].max() + 1) & ~1
+    covered = (frames[rows, :longest] * (np.arange(longest) < ends[:, None])).view(np.uint16)
+    # The sum of 16-bit words with carries added is the number modulo 65,535, in either order of bytes (RFC 1071).
+    sums = covered[:, _ADDRESSES:].sum(axis=1, dtype=np.int64) - covered[:, _CHECKSUM] + covered[:, _UDP_LENGTH]
+    words[rows, _CHECKSUM] = 0xFFFF - (sums + socket.htons(socket.IPPROTO_UDP)) % 0xFFFF
 
 
-def _open(port: str) -> socket.socket:
-    end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK)
-    end.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
-    end.bind((port, _ALL_PROTOCOLS))
-    return end
+class Ring:
+    """Frames on their way from one port to another, in a ring that the kernel fills and empties in batches.
+
+    Args:
+        held_s: how long each waits.
+        port: the name of that which frames come from, for messages.
+        longest: bytes of a frame, at most.
+        into, out: file descriptors of the sockets of both ports.
+    """
+
+    def __init__(self, held_s: float, port: str, longest: int, into: int, out: int) -> None:
+        self._held_s, self._port, self._longest, self._into, self._out = held_s, port, longest, into, out
+        slot_bytes = longest + longest % 2
+        self._frames = np.zeros((_SLOTS, slot_bytes), np.uint8)
+        self._due_s, self._times = np.zeros(_SLOTS), np.zeros(_SLOTS, _TIME)
+        self._pieces = np.zeros(_SLOTS, PIECE)
+        self._pieces["base"] = self._frames.ctypes.data + np.arange(_SLOTS) * slot_bytes
+        self._messages = np.zeros(_SLOTS, MESSAGE)
+        self._messages["header"]["pieces"] = self._pieces.ctypes.data + np.arange(_SLOTS) * PIECE.itemsize
+        self._messages["header"]["piece_count"] = 1
+        self._messages["header"]["control"] = self._times.ctypes.data + np.arange(_SLOTS) * STAMP_SPACE
+        self._read = self._sent = 0  # frames so far
+
+    @property
+    def due_s(self) -> float | None:
+        """When the next one leaves; None: it is empty."""
+        return None if self._read == self._sent else float(self._due_s[self._sent % _SLOTS])
+
+    def read(self) -> None:
+        """Take what has come."""
+        slot = self._read % _SLOTS
+        count = min(_MOST_AT_ONCE, _SLOTS - slot, _SLOTS - (self._read - self._sent))
+        self._pieces["length"][slot : slot + count] = self._longest
+        self._messages["header"]["control_length"][slot : slot + count] = STAMP_SPACE
+        begin = self._messages.ctypes.data + slot * MESSAGE.itemsize
+        came = recvmmsg(self._into, begin, count, socket.MSG_DONTWAIT | socket.MSG_TRUNC, None)
+        if came <= 0:
+            return
+        rows = slice(slot, slot + came)
+        lengths = self._messages["bytes"][rows]
+        if lengths.max() > self._longest:
+            sys.exit(f"port {self._port}: a frame of {lengths.max()} bytes came, longer than its MTU: hosts are to cut")
+        self._pieces["length"][rows] = lengths
+        put_checksums(self._frames[rows], lengths)
+        self._messages["header"]["control_length"][rows] = 0  # the same headers are sent
+        self._due_s[rows] = self._times["seconds"][rows] + self._times["nanoseconds"][rows] / 1e9 + self._held_s
+        self._read += came
+
+    def send(self) -> None:
+        """Send what is due."""
+        slot, waiting = self._sent % _SLOTS, self._read - self._sent
+        due_s = self._due_s[slot : slot + min(waiting, _MOST_AT_ONCE)]
+        if count := int(np.searchsorted(due_s, time.time(), side="right")):
+            self._sent += max(0, sendmmsg(self._out, self._messages.ctypes.data + slot * MESSAGE.itemsize, count, 0))
 
 
-def _pass_on(ports: tuple[str, str], held_s: float) -> None:
-    """Pass frames on in both directions; those from the first port wait."""
+def _pass_on(ports: tuple[str, str], held_s: tuple[float, float]) -> None:
+    """Pass frames on between the ports, each so long after it came.
+
+    A switch takes no core from the agents: frames are read after naps, not one by one. When each came is the kernel's
+    time, so that waking up late is no part of the delay; the last microseconds this looks at the clock.
+    """
     os.setpriority(os.PRIO_PROCESS, 0, -15)  # a switch does not wait for agents
-    first, second = (_open(port) for port in ports)
-    held: deque[tuple[float, bytes]] = deque()
+    ends, rings = [open_port(port) for port in ports], []
+    for held, port, into, out in zip(held_s, ports, ends, reversed(ends), strict=True):
+        into.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+        into.setblocking(True)  # sending waits for room
+        longest = int(Path(f"/sys/class/net/{port}/mtu").read_text()) + _AROUND
+        rings.append(Ring(held, port, longest, into.fileno(), out.fileno()))
+    ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
+    nap_s = min(held_s) / _NAPS
     print(_READY, flush=True)
     while True:
-        left_s = max(0.0, held[0][0] - time.monotonic()) if held else None
-        ready, _, _ = select.select((first, second), (), (), left_s)
-        for end in ready:
-            frame = with_checksum(end.recv(_LONGEST))
-            if end is second:
-                first.send(frame)
-            else:
-                held.append((time.monotonic() + held_s, frame))
-        while held and held[0][0] <= time.monotonic():
-            second.send(held.popleft()[1])
+        due_s = min((ring.due_s for ring in rings if ring.due_s is not None), default=None)
+        if due_s is None:
+            select.select(ends, (), ())
+        elif (left_s := due_s - time.time() - _WAKE_UP_S) > 0:
+            time.sleep(min(nap_s, left_s) if nap_s >= _WAKE_UP_S else left_s)
+        for ring in rings:
+            ring.send()
+        for ring in rings:
+            ring.read()
 
 
 if __name__ == "__main__":
-    _pass_on((sys.argv[1], sys.argv[2]), int(sys.argv[3]) / 1e6)
+    _pass_on((sys.argv[1], sys.argv[2]), (float(sys.argv[3]) / 1e6, float(sys.argv[4]) / 1e6))

@@ -24,7 +24,8 @@ _BTH: Final = struct.Struct("!42xB3xII")
 """Of a RoCEv2 frame over IPv4 without options: opcode, queue pair, acknowledge bit and packet sequence number."""
 _LASTS = Opcode.RC_WRITE_LAST, Opcode.RC_WRITE_LAST_IMM
 _PSN_MASK, _LONGEST = 0xFFFFFF, 1 << 16
-_ROOM = socket.CMSG_SPACE(_TIMESPEC.size)
+STAMP_SPACE: Final = socket.CMSG_SPACE(_TIMESPEC.size)
+"""A struct timespec as a control message."""
 
 
 class Seen(NamedTuple):
@@ -75,7 +76,7 @@ def seen(end: socket.socket) -> Iterator[Seen]:
     """The RoCEv2 frames that a socket has."""
     while True:
         try:
-            frame, control, *_ = end.recvmsg(_LONGEST, _ROOM)
+            frame, control, *_ = end.recvmsg(_LONGEST, STAMP_SPACE)
         except BlockingIOError:
             return
         if len(frame) < _BTH.size or frame[_ETHER_TYPE] != _IPV4 or frame[_UDP_PORT] != _ROCE:
@@ -87,7 +88,8 @@ def seen(end: socket.socket) -> Iterator[Seen]:
                 yield Seen(opcode, queue_pair, psn & _PSN_MASK, seconds * NS_PER_S + rest)
 
 
-def _open(port: str) -> socket.socket:
+def open_port(port: str) -> socket.socket:
+    """A packet socket at a port of this namespace that does not block, with the kernel's stamps."""
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK)
     end.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
     end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -104,5 +106,5 @@ def port_stamps(namespace: str, ports: Sequence[str]) -> Iterator[PortStamps]:
     """
     with ExitStack() as stack:
         with inside(namespace):
-            first, second = (stack.enter_context(_open(port)) for port in ports)
+            first, second = (stack.enter_context(open_port(port)) for port in ports)
         yield PortStamps((first, second))

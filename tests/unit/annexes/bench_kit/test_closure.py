@@ -5,12 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import ARP, Ether
-from scapy.packet import Packet, Raw
 
 from emulator.annexes.bench_kit.closure import NOT_SEEN, NOT_SPLIT, ClosureBed, Crossings, delay_between
-from emulator.annexes.bench_kit.delay_line import with_checksum
 from emulator.device.lab.model import Node
 from emulator.experiment.spec.spec import Network
 from emulator.results.statistics.uncertainty import CLOCK, REPEAT, STAMP, Budget, Component
@@ -74,15 +70,3 @@ def test_where_no_process_can_take_the_switch_s_place_no_delay_is_planted(kind: 
     test = ClosureBed(Network(), 10**9, tmp_path, Node("sw0", kind, "space", ())).delay()
     assert (test.planted, test.is_inside) == (None, None)
     assert test.why.startswith(f"not planted: the switch is {kind}")
-
-
-@pytest.mark.parametrize("payload", [b"", b"a", b"ab", bytes(range(256)) * 4, bytes(5), b"\xff\xff"])
-def test_a_frame_gets_the_checksum_that_its_sender_left_to_the_nic(payload: bytes) -> None:
-    whole = Ether() / IP(src="198.18.1.1", dst="198.18.2.1") / UDP(sport=49152, dport=4791) / Raw(payload)
-    wanted = bytes(whole)
-    assert with_checksum(wanted[:40] + b"\x12\x34" + wanted[42:]) == wanted
-
-
-@pytest.mark.parametrize("frame", [Ether() / ARP(), Ether() / IP() / Raw(b"none"), Ether(type=0x86DD) / Raw(bytes(60))])
-def test_other_frames_stay_as_they_are(frame: Packet) -> None:
-    assert with_checksum(bytes(frame)) == bytes(frame)
