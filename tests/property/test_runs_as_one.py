@@ -12,12 +12,11 @@ import pytest
 from scipy import stats
 from uncertainties import ufloat
 
-from emulator.results.comparison.uncertainty import over_runs
+from emulator.results.comparison.uncertainty import over_runs, readings_over
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.summary import RunSummary, summarise
 from emulator.results.statistics.uncertainty import Repeat, Sources
 from emulator.results.verdict.judge import Finding, Outcome, Verdict, judge
-from emulator.results.verdict.over_runs import readings_over
 from emulator.results.verdict.rules import MetricBound, Rule, Rules, Selection
 from emulator.views.columns.uncertainty_columns import stated_figures
 from emulator.views.verdict_text import headline

@@ -20,6 +20,7 @@ from emulator.annexes.series.sweep_grid import GridSweep, Point, apart_from_star
 from emulator.experiment.series import TurnOutcome
 from emulator.results.comparison import inference
 from emulator.results.comparison.interference import JobInterference, measure_interference
+from emulator.results.comparison.uncertainty import readings_over
 from emulator.results.run_folder.reader import Run
 from emulator.results.statistics.class_summary import ClassSummary
 from emulator.results.statistics.method.bootstrap import Interval, median_interval
@@ -31,7 +32,6 @@ from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.uncertainty import Budget
 from emulator.results.verdict.judge import Outcome as Verdict
 from emulator.results.verdict.judge import gravest, judge_tester
-from emulator.results.verdict.over_runs import readings_over
 from emulator.results.verdict.session import JudgedRun, judge_run
 from emulator.views.columns.figures import describe_scaling
 

@@ -14,6 +14,7 @@ from enum import Enum
 import numpy as np
 
 from emulator import exit_codes
+from emulator.results.comparison.uncertainty import readings_over
 from emulator.results.run_folder.manifest import COMPLETE, RunFigures
 from emulator.results.statistics.method.descriptive import median
 from emulator.results.statistics.metric import MetricKind, Reading, Scope, Subject, TesterEffect, Unit
@@ -22,7 +23,6 @@ from emulator.results.statistics.samples.classes import ClassKey
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.tester_model import MOST_CORE_WAIT
 from emulator.results.statistics.uncertainty import Budget, stated
-from emulator.results.verdict.over_runs import readings_over
 from emulator.results.verdict.rules import Rule, Rules
 from emulator.units import format_duration
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from emulator.results.comparison.uncertainty import readings_over
 from emulator.results.comparison.verdicts import PairComparison
 from emulator.results.statistics.metric import Subject, Unit
 from emulator.results.statistics.metrics import METRICS
 from emulator.results.statistics.summary import RunSummary
 from emulator.results.statistics.uncertainty import CLOCK, COMPONENTS, REFERENCE, REPEAT, STAMP, Budget
-from emulator.results.verdict.over_runs import readings_over
 from emulator.views.columns.columns import Column, bold
 from emulator.views.columns.figures import NONE, percent_cell
 from emulator.views.verdict_text import metric_cell
