@@ -22,12 +22,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-
-from pyroute2 import netns
 
 from emulator.annexes.routing import await_routes
 from emulator.device.lab.labs import Labs
@@ -35,6 +33,7 @@ from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.links import bring_up
 from emulator.device.lab.model import Design, Node
 from emulator.device.netlink import attributes, messages
+from emulator.host.tools import inside
 from emulator.topology.load import load_topology
 
 TOPOLOGY = Path("topologies/leaf-spine-bgp.yaml").resolve()
@@ -84,10 +83,10 @@ class Watch:
 
     def __init__(self, design: Design) -> None:
         leaf0, leaf1, h0, h1 = (design.node(name) for name in ("leaf0", "leaf1", "h0", "h1"))
-        with _inside(h0):
+        with inside(h0.namespace):
             self._receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self._receiver.bind((RECEIVER, PORT))
-        with _inside(h1):
+        with inside(h1.namespace):
             self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self._sender.bind((SENDER, _source_port(leaf1)))
         self._routes = _listener(leaf1, socket.NETLINK_ROUTE, _GROUP_ROUTES)
@@ -188,21 +187,10 @@ def _nft(node: Node, *words: str, text: str = "") -> None:
 
 
 def _listener(node: Node, protocol: int, groups: int) -> socket.socket:
-    with _inside(node):
+    with inside(node.namespace):
         sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
         sock.bind((0, groups))
     return sock
-
-
-@contextmanager
-def _inside(node: Node) -> Iterator[None]:
-    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    try:
-        netns.setns(node.namespace)
-        yield
-    finally:
-        netns.setns(own)
-        os.close(own)
 
 
 def main(arguments: Sequence[str]) -> int:

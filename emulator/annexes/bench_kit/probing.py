@@ -20,7 +20,6 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Protocol, Self
 
-from emulator.annexes.bench_kit.namespaces import inside
 from emulator.annexes.bench_kit.probe_frames import Probe, Wire, probes
 from emulator.annexes.bench_kit.probe_verdict import FrameOutcome, FrameVerdict, judge
 from emulator.cli.output import print_json, print_tables
@@ -28,6 +27,7 @@ from emulator.cli.parser import Subparsers, argument
 from emulator.device.lab.model import Node
 from emulator.device.lab.playing import LabPlace, find_place
 from emulator.errors import HostError, InputError, PlanError
+from emulator.host.tools import inside
 from emulator.planner.network.header_overhead import DEFAULT_MTU
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology

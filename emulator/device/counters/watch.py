@@ -31,12 +31,12 @@ from emulator.device.profile.changes import Change, plan_changes, plan_commands
 from emulator.device.profile.profile import Command, Profile, Schedule
 from emulator.errors import HostError
 from emulator.host.resources import exhausted
+from emulator.host.tools import inside
 from emulator.planner.network.header_overhead import DEFAULT_MTU, ETHERNET_BYTES
 from emulator.results.run_folder.schema import BEGIN, BY_COMMAND, BY_KERNEL, END, Columns
 from emulator.topology.model import Topology
 from emulator.units import NS_PER_S
 
-_OWN = "/proc/thread-self/ns/net"
 _NET_DEV = "/proc/thread-self/net/dev"
 _MOST_BYTES = 1 << 20
 
@@ -56,20 +56,14 @@ class NamespaceCounters:
 
     def open(self) -> None:
         """See CounterSource."""
-        from pyroute2 import netns
-
-        own = os.open(_OWN, os.O_RDONLY)
         try:
             for node in self._nodes:
                 counters = [one for one in self._profile if one.node == node.name]
-                self._open.append(self._stack.enter_context(_OpenNode(node, counters)))
+                with inside(node.namespace):
+                    self._open.append(self._stack.enter_context(_OpenNode(node, counters)))
         except (OSError, HostError) as error:
             self.close()
-            what = f"namespaces of the lab cannot be entered ({error}): run the command with sudo"
-            raise exhausted(error) or HostError(what) from error
-        finally:
-            netns.setns(own)
-            os.close(own)
+            raise exhausted(error) or HostError(f"the counters of the lab cannot be read: {error}") from error
 
     def read(self) -> list[CounterReading]:
         """See CounterSource."""
@@ -86,7 +80,7 @@ class NamespaceCounters:
 
 
 class _OpenNode:
-    """A context manager: open files and sockets of one namespace. On entry, the thread moves into the namespace."""
+    """A context manager: open files and sockets of one namespace, in which the thread is on entry."""
 
     def __init__(self, node: Node, profile: Sequence[ProfileCounter]) -> None:
         self.node, self._profile = node, profile
@@ -94,9 +88,6 @@ class _OpenNode:
         self._sockets: Mapping[str, socket.socket] = {}
 
     def __enter__(self) -> _OpenNode:
-        from pyroute2 import netns  # slow to import, and most commands do not need it
-
-        netns.setns(self.node.namespace)
         with ExitStack() as stack:
             self._net_dev = os.open(_NET_DEV, os.O_RDONLY)
             stack.callback(os.close, self._net_dev)

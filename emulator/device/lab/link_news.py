@@ -23,8 +23,8 @@ from emulator.device.lab.model import Node
 from emulator.device.netlink import attributes, messages
 from emulator.errors import HostError
 from emulator.host.resources import exhausted
+from emulator.host.tools import inside
 
-_OWN = "/proc/thread-self/ns/net"
 _LINK, _ROUTE, _HOP = struct.Struct("=BxHiII"), struct.Struct("=5xB6x"), struct.Struct("=HxxI")
 _GROUPS = 0x1 | 0x8 | 0x40 | 0x400
 """RTMGRP_LINK, _TC, _IPV4_ROUTE and _IPV6_ROUTE of linux/rtnetlink.h; struct ifinfomsg, rtmsg and rtnexthop."""
@@ -97,10 +97,9 @@ class LinkNews:
             self._wake = os.eventfd(0)
             try:
                 self._open()
-            except OSError as error:
+            except (OSError, HostError) as error:
                 self._close()
-                what = f"namespaces of the lab cannot be entered ({error}): run the command with sudo"
-                raise exhausted(error) or HostError(what) from error
+                raise exhausted(error) or HostError(f"the links of the lab cannot be watched: {error}") from error
             self._thread = threading.Thread(target=self._listen, name="link news", daemon=True)
             self._thread.start()
         return self
@@ -155,20 +154,13 @@ class LinkNews:
         return max((one for one in said if down_ns is None or one < down_ns), default=None)
 
     def _open(self) -> None:
-        from pyroute2 import netns  # slow to import, and few runs need it
-
-        own = os.open(_OWN, os.O_RDONLY)
-        try:
-            for node in self._nodes:
-                netns.setns(node.namespace)
+        for node in self._nodes:
+            with inside(node.namespace):
                 sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
                 self._sockets[sock.fileno()] = sock, node.name
                 sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _WAITING_BYTES)
                 sock.bind((0, _GROUPS))
                 self._names |= {(node.name, index): name for index, name in socket.if_nameindex()}
-        finally:
-            netns.setns(own)
-            os.close(own)
 
     def _listen(self) -> None:
         poll = select.poll()
