@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.annexes.workloads.device import compute_micros, tflops_option
-from emulator.annexes.workloads.options import check_ranges, described, option
+from emulator.annexes.workloads.options import check_ranges, compute_micros, described, option, tflops_option
 from emulator.errors import PlanError
 from emulator.trace.meaning.program import MAX_MICROS
 from emulator.units import US_PER_S

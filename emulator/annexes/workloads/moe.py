@@ -18,14 +18,15 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from emulator.annexes.workloads.device import (
+from emulator.annexes.workloads.options import (
     ADAM_STATE_BYTES,
+    check_ranges,
     compute_micros,
     memory_micros,
     memory_option,
+    option,
     tflops_option,
 )
-from emulator.annexes.workloads.options import check_ranges, option
 from emulator.errors import PlanError
 from emulator.trace.meaning.model import BoolArray, IntArray
 from emulator.trace.synthetic.synthetic import MAX_COMM_SIZE

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from emulator.annexes.workloads.device import BACKWARD_TO_FORWARD
 from emulator.annexes.workloads.moe import MixtureOfExperts, RoutedTokens, route
-from emulator.annexes.workloads.options import described
+from emulator.annexes.workloads.options import BACKWARD_TO_FORWARD, described
 from emulator.annexes.workloads.totals import GroupRole, SyntheticWorkload
 from emulator.annexes.workloads.transformer import LOSS_BYTES
 from emulator.trace.meaning.model import CommKind

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from emulator.annexes.workloads.device import memory_option, tflops_option
 from emulator.annexes.workloads.layout import Layout
-from emulator.annexes.workloads.options import check_ranges, option
+from emulator.annexes.workloads.options import check_ranges, memory_option, option, tflops_option
 from emulator.errors import PlanError
 from emulator.option import options_of
 from emulator.suggestions import did_you_mean

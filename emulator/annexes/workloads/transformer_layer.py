@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emulator.annexes.workloads.device import ADAM_STATE_BYTES, BACKWARD_TO_FORWARD, compute_micros, memory_micros
+from emulator.annexes.workloads.options import ADAM_STATE_BYTES, BACKWARD_TO_FORWARD, compute_micros, memory_micros
 from emulator.annexes.workloads.totals import GroupRole
 from emulator.annexes.workloads.transformer import ContextExchange, Transformer
 from emulator.trace.meaning.model import CommKind

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from emulator.annexes.workloads.device import BACKWARD_TO_FORWARD
 from emulator.annexes.workloads.layout import Coordinates, Layout
-from emulator.annexes.workloads.options import described
+from emulator.annexes.workloads.options import BACKWARD_TO_FORWARD, described
 from emulator.annexes.workloads.totals import GroupRole, SyntheticWorkload
 from emulator.annexes.workloads.transformer import (
     LOSS_BYTES,

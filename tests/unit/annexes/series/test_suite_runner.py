@@ -16,7 +16,8 @@ from emulator.annexes.series.suite_record import (
     SuiteRecord,
     shortfall,
 )
-from emulator.annexes.series.suite_runner import SUITES, latest_folder, play_suites, search_record
+from emulator.annexes.series.suite_runner import SUITES, latest_folder, play_suites
+from emulator.annexes.series.suite_search import search_record
 from emulator.annexes.series.suite_table import deciding_cell, uncertainty_cell
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.spec.spec import Experiment

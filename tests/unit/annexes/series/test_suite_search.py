@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.annexes.series.suite_document import Search
-from emulator.annexes.series.suite_runner import found, next_load, not_passed
+from emulator.annexes.series.suite_search import found, next_load, not_passed
 
 
 def search(low: int = 100, high: int = 1000, resolution: float = 0.01, at_least: int | None = None) -> Search:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.annexes.workloads.device import compute_micros, memory_micros
+from emulator.annexes.workloads.options import compute_micros, memory_micros
 from emulator.errors import PlanError
 
 
