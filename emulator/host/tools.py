@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from emulator.errors import HostError
-from emulator.host.resources import exhausted
 
 PACKAGES = {
     "ip": "iproute2",
@@ -38,7 +37,6 @@ PACKAGES = {
 """Tool → its Debian package."""
 _NO_ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")
 """Prefix of a command: it is killed with this process, so that it cannot add to a lab that is being taken down."""
-_OWN_NAMESPACE = "/proc/thread-self/ns/net"
 _OF_THE_KERNEL = "RTNETLINK answers: "
 
 
@@ -180,31 +178,3 @@ def _shown(command: Sequence[str], step: str) -> str:
 def _missing(tools: Sequence[str]) -> HostError:
     packages = sorted({PACKAGES.get(tool, tool) for tool in tools})
     return HostError(f"{', '.join(tools)} is missing on this host: apt-get install {' '.join(packages)}")
-
-
-@contextlib.contextmanager
-def inside(namespace: str | None) -> Iterator[None]:
-    """Run the body of the `with` in a network namespace; only this thread enters it.
-
-    Args:
-        namespace: its name; None for the present one.
-
-    Raises:
-        HostError: it cannot be entered.
-    """
-    if namespace is None:
-        yield
-        return
-    from pyroute2 import netns  # slow to import, and most commands do not need it
-
-    own = os.open(_OWN_NAMESPACE, os.O_RDONLY)
-    try:
-        try:
-            netns.setns(namespace)
-        except OSError as error:
-            what = f"namespace {namespace} cannot be entered ({error}): run the command with sudo"
-            raise exhausted(error) or HostError(what) from error
-        yield
-    finally:
-        netns.setns(own)
-        os.close(own)

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emulator.annexes.routing import await_routes
+from emulator.device.lab.commands import inside
 from emulator.device.lab.labs import Labs
 from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.links import bring_up
 from emulator.device.lab.model import Design, Node
 from emulator.device.netlink import attributes, messages
-from emulator.host.tools import inside
 from emulator.topology.load import load_topology
 
 TOPOLOGY = Path("topologies/leaf-spine-bgp.yaml").resolve()

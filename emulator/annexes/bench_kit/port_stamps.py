@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
-from emulator.host.tools import inside
+from emulator.device.lab.commands import inside
 from emulator.roce.constants import UDP_PORT
 from emulator.roce.wire.opcodes import Opcode
 from emulator.units import NS_PER_S

@@ -24,10 +24,10 @@ from emulator.annexes.bench_kit.probe_frames import Probe, Wire, probes
 from emulator.annexes.bench_kit.probe_verdict import FrameOutcome, FrameVerdict, judge
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers, argument
+from emulator.device.lab.commands import inside
 from emulator.device.lab.model import Node
 from emulator.device.lab.playing import LabPlace, find_place
 from emulator.errors import HostError, InputError, PlanError
-from emulator.host.tools import inside
 from emulator.planner.network.header_overhead import DEFAULT_MTU
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology

@@ -21,6 +21,7 @@ from emulator.device.counters.counters import (
     counters_of,
     sum_up,
 )
+from emulator.device.lab.commands import inside
 from emulator.device.lab.link_news import LinkNews
 from emulator.device.lab.model import OVS, Design, Node
 from emulator.device.lab.state import LabState, LabStore
@@ -31,7 +32,6 @@ from emulator.device.profile.changes import Change, plan_changes, plan_commands
 from emulator.device.profile.profile import Command, Profile, Schedule
 from emulator.errors import HostError
 from emulator.host.resources import exhausted
-from emulator.host.tools import inside
 from emulator.planner.network.header_overhead import DEFAULT_MTU, ETHERNET_BYTES
 from emulator.results.run_folder.schema import BEGIN, BY_COMMAND, BY_KERNEL, END, Columns
 from emulator.topology.model import Topology

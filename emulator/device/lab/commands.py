@@ -10,13 +10,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from emulator.device.lab.model import Design
 from emulator.device.lab.recipe import exec_prefix
 from emulator.errors import HostError, InputError
+from emulator.host.resources import exhausted
 from emulator.host.tools import CommandBatch, attempt, here
+
+_OWN_NAMESPACE = "/proc/thread-self/ns/net"
 
 
 def require_root(what: str = "a lab") -> None:
@@ -99,3 +102,31 @@ def end_processes(
             with contextlib.suppress(ProcessLookupError):
                 kill(pid, number)
         time.sleep(pause_s)
+
+
+@contextlib.contextmanager
+def inside(namespace: str | None) -> Iterator[None]:
+    """Run the body of the `with` in a network namespace; only this thread enters it.
+
+    Args:
+        namespace: its name; None for the present one.
+
+    Raises:
+        HostError: it cannot be entered.
+    """
+    if namespace is None:
+        yield
+        return
+    from pyroute2 import netns  # slow to import, and most commands do not need it
+
+    own = os.open(_OWN_NAMESPACE, os.O_RDONLY)
+    try:
+        try:
+            netns.setns(namespace)
+        except OSError as error:
+            what = f"namespace {namespace} cannot be entered ({error}): run the command with sudo"
+            raise exhausted(error) or HostError(what) from error
+        yield
+    finally:
+        netns.setns(own)
+        os.close(own)

@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from emulator.device.lab.commands import inside
 from emulator.device.lab.model import Node
 from emulator.device.netlink import attributes, messages
 from emulator.errors import HostError
 from emulator.host.resources import exhausted
-from emulator.host.tools import inside
 
 _LINK, _ROUTE, _HOP = struct.Struct("=BxHiII"), struct.Struct("=5xB6x"), struct.Struct("=HxxI")
 _GROUPS = 0x1 | 0x8 | 0x40 | 0x400
