@@ -51,18 +51,33 @@ _READY = "forwards"
 
 
 @contextmanager
-def delay_line(namespace: str, ports: tuple[str, str], held_us: tuple[float, float]) -> Iterator[None]:
+def delay_line(
+    namespace: str, ports: tuple[str, str], held_us: tuple[float, float], *, checksums: bool = True
+) -> Iterator[None]:
     """Take two ports out of the bridge of a switch, and hold every frame.
 
     Args:
         namespace: of the switch.
         ports: devices of a bridge, which they return to.
         held_us: how long a frame from the first and from the second port waits at least, µs; see LEAST_US.
+        checksums: put in those of UDP, which the sending kernel has left to the NIC; else frames have none. They take a
+            part of a core from the agents, but without one, the receiving kernel does not merge frames.
 
     Raises:
         HostError: frames are not passed on, or one is longer than the MTU of its port allows.
     """
-    command = ["ip", "netns", "exec", namespace, sys.executable, "-m", __name__, *ports, *map(str, held_us)]
+    command = [
+        "ip",
+        "netns",
+        "exec",
+        namespace,
+        sys.executable,
+        "-m",
+        __name__,
+        *ports,
+        *map(str, held_us),
+        str(int(checksums)),
+    ]
     bridge = _bridge_of(namespace, ports[0])
     for port in ports:
         subprocess.run(["ip", "-n", namespace, "link", "set", port, "nomaster"], check=True)
@@ -91,19 +106,21 @@ def _bridge_of(namespace: str, port: str) -> str:
     return words[words.index("master") + 1]
 
 
-def put_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.uint32]) -> None:
-    """Put in the checksums of UDP over IPv4, which the sending kernel has left to the NIC.
-
-    Without one, the receiving kernel would not merge frames as it usually does.
+def put_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.uint32], *, known: bool = True) -> None:
+    """Put in the checksums of UDP over IPv4.
 
     Args:
         frames: (frame, byte), of an even number of bytes a row.
         lengths: bytes of each frame; those after them are of earlier ones.
+        known: False: 0, which says that there is none.
     """
     words = frames.view(np.uint16)
     ends = _IP_END + words[:, _UDP_LENGTH].byteswap().astype(np.int64)
     is_udp = (frames[:, _LOOKED_AT] & _UDP_BITS == _UDP).all(axis=1)
     (rows,) = (is_udp & (ends <= lengths) & (ends > 2 * _CHECKSUM + 1)).nonzero()
+    if not known:
+        words[rows, _CHECKSUM] = 0
+        return
     if not len(rows):
         return
     ends, longest = ends[rows], int(ends[rows].max() + 1) & ~1
@@ -121,10 +138,18 @@ class Ring:
         port: the name of that which frames come from, for messages.
         longest: bytes of a frame, at most.
         into, out: file descriptors of the sockets of both ports.
+        checksums: see `delay_line`.
     """
 
-    def __init__(self, held_s: float, port: str, longest: int, into: int, out: int) -> None:
-        self._held_s, self._port, self._longest, self._into, self._out = held_s, port, longest, into, out
+    def __init__(self, held_s: float, port: str, longest: int, into: int, out: int, *, checksums: bool = True) -> None:
+        self._checksums, self._held_s, self._port, self._longest, self._into, self._out = (
+            checksums,
+            held_s,
+            port,
+            longest,
+            into,
+            out,
+        )
         slot_bytes = longest + longest % 2
         self._frames = np.zeros((_SLOTS, slot_bytes), np.uint8)
         self._due_s, self._times = np.zeros(_SLOTS), np.zeros(_SLOTS, _TIME)
@@ -156,7 +181,7 @@ class Ring:
         if lengths.max() > self._longest:
             sys.exit(f"port {self._port}: a frame of {lengths.max()} bytes came, longer than its MTU: hosts are to cut")
         self._pieces["length"][rows] = lengths
-        put_checksums(self._frames[rows], lengths)
+        put_checksums(self._frames[rows], lengths, known=self._checksums)
         self._messages["header"]["control_length"][rows] = 0  # the same headers are sent
         self._due_s[rows] = self._times["seconds"][rows] + self._times["nanoseconds"][rows] / 1e9 + self._held_s
         self._read += came
@@ -169,11 +194,12 @@ class Ring:
             self._sent += max(0, sendmmsg(self._out, self._messages.ctypes.data + slot * MESSAGE.itemsize, count, 0))
 
 
-def _pass_on(ports: tuple[str, str], held_s: tuple[float, float]) -> None:
+def _pass_on(ports: tuple[str, str], held_s: tuple[float, float], *, checksums: bool) -> None:
     """Pass frames on between the ports, each so long after it came.
 
     A switch takes no core from the agents: frames are read after naps, not one by one. When each came is the kernel's
-    time, so that waking up late is no part of the delay; the last microseconds this looks at the clock.
+    time, so that waking up late is no part of the delay; where they are held for short, this looks at the clock for the
+    last microseconds.
     """
     os.setpriority(os.PRIO_PROCESS, 0, -15)  # a switch does not wait for agents
     ends, rings = [open_port(port) for port in ports], []
@@ -181,7 +207,7 @@ def _pass_on(ports: tuple[str, str], held_s: tuple[float, float]) -> None:
         into.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
         into.setblocking(True)  # sending waits for room
         longest = int(Path(f"/sys/class/net/{port}/mtu").read_text()) + _AROUND
-        rings.append(Ring(held, port, longest, into.fileno(), out.fileno()))
+        rings.append(Ring(held, port, longest, into.fileno(), out.fileno(), checksums=checksums))
     ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
     nap_s = min(held_s) / _NAPS
     print(_READY, flush=True)
@@ -189,8 +215,10 @@ def _pass_on(ports: tuple[str, str], held_s: tuple[float, float]) -> None:
         due_s = min((ring.due_s for ring in rings if ring.due_s is not None), default=None)
         if due_s is None:
             select.select(ends, (), ())
+        elif nap_s >= _WAKE_UP_S:
+            time.sleep(nap_s)  # of what is held for so long, a frame may leave a little late
         elif (left_s := due_s - time.time() - _WAKE_UP_S) > 0:
-            time.sleep(min(nap_s, left_s) if nap_s >= _WAKE_UP_S else left_s)
+            time.sleep(left_s)
         for ring in rings:
             ring.send()
         for ring in rings:
@@ -198,4 +226,6 @@ def _pass_on(ports: tuple[str, str], held_s: tuple[float, float]) -> None:
 
 
 if __name__ == "__main__":
-    _pass_on((sys.argv[1], sys.argv[2]), (float(sys.argv[3]) / 1e6, float(sys.argv[4]) / 1e6))
+    _pass_on(
+        (sys.argv[1], sys.argv[2]), (float(sys.argv[3]) / 1e6, float(sys.argv[4]) / 1e6), checksums=sys.argv[5] == "1"
+    )
