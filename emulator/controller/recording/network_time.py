@@ -127,8 +127,9 @@ def _matched(members: Sequence[MemberChain]) -> dict[tuple[_Line, int], _Transfe
 def _ahead(sent: Sequence[_Transfer], of: _Transfer, since_ns: int, busy_ns: float) -> _Transfer | None:
     """What a transfer waited behind at the port of its host, though it could have gone since a time; None: nothing.
 
-    That is the first one that was still leaving. If none was, it is the last one, if the port has been idle since for
-    less than that had taken: agents hand over the next transfer of a flow a little after the one before has arrived.
+    That is the first one that was still leaving. If none was, it is the last one, if that was on its way mostly after
+    the time, and the port has been idle since for less than it had taken: agents hand over the next transfer of a flow
+    a little after the one before has arrived.
     """
     found = None
     for one in sent:
@@ -138,7 +139,7 @@ def _ahead(sent: Sequence[_Transfer], of: _Transfer, since_ns: int, busy_ns: flo
             continue
         if one.arrived_ns >= of.left_ns:
             return one
-        if found is None or one.arrived_ns > found.arrived_ns:
+        if 2 * since_ns <= one.left_ns + one.arrived_ns and (found is None or one.arrived_ns > found.arrived_ns):
             found = one
     if found is None or of.left_ns - found.arrived_ns > found.arrived_ns - found.left_ns:
         return None

@@ -72,6 +72,15 @@ def test_a_port_that_is_never_idle_for_long_had_all_of_its_transfers(ranks: int,
     assert split(members, range(ranks), busy_ns=2 * each_ns) == Split(busy_ns, count)
 
 
+def test_what_passed_beside_the_cause_is_not_what_was_waited_for() -> None:
+    """Both ranks send at once, and the own transfer arrives a little after the one that the next step waits for."""
+    members = [
+        member(0, [(1, 0, 100_000), (1, 1, 350_000)], [(1, 290_000)]),
+        member(1, [(0, 0, 100_000)], [(0, 310_000), (0, 550_000)]),
+    ]
+    assert split(members, TWO_HOSTS) == Split(190_000 + 200_000, 2)
+
+
 def test_what_waits_for_the_tester_alone_is_not_held_against_an_earlier_transfer() -> None:
     """The port was free when what the second transfer waits for came, and long before that left."""
     members = [
