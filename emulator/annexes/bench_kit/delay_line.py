@@ -106,28 +106,35 @@ def _bridge_of(namespace: str, port: str) -> str:
     return words[words.index("master") + 1]
 
 
-def put_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.uint32], *, known: bool = True) -> None:
+def put_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.uint32]) -> None:
     """Put in the checksums of UDP over IPv4.
 
     Args:
         frames: (frame, byte), of an even number of bytes a row.
         lengths: bytes of each frame; those after them are of earlier ones.
-        known: False: 0, which says that there is none.
     """
-    words = frames.view(np.uint16)
-    ends = _IP_END + words[:, _UDP_LENGTH].byteswap().astype(np.int64)
-    is_udp = (frames[:, _LOOKED_AT] & _UDP_BITS == _UDP).all(axis=1)
-    (rows,) = (is_udp & (ends <= lengths) & (ends > 2 * _CHECKSUM + 1)).nonzero()
-    if not known:
-        words[rows, _CHECKSUM] = 0
-        return
+    rows, ends = _udp_of(frames, lengths)
     if not len(rows):
         return
-    ends, longest = ends[rows], int(ends[rows].max() + 1) & ~1
+    longest = int(ends.max() + 1) & ~1
     covered = (frames[rows, :longest] * (np.arange(longest) < ends[:, None])).view(np.uint16)
     # The sum of 16-bit words with carries added is the number modulo 65,535, in either order of bytes (RFC 1071).
     sums = covered[:, _ADDRESSES:].sum(axis=1, dtype=np.int64) - covered[:, _CHECKSUM] + covered[:, _UDP_LENGTH]
-    words[rows, _CHECKSUM] = 0xFFFF - (sums + socket.htons(socket.IPPROTO_UDP)) % 0xFFFF
+    frames.view(np.uint16)[rows, _CHECKSUM] = 0xFFFF - (sums + socket.htons(socket.IPPROTO_UDP)) % 0xFFFF
+
+
+def leave_out_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.uint32]) -> None:
+    """Say in UDP over IPv4 that there is no checksum: 0 (RFC 768). Arguments as for `put_checksums`."""
+    rows, _ = _udp_of(frames, lengths)
+    frames.view(np.uint16)[rows, _CHECKSUM] = 0
+
+
+def _udp_of(frames: NDArray[np.uint8], lengths: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that are whole datagrams of UDP over IPv4, and where each of them ends, bytes."""
+    ends = _IP_END + frames.view(np.uint16)[:, _UDP_LENGTH].byteswap().astype(np.int64)
+    is_udp = (frames[:, _LOOKED_AT] & _UDP_BITS == _UDP).all(axis=1)
+    (rows,) = (is_udp & (ends <= lengths) & (ends > 2 * _CHECKSUM + 1)).nonzero()
+    return rows, ends[rows]
 
 
 class Ring:
@@ -181,7 +188,7 @@ class Ring:
         if lengths.max() > self._longest:
             sys.exit(f"port {self._port}: a frame of {lengths.max()} bytes came, longer than its MTU: hosts are to cut")
         self._pieces["length"][rows] = lengths
-        put_checksums(self._frames[rows], lengths, known=self._checksums)
+        (put_checksums if self._checksums else leave_out_checksums)(self._frames[rows], lengths)
         self._messages["header"]["control_length"][rows] = 0  # the same headers are sent
         self._due_s[rows] = self._times["seconds"][rows] + self._times["nanoseconds"][rows] / 1e9 + self._held_s
         self._read += came

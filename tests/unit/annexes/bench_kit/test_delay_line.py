@@ -12,7 +12,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 
 from emulator.annexes.bench_kit import delay_line
-from emulator.annexes.bench_kit.delay_line import Ring, put_checksums
+from emulator.annexes.bench_kit.delay_line import Ring, leave_out_checksums, put_checksums
 from emulator.annexes.bench_kit.port_stamps import STAMP_SPACE
 from emulator.host.batches import CONTROL_HEADER, MESSAGE, PIECE
 
@@ -37,12 +37,12 @@ def left_to_nic(frame: bytes) -> bytes:
     return frame[:40] + b"\x12\x34" + frame[42:]
 
 
-def passed(frames: Sequence[bytes], *, before: int = 0xA5) -> list[bytes]:
-    """The frames with their checksums, in slots full of what was there before."""
+def passed(frames: Sequence[bytes], *, before: int = 0xA5, has_checksums: bool = True) -> list[bytes]:
+    """The frames with their checksums, or without, in slots full of what was there before."""
     slots, lengths = np.full((len(frames), 1518), before, np.uint8), np.array([*map(len, frames)], np.uint32)
     for slot, frame in zip(slots, frames, strict=True):
         slot[: len(frame)] = np.frombuffer(frame, np.uint8)
-    put_checksums(slots, lengths)
+    (put_checksums if has_checksums else leave_out_checksums)(slots, lengths)
     return [slot[:length].tobytes() for slot, length in zip(slots, lengths, strict=True)]
 
 
@@ -51,9 +51,15 @@ def test_a_frame_gets_the_checksum_that_its_sender_left_to_the_nic(payload: byte
     assert passed([left_to_nic(whole(payload))]) == [whole(payload)]
 
 
+def test_frames_leave_without_checksums_on_request() -> None:
+    given = [left_to_nic(whole(payload)) for payload in PAYLOADS]
+    assert passed(given, has_checksums=False) == [frame[:40] + bytes(2) + frame[42:] for frame in given]
+
+
+@pytest.mark.parametrize("has_checksums", [False, True])
 @pytest.mark.parametrize("frame", OTHERS)
-def test_other_frames_stay_as_they_are(frame: Packet) -> None:
-    assert passed([bytes(frame)]) == [bytes(frame)]
+def test_other_frames_stay_as_they_are(frame: Packet, has_checksums: bool) -> None:
+    assert passed([bytes(frame)], has_checksums=has_checksums) == [bytes(frame)]
 
 
 def test_frames_of_a_batch_do_not_touch_one_another() -> None:
